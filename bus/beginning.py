@@ -50,11 +50,11 @@ class Beginnings(Generic[T]):
         self._next = FairQueue(weight_of)
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Told before the first request comes: asking for the one that runs is a system call (Python 3.11)."""
+        """Set the loop before the first request comes: asking for the running one is a system call (Python 3.11)."""
         self.loop = loop
 
     def begin(self, one: T) -> None:
-        """Its handler runs from now on, or once those before it have begun."""
+        """Run the request's handler now, or once those before it have begun."""
         is_first = not self._is_beginning
         if is_first and (not one.promises or is_client(one.principal)):
             self._is_beginning = True
@@ -68,7 +68,7 @@ class Beginnings(Generic[T]):
             self._next.hold(one.principal)
 
     def forget(self, one: T) -> None:
-        """It was queued, and does not begin any more."""
+        """Drop a queued request, which does not begin any more."""
         one.is_queued = False
         self._next.remove(one.principal, one.key)
 
@@ -77,7 +77,7 @@ class Beginnings(Generic[T]):
         self._goes_on = not is_client(one.principal) and not one.row.reads
 
     def _begin_more(self) -> None:
-        """In each turn of the loop one client's request, and those of services that come before it."""
+        """Begin, in each turn of the loop, one client's request and those of services that come before it."""
         goes_on = self._next.has_turn
         for _ in range(limits.BATCH_MAX):
             while (principal := self._next.first()) is not None and self._holds(principal):
@@ -94,7 +94,7 @@ class Beginnings(Generic[T]):
             self.loop.call_soon(self._begin_more)
 
     def _holds(self, principal: str) -> bool:
-        """Whether it has too much to read; then it has no turn, and is looked at again after a pause."""
+        """Return whether a principal has too much to read; if so give it no turn, and look again after a pause."""
         if principal not in self._held and self.is_behind(principal):
             self._held.add(principal)
             self._next.hold(principal)
@@ -106,7 +106,7 @@ class Beginnings(Generic[T]):
         self.loop.call_later(limits.BUSY_RETRY_MS / 1000, self._release)
 
     def _release(self) -> None:
-        """Whoever has read enough has turns again."""
+        """Give turns again to principals that have read enough."""
         for principal in [one for one in self._held if not self.is_behind(one)]:
             self._held.discard(principal)
             self._next.release(principal)

@@ -194,19 +194,19 @@ if TYPE_CHECKING:
 
 @cache
 def rows_of(service: str) -> dict[str, Row]:
-    """Type -> row of what this service takes; empty for what is no service."""
+    """Map type to row of what this service takes; empty for what is no service."""
     table = _TABLES.get(service)
     return {} if table is None else {row.cls.TYPE: row for row in table()}
 
 
 def row_of(service: str, type_name: str) -> Row | None:
-    """The row for a message of this type to this service; None if the service does not take it."""
+    """Return the row for a message of this type to this service; None if the service does not take it."""
     return rows_of(service).get(type_name)
 
 
 @cache
 def streamed() -> dict[str, type[Message]]:
-    """Type -> class of what comes before a reply."""
+    """Map type to class of what comes before a reply."""
     from hobus.bus.messages import streams
 
     return {cls.TYPE: cls for cls in (streams.StreamDelta, streams.StreamReset, streams.StreamWaiting)}

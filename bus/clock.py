@@ -8,13 +8,13 @@ import uuid
 
 
 class SystemClock:
-    """`bus.port.Clock` on the machine's own clocks."""
+    """Implement `bus.port.Clock` on the machine's own clocks."""
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()
 
     def now(self) -> float:
-        """Wall-clock seconds since 1970 UTC."""
+        """Return wall-clock seconds since 1970 UTC."""
         return round(time.time(), 6)
 
     monotonic = staticmethod(time.monotonic)
@@ -24,9 +24,9 @@ class SystemClock:
         return str(uuid.uuid4())
 
     def random(self) -> float:
-        """Jitter; not for secrets."""
+        """Return a random number in [0, 1) for jitter; not for secrets."""
         return self._random.random()
 
     def secret(self) -> str:
-        """32 random bytes in hex, for tokens."""
+        """Return 32 random bytes in hex, for tokens."""
         return self._random.randbytes(32).hex()

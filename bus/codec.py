@@ -22,7 +22,7 @@ pack_header: Callable[[Header], bytes] = Encoder().encode
 
 
 def unpack_header(data: bytes) -> Header:
-    """The header behind the bytes. Raises BusError(malformed) for anything that is not one."""
+    """Return the header behind the bytes. Raises BusError(malformed) for anything that is not one."""
     if len(data) > HEADER_MAX_BYTES:
         raise BusError("malformed", f"a header of {len(data)} bytes; at most {HEADER_MAX_BYTES}")
     try:
@@ -35,10 +35,10 @@ def unpack_header(data: bytes) -> Header:
 
 
 def encode(message: Message, max_bytes: int) -> bytes:
-    """The body bytes of a message.
+    """Return the body bytes of a message.
 
-    Raises MessageTooLarge above `max_bytes` (limits.BODY_MAX_BYTES), BusError(malformed) for a number that no
-    message can carry.
+    Raises MessageTooLarge above `max_bytes` (limits.BODY_MAX_BYTES), BusError(malformed) for a number that no message
+    can carry.
     """
     try:
         data = message.to_bytes()
@@ -55,7 +55,7 @@ def encode(message: Message, max_bytes: int) -> bytes:
 
 
 def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
-    """The message behind the bytes, strictly validated. Raises BusError(malformed), naming fields and never values."""
+    """Return the message behind the bytes, strictly validated. Raises BusError(malformed), naming fields only."""
     if len(data) > max_bytes:
         raise MessageTooLarge("too_large", f"a body of {len(data)} bytes; the limit is {max_bytes}")
     try:

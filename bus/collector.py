@@ -14,7 +14,7 @@ _NEWEST, _MIDDLE, _OLDEST = 10_000, 20, 20
 
 
 def share() -> None:
-    """Before forks: what is there is never looked at again, and what Python keeps of freed objects is given back.
+    """Freeze what there is before forks, and give back what Python keeps of freed objects.
 
     Else each fork's own `settle` gives that back, and so writes to a hundred pages that all could share.
     """
@@ -23,7 +23,7 @@ def share() -> None:
 
 
 def settle() -> None:
-    """What start-up made stays for ever and is not looked at again (a full look takes tens of milliseconds)."""
+    """Freeze what start-up made, which stays for ever: a full look takes tens of milliseconds."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_NEWEST, _MIDDLE, _OLDEST)

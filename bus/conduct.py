@@ -34,7 +34,7 @@ class _Record(Struct):
 
 
 class Conduct:
-    """Counts per connection from elsewhere; remembers as many of those that gave cause as `limits.MAILBOX_MAX`."""
+    """Count misconduct per connection from elsewhere; remember at most `limits.MAILBOX_MAX` that gave cause."""
 
     def __init__(self) -> None:
         self._unbound_max_bytes = limits.UNBOUND_MAX_BYTES
@@ -43,7 +43,7 @@ class Conduct:
         self._proven: OrderedDict[bytes, None] = OrderedDict()
 
     def unbound(self, connection: bytes, size_bytes: int) -> str:
-        """So much came without a hello; why the connection is cut off now, "" if it is not.
+        """Count bytes that came without a hello; return why the connection is cut off now, "" if it is not.
 
         One that has said hello before is asked for another one after a standstill of either side. What it had sent by
         then still comes in between, and may be much: that is no stranger's.
@@ -58,7 +58,7 @@ class Conduct:
         return f"{record.unbound_bytes} bytes without a hello"
 
     def malformed(self, connection: bytes) -> str:
-        """Something came that is no frame of this protocol; why the connection is cut off now, "" if it is not."""
+        """Count something that is no frame of this protocol; return why the connection is cut off now, or ""."""
         record = self._record(connection)
         record.malformed += 1
         if record.malformed < limits.MALFORMED_MAX:
@@ -67,7 +67,7 @@ class Conduct:
         return f"{record.malformed} malformed frames"
 
     def bound(self, connection: bytes) -> None:
-        """It has said hello: what came before is forgiven."""
+        """Forgive what came before the hello that was said now."""
         self._records.pop(connection, None)
         remember(self._proven, connection, None, at_most=self._connections_max)
 
@@ -80,7 +80,7 @@ class Conduct:
 
 
 class Pace:
-    """At most one answer per connection and beat; remembers a bounded number of connections."""
+    """Allow at most one answer per connection and beat; remember a bounded number of connections."""
 
     def __init__(self, settings: BusSettings) -> None:
         self._interval_s = settings.beat_interval_ms / 1000
@@ -88,7 +88,7 @@ class Pace:
         self._answered: OrderedDict[bytes, float] = OrderedDict()
 
     def allows(self, connection: bytes, now: float) -> bool:
-        """Whether this connection may be answered now; if so, that counts as done."""
+        """Return whether this connection may be answered now; if so, count it as answered."""
         last = self._answered.get(connection)
         if last is not None and now - last < self._interval_s:
             return False
@@ -106,13 +106,13 @@ class Doorway:
         self._of_caller: dict[str, set[int]] = {}
 
     def accepted(self, inode: int) -> int | None:
-        """One more connection; the one that ends now, if one must."""
+        """Add a connection; return the one that ends now, if one must."""
         if inode not in self._heard:
             self._strangers[inode] = None
         return self._strangers.popitem(last=False)[0] if len(self._strangers) > self._strangers_max else None
 
     def heard(self, inode: int, who: str) -> bool:
-        """This one has spoken, maybe before it was told here that it came; whether its caller may have it."""
+        """Note that this connection has spoken, maybe before `accepted`; return whether its caller may have it."""
         self._strangers.pop(inode, None)
         if inode in self._heard:
             return True
@@ -124,7 +124,7 @@ class Doorway:
         return True
 
     def ended(self, inode: int) -> None:
-        """The connection with this inode is closed; whoever it was is forgotten."""
+        """Forget the closed connection with this inode."""
         self._strangers.pop(inode, None)
         who = self._heard.pop(inode, None)
         if who is not None:

@@ -39,13 +39,13 @@ class Shell(Protocol):
     """What the conversation tells and asks the shell."""
 
     def hello(self, connection: Connection, now: float) -> Hello:
-        """Who this is, and on the broker's connection what it holds."""
+        """Return who this is, and on the broker's connection what it holds."""
         ...
 
     def counters(self) -> dict[str, int]: ...
 
     def welcomed(self, connection: Connection) -> None:
-        """The connection is bound (again)."""
+        """Hear that the connection is bound (again)."""
         ...
 
     def refused(self, connection: Connection, refused: Refused) -> None: ...
@@ -55,27 +55,27 @@ class Shell(Protocol):
         ...
 
     def leased(self, leases: Leases) -> None:
-        """The broker's word on which executors take orders by their lanes."""
+        """Take the broker's word on which executors take orders by their lanes."""
         ...
 
     def drained(self) -> None:
-        """The broker wants this peer to finish its work and end."""
+        """Hear that the broker wants this peer to finish its work and end."""
         ...
 
     def asked_for_key(self, *, is_enrolled: bool) -> None:
-        """The broker wants another key of this peer, or has enrolled the one that it was told."""
+        """Hear that the broker wants another key of this peer, or has enrolled the one that it was told."""
         ...
 
     def stood_still(self) -> None:
-        """This loop did not run for longer than the peer time-out; the hellos follow."""
+        """Hear that this loop did not run for longer than the peer time-out; the hellos follow."""
         ...
 
     def ticked(self, now: float) -> None:
-        """A beat interval has passed."""
+        """Hear that a beat interval has passed."""
         ...
 
     def heard(self, connection: Connection, head: Header, body: bytes) -> None:
-        """A frame that is not about the connection itself."""
+        """Hear a frame that is not about the connection itself."""
         ...
 
 
@@ -108,7 +108,7 @@ class Conversation:
         self.counters = counters("malformed", "standstills", "turned_down")()
 
     def open(self) -> None:
-        """Says hello wherever it is wanted, and listens; from now on it ticks."""
+        """Say hello wherever it is wanted, listen, and tick from now on."""
         self._ticked_at = self._clock.monotonic()
         for connection in self._connections.values():
             connection.link.attach(partial(self._receive, connection))
@@ -127,7 +127,7 @@ class Conversation:
             connection.link.close()
 
     def say(self, connection: Connection, kind: Kind, message: Message) -> None:
-        """A control frame; lost without harm while unbound, since the next beat finds out."""
+        """Send a control frame; lost without harm while unbound, since the next beat finds out."""
         if kind != Kind.HELLO and not connection.is_bound:
             return
         self._send(connection, kind, type(message), encode(message, BODY_MAX_BYTES))
@@ -137,7 +137,7 @@ class Conversation:
         send_or_drop(connection, head, body)
 
     def notice_standstill(self, now: float) -> None:
-        """Asked before anything is received or sent: after a standstill somebody else may have this actor's work."""
+        """Check before anything is received or sent: after a standstill somebody else may have this actor's work."""
         if self._ticked_at is None:
             return
         stood_still_s = now - self._ticked_at
@@ -152,12 +152,12 @@ class Conversation:
                 self._say_hello(connection, now)
 
     def want(self, connection: Connection) -> None:
-        """There is something for a server that nothing was said to yet."""
+        """Open the connection to a server that nothing was said to yet."""
         connection.is_wanted = True
         self._say_hello(connection, self._clock.monotonic())
 
     def _tick(self) -> None:
-        """Once per beat interval: beats, and hellos that are due."""
+        """Send beats, and hellos that are due, once per beat interval."""
         self._timer = asyncio.get_running_loop().call_later(self._beat_s, self._tick)
         now = self._clock.monotonic()
         if self._ticked_at is not None:  # the last beat's counts half: one late tick is soon forgotten
@@ -174,11 +174,11 @@ class Conversation:
 
     @property
     def lag_ms(self) -> int:
-        """By how much this loop is behind, as its ticks come late; 0 below what a timer is off by."""
+        """Return by how much this loop is behind, as its ticks come late; 0 below what a timer is off by."""
         return round(self._lag_s * 1000) if self._lag_s >= LAG_MIN_S else 0
 
     def _beat(self) -> bytes:
-        """With the counters, which of an idle process are those of its last beat."""
+        """Return the beat with the counters, which of an idle process are those of its last beat."""
         counters = self._shell.counters()
         if counters != self._counted:
             self._counted, self._beaten = counters, encode(Beat(counters=counters), BODY_MAX_BYTES)
@@ -227,7 +227,7 @@ class Conversation:
             self.counters["malformed"] += 1
 
     def _turned_down(self, connection: Connection, failure: Failure) -> None:
-        """What this peer said of itself was too much, or not of the protocol: for the server it is unsaid."""
+        """Note that the server refused what this peer said of itself: for the server it is unsaid."""
         self.counters["turned_down"] += 1
         _log.error(
             "control_turned_down", instance=self._instance, link=connection.name, code=failure.code,
@@ -244,7 +244,7 @@ class Conversation:
 
 
 def send_or_drop(connection: Connection, head: Header, body: bytes) -> None:
-    """Sends what may be lost: answers are kept in the window, control is said again."""
+    """Send what may be lost: answers are kept in the window, control is said again."""
     try:
         connection.link.send(pack_header(head), body)
     except BusError:
@@ -279,7 +279,7 @@ class Connection(Struct):
     """Of a leased lane: requests at once."""
 
     def duty(self, now: float) -> Duty:
-        """What is due at this tick; silence beyond the time-out unbinds."""
+        """Return what is due at this tick; silence beyond the time-out unbinds."""
         if self.is_bound:
             if now - self.heard_at <= self.timeout_s:
                 return "beat"
@@ -290,12 +290,12 @@ class Connection(Struct):
         return "wait"
 
     def said_hello(self, now: float) -> None:
-        """Nothing but hellos until the answer."""
+        """Send nothing but hellos until the answer."""
         self.is_bound = False
         self.hello_at = now
 
     def welcomed(self, epoch: str, now: float, *, config_digest: str = "") -> None:
-        """Bound to this incarnation of the server."""
+        """Bind to this incarnation of the server."""
         self.is_bound = True
         self.epoch = epoch
         self.config_digest = config_digest
@@ -304,13 +304,13 @@ class Connection(Struct):
         self.is_resting = False
 
     def must_say_hello_again(self) -> bool:
-        """Whether a Rehello asks for one; an answer to frames sent before the last hello does not."""
+        """Return whether a Rehello asks for one; an answer to frames sent before the last hello does not."""
         was_bound = self.is_bound
         self.is_bound = False
         return was_bound
 
     def why_down(self) -> str:
-        """For people: why nothing can be sent."""
+        """Return, for people, why nothing can be sent."""
         name = f"the {self.name} lane" if self.name else "the broker"
         if self.refused is not None:
             return f"{name} refused this instance ({self.refused.code}: {self.refused.detail})"

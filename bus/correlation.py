@@ -37,10 +37,10 @@ class OwnRequest(Generic[W]):
 
 @dataclass(slots=True)
 class PendingTable(Generic[W]):
-    """message id -> OwnRequest, in the order of sending.
+    """Map message id to OwnRequest, in the order of sending.
 
     `window_bytes`: so much of one connection is under way at once, or one larger request; further ones are held. None:
-    as much as there is, uncounted. Said before the first request comes.
+    as much as there is, uncounted. Set before the first request comes.
     """
 
     window_bytes: int | None = None
@@ -57,7 +57,7 @@ class PendingTable(Generic[W]):
         return self._pending.get(message_id)
 
     def add(self, pending: OwnRequest[W]) -> None:
-        """Waits from now on; the id must not be pending."""
+        """Add a request that waits from now on; its id must not be pending."""
         assert pending.header.message_id not in self._pending  # noqa: S101 - callers join a pending id instead
         self._pending[pending.header.message_id] = pending
         self._counted(pending.connection, 1)
@@ -66,13 +66,13 @@ class PendingTable(Generic[W]):
         self.counts[connection] = self.counts.get(connection, 0) + by
 
     def move(self, pending: OwnRequest[W], connection: str) -> None:
-        """It goes by this one from now on, and has not left yet."""
+        """Assign the request to this connection from now on, as one that has not left yet."""
         self._counted(pending.connection, -1)
         pending.connection, pending.sent_epoch = connection, None
         self._counted(connection, 1)
 
     def settle(self, message_id: str, connection: str) -> OwnRequest[W] | None:
-        """Takes out the request that a reply on `connection` answers; None for a late or foreign one."""
+        """Take out the request that a reply on `connection` answers; None for a late or foreign one."""
         pending = self._pending.get(message_id)
         if pending is None or pending.connection != connection:
             return None
@@ -80,7 +80,7 @@ class PendingTable(Generic[W]):
         return pending
 
     def drop(self, message_id: str) -> None:
-        """Takes it out whatever it waits for (deadline, cancel)."""
+        """Take a request out, whatever it waits for (deadline, cancel)."""
         pending = self._pending.get(message_id)
         if pending is not None:
             self._take_out(pending)
@@ -93,7 +93,7 @@ class PendingTable(Generic[W]):
             self._hold_no_longer(pending)
 
     def may_leave(self, pending: OwnRequest[W], *, in_turn: bool = True) -> bool:
-        """Whether there is room for it on its way; in turn: and nothing is held before it."""
+        """Return whether there is room for the request on its way; `in_turn`: and nothing is held before it."""
         if self.window_bytes is None:
             return True
         if in_turn and pending.connection in self._held:
@@ -102,7 +102,7 @@ class PendingTable(Generic[W]):
         return not under_way or under_way + len(pending.body) <= self.window_bytes
 
     def hold(self, pending: OwnRequest[W]) -> None:
-        """It leaves when there is room."""
+        """Hold a request until there is room."""
         self._held.setdefault(pending.connection, {})[pending.header.message_id] = None
 
     def _hold_no_longer(self, pending: OwnRequest[W]) -> None:
@@ -113,7 +113,7 @@ class PendingTable(Generic[W]):
                 del self._held[pending.connection]
 
     def next_held(self, connection: str) -> OwnRequest[W] | None:
-        """The one held longest, if there is room for it now; held no longer."""
+        """Release the request held longest, if there is room for it now."""
         if connection not in self._held:
             return None
         pending = self._pending[next(iter(self._held[connection]))]
@@ -123,7 +123,7 @@ class PendingTable(Generic[W]):
         return pending
 
     def sent(self, pending: OwnRequest[W], epoch: str) -> None:
-        """It is on its way, to this incarnation of the server."""
+        """Note that a request is on its way to this incarnation of the server."""
         pending.sent_epoch = epoch
         if self.window_bytes is not None and not pending.is_counted:
             pending.is_counted = True
@@ -135,7 +135,7 @@ class PendingTable(Generic[W]):
             self._under_way[pending.connection] -= len(pending.body)
 
     def welcomed(self, connection: str, epoch: str) -> tuple[list[OwnRequest[W]], list[OwnRequest[W]]]:
-        """What to send now, in order, and what is lost; the lost ones are taken out.
+        """Return what to send now, in order, and what is lost; take the lost ones out.
 
         Never sent: send. Redeliverable: send again. Sent to the same incarnation of the server: its answer still comes.
         """
@@ -161,5 +161,5 @@ class PendingTable(Generic[W]):
         return [pending for pending in self._pending.values() if pending.connection == connection]
 
     def all(self) -> list[OwnRequest[W]]:
-        """Every pending request, oldest first."""
+        """Return every pending request, oldest first."""
         return list(self._pending.values())

@@ -14,7 +14,7 @@ _SLACK = 64
 
 
 class Deadlines(Generic[K]):
-    """key -> due time, with the earliest one at hand; ties come in the order in which they were set."""
+    """Map key to due time, with the earliest one at hand; ties come in the order in which they were set."""
 
     def __init__(self) -> None:
         self._due: dict[K, float] = {}
@@ -26,7 +26,7 @@ class Deadlines(Generic[K]):
         return len(self._due)
 
     def set(self, key: K, due: float) -> None:
-        """`key` is due at `due`; an earlier setting no longer counts."""
+        """Set when `key` is due; an earlier setting no longer counts."""
         self._count += 1
         self._due[key] = due
         heapq.heappush(self._heap, (due, self._count, key))
@@ -34,29 +34,29 @@ class Deadlines(Generic[K]):
             self._drop_forgotten()
 
     def _drop_forgotten(self) -> None:
-        """If they are too many; looks again when they can be so the next time."""
+        """Drop forgotten entries if they are too many, and set when to look again."""
         if len(self._heap) > 2 * len(self._due) + _SLACK:
             self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
         self._look_at = self._count + 2 * len(self._due) + _SLACK + 1 - len(self._heap)
 
     def hasten(self, key: K, due: float) -> None:
-        """`key` is due at `due` at the latest."""
+        """Make `key` due at `due` at the latest."""
         if due < self._due.get(key, math.inf):
             self.set(key, due)
 
     def forget(self, key: K) -> None:
-        """`key` is never due."""
+        """Forget `key`: it is never due."""
         self._due.pop(key, None)
 
     def earliest(self) -> float | None:
-        """A time before which nothing is due; None when nothing is waited for."""
+        """Return a time before which nothing is due; None when nothing is waited for."""
         while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: float) -> list[K]:
-        """The keys due by `now`, earliest first; they are forgotten."""
+        """Take out the keys due by `now`, earliest first."""
         found: list[K] = []
         while self._heap and self._heap[0][0] <= now:
             due, _, key = heapq.heappop(self._heap)

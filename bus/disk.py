@@ -15,14 +15,14 @@ _FILE_MODE = 0o600
 
 
 def private_folder(path: Path) -> Path:
-    """The directory, there and for this user alone. Raises OSError."""
+    """Make the directory, for this user alone. Raises OSError."""
     path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
     path.chmod(_DIRECTORY_MODE)
     return path
 
 
 def write_private(path: Path, data: bytes, *, is_durable: bool = True) -> None:
-    """The file is there whole or as it was, and was never readable for others; `is_durable`: on the device.
+    """Write the file whole or leave it as it was, never readable for others; `is_durable`: on the device.
 
     Its directory is made, or made private. Raises OSError.
     """
@@ -48,13 +48,13 @@ def _sync_folder(path: Path) -> None:
 
 
 class RealFile:
-    """`bus.port.FileHandle` on a file descriptor."""
+    """Implement `bus.port.FileHandle` on a file descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end of the file."""
+        """Read up to `size` bytes; fewer only at the end of the file."""
         parts: list[bytes] = []
         while size > 0:
             part = os.pread(self._descriptor, size, offset)
@@ -66,7 +66,7 @@ class RealFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def write_at(self, offset: int, data: bytes | bytearray) -> None:
-        """All of `data` at `offset`, or OSError (then any prefix of it may have been written)."""
+        """Write all of `data` at `offset`, or raise OSError (then any prefix of it may have been written)."""
         rest = memoryview(data)
         while rest:
             written = os.pwrite(self._descriptor, rest, offset)
@@ -74,7 +74,7 @@ class RealFile:
             rest = rest[written:]
 
     def append(self, data: bytes) -> int:
-        """Written at the end; returns the offset. One writer per file."""
+        """Write at the end and return the offset. One writer per file."""
         offset = self.size()
         self.write_at(offset, data)
         return offset
@@ -95,7 +95,7 @@ class RealFile:
 
 
 class RealDisk:
-    """`bus.port.Disk` below `root`, which is made if it is not there."""
+    """Implement `bus.port.Disk` below `root`, which is made if it is not there."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -115,7 +115,7 @@ class RealDisk:
         return self._path(path).exists()
 
     def list(self, path: str = "") -> list[str]:
-        """Names in the directory, sorted; empty if it does not exist."""
+        """Return the names in the directory, sorted; empty if it does not exist."""
         try:
             return sorted(entry.name for entry in self._path(path).iterdir())
         except FileNotFoundError:
@@ -131,24 +131,24 @@ class RealDisk:
         self._path(source).rename(self._path(target))
 
     def remove(self, path: str) -> None:
-        """The file is gone; FileNotFoundError if it was not there."""
+        """Remove the file; raises FileNotFoundError if there is none."""
         self._path(path).unlink()
 
     def remove_dir(self, path: str) -> None:
-        """The directory, which must be empty, is gone; FileNotFoundError if it was not there."""
+        """Remove the empty directory; raises FileNotFoundError if there is none."""
         self._path(path).rmdir()
 
     def sync_dir(self, path: str = "") -> None:
-        """Names made, renamed and removed in this directory are on the device."""
+        """Sync names made, renamed and removed in this directory to the device."""
         _sync_folder(self._path(path))
 
     def free_bytes(self) -> int:
-        """What an ordinary user may still write."""
+        """Return how many bytes an ordinary user may still write."""
         status = os.statvfs(self._root)
         return status.f_bavail * status.f_frsize
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """An exclusive lock until the returned function is called or the process dies; None if somebody has it."""
+        """Take an exclusive lock until the returned function is called or the process dies; None if somebody has it."""
         descriptor = os.open(self._path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

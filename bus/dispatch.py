@@ -25,11 +25,11 @@ from hobus.bus.port import Bus
 
 
 def _to_nobody(_message: Message) -> None:
-    """A call outside a shell streams to nobody."""
+    """Drop a streamed part: a call outside a shell streams to nobody."""
 
 
 def never(_step: Callable[[], Awaitable[None]]) -> None:
-    """A call outside a shell is answered by nobody, so nothing follows its answer."""
+    """Drop a step: a call outside a shell is answered by nobody, so nothing follows its answer."""
 
 
 class Call(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Call(Struct, frozen=True):
     and not at all if the handler fails or is stopped. A fault of it is logged and changes nothing for the requester."""
 
     def remaining_s(self, now_monotonic: float, *, reserve_s: float = 0.0) -> float:
-        """Seconds until the deadline less a reserve, never below zero; a post has no deadline and gets infinity."""
+        """Return the seconds until the deadline less a reserve, never below zero; infinity for a post."""
         if self.deadline is None:
             return float("inf")
         return max(0.0, self.deadline - reserve_s - now_monotonic)
@@ -71,25 +71,25 @@ class Actor:
     """Whether `ready` is asked also after it was ready, at each heartbeat: it may become degraded later."""
 
     async def start(self, bus: Bus) -> None:
-        """Called once, connected; work that readiness waits for belongs into `ready`."""
+        """Begin, connected; called once. Work that readiness waits for belongs into `ready`."""
 
     def starting(self) -> str:
-        """What it is at until it is ready first, for whoever waits; asked at each heartbeat. '': nothing."""
+        """Return what the actor does until it is first ready, asked at each heartbeat. '': nothing to tell."""
         return ""
 
     async def ready(self) -> str:
-        """'' when ready itself, else a short reason why it is degraded; asked until ready, and on if `is_watched`."""
+        """Return '' when ready, else a short reason why degraded; asked until ready, and on if `is_watched`."""
         return ""
 
     async def reconfigure(self, digest: str) -> None:
-        """New work begins under the snapshot of this digest from now on, which is in the record.
+        """Begin new work under the snapshot of this digest, which is in the record, from now on.
 
-        What is at work ends under its own. Raises RuntimeFault where it cannot: it is told again. Whoever goes by the
-        configuration of its start alone does nothing here: it is started anew where that matters.
+        What is in progress ends under its own. Raises RuntimeFault where it cannot: it is told again. An actor that
+        goes by the configuration of its start alone does nothing here: it is started anew where that matters.
         """
 
     async def rest(self) -> None:
-        """Take no new work from outside of the bus; returns when there is none of it left."""
+        """Take no new work from outside of the bus; return when none of it is left."""
 
     async def drain(self) -> None:
         """Finish what was started; bounded by the caller."""
@@ -99,13 +99,13 @@ class Actor:
 
 
 def handlers_of(actor: Actor) -> dict[str, tuple[type[Message], Handler]]:
-    """Type -> (class, bound handler). Raises TypeError when two handlers claim one type."""
+    """Map type to (class, bound handler). Raises TypeError when two handlers claim one type."""
     return {cls.TYPE: (cls, getattr(actor, name)) for name, cls in handled_by(type(actor)).items()}
 
 
 @functools.cache
 def handled_by(actor: type[Actor]) -> dict[str, type[Message]]:
-    """Name of each handler -> class of the messages that it takes. Raises TypeError when two claim one type."""
+    """Map the name of each handler to the class of its messages. Raises TypeError when two claim one type."""
     found: dict[str, type[Message]] = {}
     for name, method in inspect.getmembers(actor, inspect.isfunction):
         if name.startswith("_") or name in ("start", "ready", "reconfigure", "rest", "drain"):
@@ -126,7 +126,7 @@ def handled_by(actor: type[Actor]) -> dict[str, type[Message]]:
 
 
 def _promises(method: Callable[..., Any]) -> bool:
-    """Whether it says that it returns a Promise."""
+    """Return whether the method's annotation says that it returns a Promise."""
     return str(method.__annotations__.get("return", "")).startswith("Promise[")
 
 
@@ -134,7 +134,7 @@ _HTTP = "http"
 
 
 class SaidBy(NamedTuple):
-    """Who said it: `local` or `key/<name>`; and the instance that it came from."""
+    """Who said something: `local` or `key/<name>`; and the instance that it came from."""
 
     principal: str
     door: str

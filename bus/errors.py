@@ -58,7 +58,7 @@ def plain_words(fault: RuntimeFault) -> str:
 
 
 class RuntimeFault(Exception):
-    """An expected fault; asks of it are `code`, `retryable`, `detail`."""
+    """An expected fault, with `code`, `retryable` and `detail`."""
 
     retryable_codes: frozenset[str] = frozenset()
 
@@ -88,7 +88,7 @@ class RuntimeFault(Exception):
         )
 
     def pause_s(self, usual_s: float, draw: float) -> float:
-        """How long to wait before the same is asked again: what was said, and up to half of it more by a draw of 0..1.
+        """Return how long to wait before asking again: what was said, and up to half of it more by a draw of 0..1.
 
         So that all who were told the same do not come back at the same moment.
         """
@@ -126,7 +126,7 @@ class SessionFault(RuntimeFault):
 
 
 class MemoryFault(RuntimeFault):
-    """HO3 refuses: an id that nobody logged, an overlay that may not stand; asking again brings the same."""
+    """HO3 refuses an id that nobody logged, or an overlay that may not stand; asking again brings the same."""
 
 
 class ConfigError(RuntimeFault):
@@ -162,7 +162,7 @@ _BY_CODE: dict[str, type[RuntimeFault]] = {
 
 
 def fault_of(failure: Failure) -> RuntimeFault:
-    """The typed fault behind a Failure that came over the wire."""
+    """Return the typed fault behind a Failure that came over the wire."""
     kind = _BY_CODE.get(failure.code, BusError)
     return kind(
         failure.code,
@@ -181,7 +181,7 @@ _UNANSWERED = OUT_OF_TIME_CODES | {"peer_lost"}
 
 @contextmanager
 def in_doubt() -> Generator[None]:
-    """Around the request for a change: the fault of one that nobody answered says that it may have been applied."""
+    """Mark faults in the request for a change that nobody answered: it may have been applied."""
     try:
         yield
     except RuntimeFault as fault:

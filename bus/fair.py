@@ -34,7 +34,7 @@ _HTTP = "http"  # numbered by its launcher; the other clients are named by their
 
 
 def principal_of(instance: str) -> str:
-    """On whose behalf this incarnation asks when it asks for itself: all connections of a client's process are one."""
+    """Return the principal of an incarnation that asks for itself: all connections of a client's process are one."""
     name = instance.partition("@")[0]
     role, _, number = name.partition("/")
     if role not in CLIENT_ROLES:
@@ -43,23 +43,23 @@ def principal_of(instance: str) -> str:
 
 
 def key_principal(key: str) -> str:
-    """The principal of who asks by this key of the HTTP door; as it is if it is one already."""
+    """Return the principal of a key of the HTTP door; unchanged if it is one already."""
     return key if key.startswith(_KEY) else f"{_KEY}{key}"
 
 
 @lru_cache(maxsize=_PRINCIPALS_KEPT)
 def is_client(principal: str) -> bool:
-    """Whether it is a client's process or a key, and not a service."""
+    """Return whether the principal is a client's process or a key, and not a service."""
     return principal.startswith(_CLIENT)
 
 
 def weight_of(principal: str) -> int:
-    """What one turn gives it."""
+    """Return how much one turn gives the principal."""
     return limits.CLIENT_WEIGHT if is_client(principal) else limits.SERVICE_WEIGHT
 
 
 def cost_of(size_bytes: int) -> int:
-    """What a request with a body of this size costs, in turns of weight one."""
+    """Return what a request with a body of this size costs, in turns of weight one."""
     return 1 + size_bytes // limits.FAIR_UNIT_BYTES
 
 
@@ -74,7 +74,7 @@ class _Backlog(Generic[K, T]):
 
 
 class FairQueue(Generic[K, T]):
-    """In order within each principal, in turns between them; any member leaves in constant time."""
+    """Queue in order within each principal and in turns between them; any member leaves in constant time."""
 
     __slots__ = ("_flows", "_held", "_weight")
 
@@ -84,7 +84,7 @@ class FairQueue(Generic[K, T]):
         self._weight = weight
 
     def add(self, principal: str, key: K, item: T, cost: int = 1) -> None:
-        """Stands last of its principal; one that comes anew stands last of all."""
+        """Add last of its principal; a principal that comes anew stands last of all."""
         flow = self._flows.get(principal) or self._held.get(principal)
         if flow is None:
             flow = self._flows[principal] = _Backlog()
@@ -99,19 +99,19 @@ class FairQueue(Generic[K, T]):
             del flows[principal]
 
     def hold(self, principal: str) -> None:
-        """It has no turn until it is released; what it adds waits."""
+        """Give the principal no turn until it is released; what it adds waits."""
         flow = self._flows.pop(principal, None)
         if flow is not None:
             self._held[principal] = flow
 
     def release(self, principal: str) -> None:
-        """It stands last of all, as one that comes anew."""
+        """Give the principal turns again, last of all."""
         flow = self._held.pop(principal, None)
         if flow is not None:
             self._flows[principal] = flow
 
     def take(self) -> tuple[str, T] | None:
-        """The next one and its principal, taken out; None if nobody has a turn."""
+        """Take out the next item with its principal; None if nobody has a turn."""
         principal = self.first()
         if principal is None:
             return None
@@ -126,7 +126,7 @@ class FairQueue(Generic[K, T]):
         return principal, item
 
     def first(self) -> str | None:
-        """Whose turn it is; None if nobody has one."""
+        """Return whose turn it is; None if nobody has one."""
         while self._flows:
             principal, flow = next(iter(self._flows.items()))
             if flow.credit > 0:
@@ -156,7 +156,7 @@ class Share(Struct):
 
 
 class Shares(Struct):
-    """Principal -> what of it is open; those with nothing open are not kept."""
+    """Map principal to what of it is open; those with nothing open are not kept."""
 
     size_bytes: int = 0
     """Of all of them."""
@@ -185,7 +185,7 @@ class Shares(Struct):
         return len(self._open)
 
     def excess(self, share: str, size_bytes: int, *, least_bytes: float = math.inf) -> str:
-        """Why one more request of this size is too much for now; "" if it may come in.
+        """Return why one more request of this size is too much for now; "" if it may come in.
 
         Whatever the others have open, whoever has nothing may ask for something of at most `least_bytes`.
         """

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class FirstAnswer(Generic[T]):
-    """What the first one of them was told; nothing until then."""
+    """The first answer that one of several askers was given; nothing until then."""
 
     def __init__(self, is_final: Callable[[T], bool]) -> None:
         self._is_final = is_final
@@ -18,7 +18,7 @@ class FirstAnswer(Generic[T]):
         self.value: T | None = None
 
     def given(self, answer: T) -> T:
-        """The first final answer: this one, unless there was one before; one that is not final stands for itself."""
+        """Return the first final answer: `answer`, unless one came before; one that is not final stands for itself."""
         if not self._is_final(answer):
             return answer
         if self.value is None:
@@ -27,7 +27,7 @@ class FirstAnswer(Generic[T]):
 
 
 class FirstAnswers(Generic[T]):
-    """One for each question that somebody waits for; it is forgotten when nobody does any more."""
+    """One first answer per question that somebody waits for; forgotten when nobody does any more."""
 
     def __init__(self, is_final: Callable[[T], bool]) -> None:
         self._is_final = is_final
@@ -35,7 +35,7 @@ class FirstAnswers(Generic[T]):
 
     @contextmanager
     def asked(self, question: Hashable) -> Generator[FirstAnswer[T]]:
-        """For as long as one of those who ask it waits."""
+        """Share the first answer for as long as one of those who ask the question waits."""
         shared = self._open.setdefault(question, FirstAnswer(self._is_final))
         shared.askers += 1
         try:

@@ -21,7 +21,7 @@ Counters = dict[str, int]
 
 
 def counters(*names: str) -> Callable[[], Counters]:
-    """Makes counters of these names, at zero, so that each beat has all of them."""
+    """Return a factory of counters with these names, at zero, so that each beat has all of them."""
     return lambda: dict.fromkeys(names, 0)
 
 
@@ -35,7 +35,7 @@ class Histogram:
         self._sum_ms = 0.0
 
     def add(self, elapsed_s: float) -> None:
-        """One more; a clock that went back took nothing."""
+        """Add one duration; a clock that went back counts as zero."""
         elapsed_ms = elapsed_s * 1000 if elapsed_s > 0 else 0.0
         self._counts[bisect_left(BOUNDS_MS, elapsed_ms)] += 1
         self._sum_ms += elapsed_ms
@@ -55,7 +55,7 @@ class Durations(NamedTuple):
 
 
 def told_in(counters: Mapping[str, int]) -> tuple[dict[str, Durations], dict[str, int]]:
-    """Histograms by name, and the counters that belong to none; what is incomplete stays a counter."""
+    """Split counters into histograms by name and the rest; what is incomplete stays a counter."""
     names = {part["name"] for name in counters if (part := _PART.fullmatch(name)) is not None}
     whole = {name for name in names if {f"{name}_ms_sum", f"{name}_ms_count"} <= counters.keys()}
     found: dict[str, Durations] = {}

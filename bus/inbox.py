@@ -117,7 +117,7 @@ class Inbox:
     # --- arriving ---------------------------------------------------------------------------------------------------
 
     def receive(self, header: Header, body: bytes, route: ReplyRoute) -> None:
-        """Admits one request or post, or answers it at once."""
+        """Admit one request or post, or answer it at once."""
         sender_role = role_of(header.sender)
         asker = header.sender if sender_role in CLIENT_ROLES else sender_role
         key = (asker, header.type, header.message_id)
@@ -141,7 +141,7 @@ class Inbox:
         self._admit(running)
 
     def _allowed(self, header: Header, sender_role: str, route: ReplyRoute) -> tuple[Row, type[Message], Handler, bool]:
-        """The policy once more at the receiving edge, from the same table as the broker's."""
+        """Apply the policy once more at the receiving edge, from the same table as the broker's."""
         taken = self._taken.get(header.type)
         if taken is None:
             raise BusError("denied", f"{self.role} does not answer {header.type!r}")
@@ -155,7 +155,7 @@ class Inbox:
         return taken
 
     def _demand_room(self, principal: str, size_bytes: int) -> None:
-        """Room for all, and for each: a principal that fills its own part keeps nobody else out.
+        """Require room for all, and for each: a principal that fills its own part keeps nobody else out.
 
         In bytes each may have one request whatever the others have.
         """
@@ -168,7 +168,7 @@ class Inbox:
         return BusError("busy", detail, retry_after_ms=limits.BUSY_RETRY_MS)
 
     def _is_duplicate(self, key: RequestKey, header: Header, body: bytes, route: ReplyRoute) -> bool:
-        """Whether this id was answered (answer it again) or is at work (its newest requester gets the answer)."""
+        """Return whether this id was answered (answer again) or is in progress (join the newest requester)."""
         answer = self.window.recorded(key)
         running = self._running.get(key)
         if answer is None and running is None:
@@ -183,7 +183,7 @@ class Inbox:
         return True
 
     def _attach(self, running: Running, header: Header, route: ReplyRoute) -> None:
-        """The newest requester gets what is streamed; the latest deadline counts."""
+        """Attach a further requester: the newest one gets what is streamed; the latest deadline counts."""
         if header.sender != running.header.sender and (route.lane or running.route.lane):
             running.also += ((running.header, running.route),)
         running.route, running.header = route, header
@@ -241,7 +241,7 @@ class Inbox:
             CAUSE.reset(begun)
 
     def _promised(self, running: Running, outcome: Message | RuntimeFault) -> None:
-        """The reply that was promised is there, or the fault in its place; nobody waits for that of a stopped one."""
+        """Answer with the promised reply or fault; nobody waits for that of a stopped request."""
         if self._running.get(running.key) is not running:
             return
         try:
@@ -254,7 +254,7 @@ class Inbox:
         self._answer(running, answer)
 
     async def _run(self, running: Running) -> None:
-        """Runs the handler and answers; also after a cancel, when the handler has cleaned up."""
+        """Run the handler and answer; also after a cancel, when the handler has cleaned up."""
         running.is_started = True
         afterwards: list[Callable[[], Awaitable[None]]] = []
         CAUSE.set(running.header)
@@ -312,7 +312,7 @@ class Inbox:
     # --- answering --------------------------------------------------------------------------------------------------
 
     def _finish(self, running: Running) -> None:
-        """No longer at work; the next one of its routing key begins."""
+        """Release a request that is done; the next one of its routing key begins."""
         running.task = None  # one that was cancelled holds its frame, and that this one: a body until the next GC
         if self._running.pop(running.key, None) is not None:
             self._shares.give_back(running.principal, running.size_bytes)
@@ -337,7 +337,7 @@ class Inbox:
             self.beginnings.begin(queue[0])
 
     def _answer(self, running: Running, outcome: KeptReply | RuntimeFault | None) -> None:
-        """One answer; kept for duplicates unless a retry may bring another one."""
+        """Send the one answer; keep it for duplicates unless a retry may bring another one."""
         self.counters["handled"] += 1
         if running.again is not None:  # the one that was stopped is nobody's any more
             self.receive(*running.again)
@@ -364,7 +364,7 @@ class Inbox:
     # --- stopping ---------------------------------------------------------------------------------------------------
 
     def cancel(self, message_id: str, requester: str, lane: str) -> None:
-        """A cancel frame: the handler of this request is cancelled, or it leaves the queue of its routing key."""
+        """Cancel this request's handler, or take the request out of the queue of its routing key."""
         for running in list(self._running.values()):
             if message_id != running.header.message_id or running.route.lane != lane:
                 continue
@@ -373,7 +373,7 @@ class Inbox:
             self._stop(running, "cancelled")
 
     def expire(self, now: float) -> None:
-        """Handlers whose deadline is `now` or earlier are cancelled and answered `expired`."""
+        """Cancel handlers whose deadline is `now` or earlier, and answer `expired`."""
         for key in self.deadlines.take_due(now):
             running = self._running.get(key)
             if running is not None:
@@ -390,9 +390,9 @@ class Inbox:
             self._answer(running, self._stopped(running))
 
     def discard_unstarted(self, requester: str = "", lane: str = "") -> None:
-        """Forgets what waits its turn: all of it, or what this requester asked by this lane.
+        """Forget requests that wait their turn: all of them, or what this requester asked by this lane.
 
-        After a standstill somebody else may have it by now; who left sends it again should it come back.
+        After a standstill somebody else may have them by now; who left sends them again should it come back.
         """
         for running in list(self._running.values()):
             is_meant = not requester or (running.header.sender, running.route.lane) == (requester, lane)
@@ -404,14 +404,14 @@ class Inbox:
                 self._finish(running)
 
     def at_work(self, lane: str = "") -> list[str]:
-        """Ids of the requests at work that came by this lane."""
+        """Return the ids of requests in progress that came by this lane."""
         return [running.header.message_id for running in self._running.values() if running.route.lane == lane]
 
     def __len__(self) -> int:
         return len(self._running)
 
     async def idle(self) -> None:
-        """Returns when nothing is at work."""
+        """Wait until no request is in progress."""
         while self._running:
             if self._idle is None:
                 self._idle = asyncio.Event()

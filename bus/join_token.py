@@ -26,7 +26,7 @@ _ADDRESS = re.compile(r"\S{1,255}:[0-9]{1,5}")
 
 
 class NotAToken(ValueError):
-    """What was pasted is no join token; the message says in which way, and never repeats it."""
+    """Say in which way a pasted word is no join token, without repeating it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class JoinToken:
 
 
 def decode(word: str) -> JoinToken:
-    """The token behind the word; space around it is no fault. Raises NotAToken."""
+    """Return the token behind the word; space around it is no fault. Raises NotAToken."""
     word = word.strip()
     if not word.startswith(_PREFIX):
         raise NotAToken(f"a join token begins with `{_PREFIX}{_VERSION}`: copy the whole word")

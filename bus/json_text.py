@@ -11,14 +11,14 @@ from hobus.bus.messages.base import pack
 
 
 class _AnyObject(msgspec.Struct):
-    """Nothing of it is looked at."""
+    """An object whose contents are not looked at."""
 
 
 _ANY_OBJECT, _DEPTH_MAX = msgspec.json.Decoder(_AnyObject), 200
 
 
 def is_object(text: str) -> bool:
-    """Whether it is an object at all, at most 200 levels deep: in one pass and without making anything of it.
+    """Return whether the text is a JSON object, at most 200 levels deep, in one pass and without building it.
 
     For a process that serves everybody and only hands it on; tens of times faster than reading it.
     """
@@ -31,7 +31,7 @@ def is_object(text: str) -> bool:
 
 
 def mended(text: str) -> str:
-    """The text with no half of a character: two that belong together are one, any other is U+FFFD."""
+    """Return the text with no half of a character: two that belong together are one, any other is U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -40,7 +40,7 @@ def mended(text: str) -> str:
 
 
 def mended_json(text: str | bytes) -> str:
-    """The same of all texts in a JSON text, which may write halves as escapes. Raises ValueError."""
+    """Mend all texts in a JSON text, which may write halves as escapes. Raises ValueError."""
     try:
         value = json.loads(text if isinstance(text, str) else text.decode("utf-8", "replace"))
         return mended(json.dumps(value, ensure_ascii=False))
@@ -49,7 +49,7 @@ def mended_json(text: str | bytes) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value that a message carries as text, as HTTP clients send it: without blanks, letters are themselves."""
+    """Return a value that a message carries as JSON text, as HTTP clients send it: no blanks, letters unescaped."""
     return str(_encode(value), "utf-8")
 
 
@@ -57,7 +57,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def value_of(text: str) -> Any:
-    """The value, if a message can carry it. Raises ValueError for all else.
+    """Return the value, if a message can carry it. Raises ValueError for all else.
 
     No NaN and no infinity, no number over 64 bits, no lone surrogate, no endless nesting.
     """
@@ -70,7 +70,7 @@ def value_of(text: str) -> Any:
 
 
 def object_in(text: str, *, depth_max: int) -> dict[str, Any] | None:
-    """The object that the text is; None for anything else, and for one with more levels."""
+    """Return the object that the text is; None for anything else, and for one with more levels."""
     try:
         value = value_of(text)
     except ValueError:
@@ -79,7 +79,7 @@ def object_in(text: str, *, depth_max: int) -> dict[str, Any] | None:
 
 
 def is_within(value: Any, depth_max: int) -> bool:
-    """Whether objects and lists stand in one another at most that deep: `{}` is 1, `{"a": []}` is 2."""
+    """Return whether objects and lists are nested at most that deep: `{}` is 1, `{"a": []}` is 2."""
     level = [value]
     for _ in range(depth_max):
         level = [inner for item in level for inner in _inner(item) if isinstance(inner, dict | list)]

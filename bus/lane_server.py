@@ -58,7 +58,7 @@ class _Client(Struct):
 
 @dataclass(slots=True)
 class LaneServer:
-    """The lane of one service incarnation."""
+    """Serve the lane of one service incarnation."""
 
     instance: str
     settings: BusSettings
@@ -93,13 +93,13 @@ class LaneServer:
         deliver: Callable[[Header, bytes, ReplyRoute], None],
         on_gone: Callable[[str, str], None] | None = None,
     ) -> None:
-        """Requests and cancels, stamped and allowed, are handed to `deliver`; `on_gone` hears who left which lane."""
+        """Hand stamped and allowed requests and cancels to `deliver`; `on_gone` hears who left which lane."""
         self._deliver, self._on_gone = deliver, on_gone
 
     # --- arriving ---------------------------------------------------------------------------------------------------
 
     def receive(self, routing: bytes, frames: Sequence[bytes]) -> None:
-        """Handles one multipart message of one connection. A defect costs its sender the connection, nobody else."""
+        """Handle one multipart message of one connection. A defect costs its sender the connection, nobody else."""
         try:
             self._receive(routing, frames)
         except Exception:  # noqa: BLE001 - logged with its traceback, counted, and felt by one peer
@@ -107,7 +107,7 @@ class LaneServer:
             self._survive(routing, frames)
 
     def _survive(self, routing: bytes, frames: Sequence[bytes]) -> None:
-        """After a defect: the frame's sender is told that its request fails, and lost; it may say hello again."""
+        """Tell a frame's sender after a defect that its request fails, and drop it; it may say hello again."""
         self.counters["internal_errors"] += 1
         client = self._by_routing.get(routing)
         if client is None:
@@ -164,7 +164,7 @@ class LaneServer:
             self.counters["malformed"] += 1
 
     def _refuse_malformed(self, client: _Client, head: Header, wrong: str) -> None:
-        """Not tapped, and told without what may be too long in it."""
+        """Refuse without tapping, and without quoting what may be too long."""
         self.counters["denied"] += 1
         if head.kind == _REQUEST:
             told = head._replace(message_id=head.message_id[:ID_MAX_CHARS], trace="")
@@ -219,7 +219,7 @@ class LaneServer:
         return refused
 
     def _welcome(self, routing: bytes, instance: str) -> None:
-        """The token proves who it is, so the newest connection of an instance is its only one."""
+        """Welcome an instance proved by its token; its newest connection is its only one."""
         for earlier in (self._by_instance.get(instance), self._by_routing.get(routing)):
             if earlier is not None:
                 self._unbind(earlier)
@@ -236,7 +236,7 @@ class LaneServer:
             self._say(routing, Kind.CREDIT, Credit, _NOTHING_NEW)
 
     def rest(self) -> None:
-        """What was asked is answered, and clients send what is new by the broker; for a lane that is beside it."""
+        """Answer what was asked, and let clients send what is new by the broker; for a lane that is beside it."""
         if self._is_beside and not self._is_resting:
             self._is_resting = True
             for routing in list(self._by_routing):
@@ -249,22 +249,22 @@ class LaneServer:
             del self._by_instance[client.instance]
 
     def _lose(self, client: _Client) -> None:
-        """It left: nobody waits for answers to what it asked."""
+        """Drop a client that left: nobody waits for answers to what it asked."""
         self._unbind(client)
         if self._on_gone is not None:
             self._on_gone(client.instance, self.service)
 
     def sweep(self, now: float) -> None:
-        """Forgets connections silent for longer than the peer time-out; if they speak, they are asked for a hello."""
+        """Forget connections silent for longer than the peer time-out; if they speak, they are asked for a hello."""
         limit = self.settings.peer_timeout_ms / 1000
         for client in list(self._by_routing.values()):
             if now - client.heard_at > limit:
                 self._lose(client)
 
     def is_behind(self, principal: str) -> bool:
-        """Whether so much of what it was answered has not left yet that its next requests wait, over all connections.
+        """Return whether so many answers of a principal have not left yet that its next requests wait.
 
-        `limits.UNSENT_MAX_BYTES` each; of all together `limits.ALL_UNSENT_MAX_BYTES`.
+        Over all its connections: `limits.UNSENT_MAX_BYTES` each, of all together `limits.ALL_UNSENT_MAX_BYTES`.
         """
         unsent = self._transport.unsent() if self._transport is not None else {}
         if not unsent:
@@ -278,12 +278,12 @@ class LaneServer:
         return its > limits.UNSENT_MAX_BYTES or (its > 0 and sum(unsent.values()) > limits.ALL_UNSENT_MAX_BYTES)
 
     def unbind_all(self) -> None:
-        """Everybody says hello again and sends again what is still wanted (after a standstill of this process)."""
+        """Have everybody say hello again and send again what is still wanted (after a standstill of this process)."""
         self._by_routing.clear()
         self._by_instance.clear()
 
     def connected(self) -> list[str]:
-        """The instances that are bound, oldest connection first."""
+        """Return the instances that are bound, oldest connection first."""
         return [client.instance for client in self._by_routing.values()]
 
     def close(self) -> None:
@@ -294,7 +294,7 @@ class LaneServer:
     # --- leaving ----------------------------------------------------------------------------------------------------
 
     def answer(self, instance: str, request: Header, answer: KeptReply) -> None:
-        """Sends an answer to the connection that `instance` has now; dropped and counted if it has none."""
+        """Send an answer to the connection that `instance` has now; drop and count it if there is none."""
         client = self._by_instance.get(instance)
         row = self._rows.get(request.type)
         head = header_of((

@@ -23,7 +23,7 @@ LAST_RESORT = "gateway.degraded_prompt"
 
 
 def lanes_of(role: str) -> tuple[str, ...]:
-    """The lanes that a process of this role on this machine connects to."""
+    """Return the lanes that a process of this role on this machine connects to."""
     if role == "ledger":
         return ()
     return LANES if role in ("host", "ho1") else ("ledger",)
@@ -31,16 +31,13 @@ def lanes_of(role: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=_ROLES_KEPT)
 def way_of(service: str, type_name: str) -> tuple[Row | None, str]:
-    """The row of a message to this service, or to an instance; and its lane, where the sender has a link to it.
-
-    "" for the broker.
-    """
+    """Return the row of a message to this service, or to an instance, and its lane; "": by the broker."""
     row = row_of(role_of(service), type_name)
     return row, service if service in LANES and row is not None else ""
 
 
 def is_foreign(message_id: str, instance: str) -> bool:
-    """Whether a counted id (`<instance>:<n>`) was counted by somebody else: his request it names, and his answer."""
+    """Return whether a counted id (`<instance>:<n>`) was counted by another instance, whose request it then names."""
     if message_id.startswith(f"{instance}:"):
         return False
     match = INSTANCE_PATTERN.match(message_id)
@@ -49,10 +46,10 @@ def is_foreign(message_id: str, instance: str) -> bool:
 
 @lru_cache(maxsize=_ROLES_KEPT)
 def role_of(instance: str) -> str:
-    """The role in `<role>/<n>@<epoch>`; a service name is its own role."""
+    """Return the role in `<role>/<n>@<epoch>`; a service name is its own role."""
     return instance.partition("/")[0]
 
 
 def epoch_of(instance: str) -> str:
-    """The incarnation in `<role>/<n>@<epoch>`."""
+    """Return the incarnation in `<role>/<n>@<epoch>`."""
     return instance.rpartition("@")[2]

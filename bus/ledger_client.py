@@ -110,15 +110,14 @@ class LedgerClient:
         resting: int = 0,
         follows: str = "",
     ) -> Promise[list[Ack]]:
-        """Pipelines a write; the promise is settled with its acks once it is durable, one per entry.
+        """Pipeline a write; the promise is settled with its acks once it is durable, one per entry.
 
-        `urgent`: somebody waits for them; other writes may share frame and sync of a later one.
-        `at_once`: nobody waits, but they leave now: a record of what others do next had better have them.
-        `resting`: so many at the end stand if each of those before them is first, together with them; else never.
-        `follows`: they stand behind this entry, which another process has on its way; where it does not come, never.
-        It is settled with a RuntimeFault only if the ledger cannot take this write at all (too large, disk full,
-        denied), and never before this returns. Raises LedgerError(busy) when `limits.UNACKNOWLEDGED_MAX` entries are
-        unacknowledged.
+        `urgent`: somebody waits for them; other writes may share frame and sync of a later one. `at_once`: nobody
+        waits, but they leave now: a record of what others do next had better have them. `resting`: so many at the end
+        stand if each of those before them is first, together with them; else never. `follows`: they stand behind this
+        entry, which another process has on its way; where it does not come, never. It is settled with a RuntimeFault
+        only if the ledger cannot take this write at all (too large, disk full, denied), and never before this returns.
+        Raises LedgerError(busy) when `limits.UNACKNOWLEDGED_MAX` entries are unacknowledged.
         """
         count = len(entries)
         if self.outstanding + count > self._outstanding_max:
@@ -147,7 +146,7 @@ class LedgerClient:
         return acks
 
     async def write(self, entries: Sequence[WriteEntry], *, trace: str = "", follows: str = "") -> list[Ack]:
-        """A barrier: the acks, when everything up to this write is durable.
+        """Write and wait: return the acks when everything up to this write is durable.
 
         Raises LedgerError(unavailable) after `ledger.outage_wait_ms`; the write stays submitted, its outcome is
         unknown.
@@ -157,11 +156,11 @@ class LedgerClient:
         return acks.result()
 
     async def flush(self) -> None:
-        """Everything submitted so far is acknowledged (or was refused for good). Raises LedgerError(unavailable)."""
+        """Wait until everything submitted is acknowledged (or refused for good). Raises LedgerError(unavailable)."""
         await self._settled("")
 
     async def _settled(self, what: str) -> None:
-        """What was submitted last has its outcome. Raises LedgerError(unavailable) naming `what`."""
+        """Wait for the outcome of what was submitted last. Raises LedgerError(unavailable) naming `what`."""
         if not self._queue:
             return
         last = self._queue[-1]
@@ -183,7 +182,7 @@ class LedgerClient:
             raise LedgerError("unavailable", f"{what}: {bound}")
 
     def _end_waits(self) -> None:
-        """Those that took too long; one timer for all of them, since each may take as long."""
+        """End waits that took too long; one timer for all of them, since each may take as long."""
         loop, self._end = asyncio.get_running_loop(), None
         while self._ends and (self._ends[0][1].done() or self._ends[0][0] <= loop.time()):
             _tell(self._ends.popleft()[1])
@@ -199,12 +198,12 @@ class LedgerClient:
         self._held_urgent += submitted.is_urgent
 
     def _leave_soon(self) -> None:
-        """With whatever else is submitted in this step of the loop."""
+        """Send with whatever else is submitted in this step of the loop."""
         if self._leaving is None and not self._goes_back and self._urgent_frames < self._frames_max:
             self._leaving = asyncio.get_running_loop().call_soon(self._leave, context=self._context)
 
     def _leave_in_time(self) -> None:
-        """Those that nobody waits for, at the latest."""
+        """Send, at the latest then, what nobody waits for."""
         loop = asyncio.get_running_loop()
         self._lazily = self._lazily or loop.call_later(self._lazy_s, self._leave_late, context=self._context)
 
@@ -214,7 +213,7 @@ class LedgerClient:
             self._leave(at_once=True)
 
     def _leave(self, *, at_once: bool = False) -> None:
-        """What may leave is on its way: `at_once`, all that is held; else what is urgent, and all before it."""
+        """Send what may leave; `at_once`: all that is held; else what is urgent, and all before it."""
         if self._leaving is not None:
             self._leaving.cancel()
             self._leaving = None
@@ -229,7 +228,7 @@ class LedgerClient:
             self._leave_in_time()
 
     def _next_frame(self) -> list[_Submitted]:
-        """The first ones that are held, within what one batch of the ledger takes."""
+        """Take the first held writes, within what one batch of the ledger takes."""
         writes: list[_Submitted] = []
         entries = size_bytes = 0
         while self._held:
@@ -246,7 +245,7 @@ class LedgerClient:
         return writes
 
     def _send(self, writes: list[_Submitted]) -> None:
-        """In one frame. The entries were checked when they were made, and the ledger checks what arrives."""
+        """Send these writes in one frame. Entries were checked when made, and the ledger checks what arrives."""
         urgent = [one for one in writes if one.is_urgent]
         trace, is_urgent = (urgent or writes)[0].trace, bool(urgent)
         entries, parts = writes[0].entries, list[Part]()
@@ -276,7 +275,7 @@ class LedgerClient:
             self._leave()
 
     def _settle(self) -> None:
-        """Hands out outcomes in order, up to the first write that has none yet or has to be delivered again."""
+        """Hand out outcomes in order, up to the first write that has none yet or has to be delivered again."""
         while self._queue and not self._goes_back:
             head = self._queue[0]
             outcome = head.outcome
@@ -292,7 +291,7 @@ class LedgerClient:
             self._retry = asyncio.get_running_loop().create_task(self._submit_again())
 
     async def _submit_again(self) -> None:
-        """Once nothing is on its way any more: everything again, in order."""
+        """Submit everything again, in order, once nothing is on its way any more."""
         pause_s = self._resubmit_pause_s
         if self._because is not None and self._because.retry_after_ms is not None:
             pause_s = min(self._because.pause_s(pause_s, self._bus.clock.random()), self._request_timeout_s)
@@ -310,16 +309,16 @@ class LedgerClient:
     async def lookup(
         self, submission_ids: Sequence[str] = (), once: Sequence[str] = (), *, with_bodies: bool = False
     ) -> list[Entry | None]:
-        """The entries of these submission ids, then of these once keys; None where nothing is."""
+        """Return the entries of these submission ids, then of these once keys; None where nothing is."""
         question = Lookup(submission_ids=list(submission_ids), once=list(once), with_bodies=with_bodies)
         return (await self._ask(question, Found)).entries
 
     async def page(self, question: Read | Query) -> Entries:
-        """A page of a stream, up to the last acknowledged entry, or of what the index finds."""
+        """Return a page of a stream, up to the last acknowledged entry, or of what the index finds."""
         return await self._ask(question, Entries)
 
     async def search(self, question: Search) -> Hits:
-        """Texts of the record by their words. Raises BusError(denied), LedgerError(unavailable).
+        """Search texts of the record by their words. Raises BusError(denied), LedgerError(unavailable).
 
         Where only those before an entry are looked for, what was just submitted need not be there first.
         """
@@ -328,11 +327,11 @@ class LedgerClient:
         return await self._bus.request(LEDGER, question, expect=Hits, timeout_s=self._request_timeout_s)
 
     async def body(self, ref: str) -> bytes:
-        """The bytes behind a ref. Raises LedgerError(erased) or BusError(not_found)."""
+        """Return the bytes behind a ref. Raises LedgerError(erased) or BusError(not_found)."""
         return (await self._ask(GetBody(ref=ref), Body)).data
 
     async def stats(self) -> LedgerStats:
-        """How far the record and its index reach."""
+        """Return how far the record and its index reach."""
         return await self._ask(ReadLedgerStats(), LedgerStats)
 
     async def _ask(self, question: Any, expect: Any) -> Any:
@@ -341,7 +340,7 @@ class LedgerClient:
 
 
 def _take_apart(writes: Sequence[_Submitted], fault: RuntimeFault) -> None:
-    """The fault of a frame is that of its write; of several, one may be at fault: they are sent again one by one."""
+    """Give a frame's fault to its one write; of several, which one is at fault is unknown: send them one by one."""
     is_of_one = len(writes) == 1
     if not is_of_one and not fault.retryable:
         fault = LedgerError("unavailable", f"a frame of several writes was not taken: {fault}", retryable=True)
@@ -352,7 +351,7 @@ def _take_apart(writes: Sequence[_Submitted], fault: RuntimeFault) -> None:
 
 
 def _hand_out(writes: Sequence[_Submitted], written: Written) -> None:
-    """Each write has what was answered about its very entries; an answer about others is none."""
+    """Give each write what was answered about its very entries; an answer about others is none."""
     at = 0
     for number, one in enumerate(writes):
         if number in written.failures:
@@ -373,7 +372,7 @@ def _others() -> LedgerError:
 
 
 def _are_about(acks: Sequence[Ack], entries: Sequence[WriteEntry]) -> bool:
-    """An entry that lost its once key is answered with the one that has it."""
+    """Return whether these acks are about these entries; one that lost its once key names the one that has it."""
     return len(acks) == len(entries) and all(
         ack.submission_id == entry.submission_id or (entry.once is not None and ack.outcome == "lost")
         for ack, entry in zip(acks, entries, strict=True)
@@ -386,7 +385,7 @@ def _tell(waiting: asyncio.Future[bool], _outcome: object = None, *, in_time: bo
 
 
 async def every_page(bus: Bus, question: Read | Query, *, timeout_s: float) -> tuple[list[Entry], bool]:
-    """Up to `question.limit` entries, page after page as the ledger gives them; whether there are further ones.
+    """Return up to `question.limit` entries, page after page, and whether there are further ones.
 
     A page holds no more than `limits.PAGE_ENTRIES_MAX` and the ledger's bound of bytes allow.
     """

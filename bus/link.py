@@ -17,22 +17,22 @@ class Link(Protocol):
     """One outgoing connection to the broker or to a lane's server."""
 
     def attach(self, on_frames: OnFrames) -> None:
-        """From now on every incoming frame pair is handed to `on_frames`."""
+        """Hand every incoming frame pair to `on_frames` from now on."""
         ...
 
     def send(self, header: bytes, body: bytes) -> None:
-        """Hands the frames over, in order, without blocking; they wait here while nobody is connected.
+        """Send the frames in order, without blocking; they wait here while nobody is connected.
 
         Raises BusError(busy) when as many frames wait as the link may keep.
         """
         ...
 
     def discard(self) -> None:
-        """Forgets the frames that wait for a connection: what matters is sent again after the next welcome."""
+        """Forget the frames that wait for a connection: what matters is sent again after the next welcome."""
         ...
 
     def close(self) -> None:
-        """Nothing is sent or received afterwards; what was not yet on its way is dropped."""
+        """Close the connection; drop what was not yet on its way."""
         ...
 
 
@@ -44,7 +44,7 @@ class LaneEnd(Protocol):
         ...
 
     def receive(self, routing: bytes, frames: Sequence[bytes]) -> None:
-        """Handles one multipart message of one connection."""
+        """Handle one multipart message of one connection."""
         ...
 
 
@@ -52,13 +52,13 @@ class LaneTransport(Protocol):
     """The socket side of a lane's server: addresses are the transport's own routing ids."""
 
     def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
-        """Whether the frames were handed over; False if nobody is connected under this routing id any more."""
+        """Send the frames; return False if nobody is connected under this routing id any more."""
         ...
 
     def unsent(self) -> Mapping[bytes, int]:
-        """Bytes that were handed over and have not left yet, by routing id; those with none are not named."""
+        """Return, by routing id, bytes that were handed over and have not left yet; without any, no row."""
         ...
 
     def close(self) -> None:
-        """Nothing is taken or given afterwards."""
+        """Close the socket: nothing is taken or given afterwards."""
         ...

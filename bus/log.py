@@ -11,7 +11,7 @@ _AT_FIRST: list[Callable[[], object]] = []
 
 
 class Logger:
-    """`structlog.get_logger(name)`, asked for line by line."""
+    """Ask `structlog.get_logger(name)` line by line."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -24,7 +24,7 @@ class Logger:
 
 
 def configure_with(configure: Callable[[], object]) -> None:
-    """Call this once structlog is there: now, or before the first line of a `Logger`."""
+    """Call `configure` once structlog is loaded: now, or before the first line of a `Logger`."""
     if "structlog" in sys.modules:
         configure()
     else:

@@ -44,7 +44,7 @@ Outcome = tuple[Header, bytes]
 
 @dataclass(slots=True, eq=False)
 class Callback(Generic[R]):
-    """Waits like a future, but is told its outcome at once: no task, and no turn of the loop in between."""
+    """A waiter like a future that is told its outcome at once: no task, and no turn of the loop in between."""
 
     expect: type[R]
     decoded: Callable[[Header, bytes, type[R]], R]
@@ -107,14 +107,14 @@ class Outbox(Struct):
             self._pending.window_bytes = limits.CLIENT_OPEN_MAX_BYTES
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
-        """As `Beginnings.use`."""
+        """Set the loop, as `Beginnings.use` does."""
         self._loop = loop
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def next_id(self) -> str:
-        """A message id of this incarnation, by counting."""
+        """Return a message id of this incarnation, by counting."""
         self._count += 1
         return f"{self.instance}:{self._count}"
 
@@ -134,7 +134,7 @@ class Outbox(Struct):
         on_stream: Callable[[Message], None] | None = None,
         reached_within_s: float | None = None,
     ) -> R:
-        """The decoded reply, or the fault behind the failure; see `bus.port.Bus.request`."""
+        """Return the decoded reply, or raise the fault behind the failure; see `bus.port.Bus.request`."""
         body = self._encoded(message)
         loop = self._loop or asyncio.get_running_loop()
         waiter: asyncio.Future[Outcome] = loop.create_future()
@@ -165,7 +165,7 @@ class Outbox(Struct):
         trace: str = "",
         on_outcome: Callable[[R | RuntimeFault], None],
     ) -> None:
-        """`request` without a task; `on_outcome` gets what that returns or raises. See `bus.port.Bus.ask`."""
+        """Request without a task; `on_outcome` gets what that returns or raises. See `bus.port.Bus.ask`."""
         body = self._encoded(message)
         self._open(service, message, body, Callback(expect, self._decoded, on_outcome), timeout_s, trace=trace)
 
@@ -230,12 +230,12 @@ class Outbox(Struct):
         return pending
 
     def _guard_of(self, pending: OwnRequest[Waiter]) -> float:
-        """When the server of a request that left has had its time to speak; a requester in a hurry grants it none."""
+        """Return when the server of a sent request has had its time to speak; a hurried requester grants none."""
         grace_s = self.settings.peer_timeout_ms / 1000 if pending.reached_within_s is None else 0.0
         return pending.deadline + grace_s
 
     def _look_again(self, pending: OwnRequest[Waiter], guard: float, now: float) -> None:
-        """At the guard, or earlier to see whether its connection is up."""
+        """Look at a request again at the guard, or earlier to see whether its connection is up."""
         due = guard if pending.reached_within_s is None else min(guard, now + pending.reached_within_s)
         self.deadlines.set(pending.header.message_id, due)
         self.on_deadline_set(due)
@@ -247,7 +247,7 @@ class Outbox(Struct):
         self._pending.sent(pending, connection.epoch)
 
     def _send_held(self, connection: Connection) -> None:
-        """What was held for want of room, in order, as far as there is room now."""
+        """Send what was held for want of room, in order, as far as there is room now."""
         while connection.is_bound and (pending := self._pending.next_held(connection.name)) is not None:
             if pending.deadline > self.clock.monotonic():  # else the guard speaks
                 self._send_or_fail(connection, pending)
@@ -268,7 +268,7 @@ class Outbox(Struct):
         return decode(expect, body, limits.BODY_MAX_BYTES)
 
     def _abandon(self, pending: OwnRequest[Waiter], waiter: Waiter) -> None:
-        """The awaiting task was cancelled: the request is, unless somebody else waits for it."""
+        """Cancel the request of a cancelled task, unless somebody else waits for it."""
         if waiter in pending.waiters:
             pending.waiters.remove(waiter)
         message_id = pending.header.message_id
@@ -301,7 +301,7 @@ class Outbox(Struct):
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
     def settle(self, connection: Connection, head: Header, body: bytes) -> None:
-        """A reply or failure is the outcome of the request that it names; a late one is counted and dropped."""
+        """Settle the request that a reply or failure names; count and drop a late one."""
         pending = self._pending.settle(head.correlation_id, connection.name)
         if pending is None:
             self.counters["late"] += 1
@@ -314,7 +314,7 @@ class Outbox(Struct):
         _tell(pending.waiters, (head, body))
 
     def _is_asked_again(self, connection: Connection, pending: OwnRequest[Waiter], body: bytes) -> bool:
-        """Whether this was the end of an earlier request of the same id, which was given up: then this one leaves anew.
+        """Return whether this ended an earlier request of the same id that was given up: then this one leaves anew.
 
         Nobody but its newest requester may cancel a request, so it cannot be the answer to one that is wanted. Once
         only: whatever comes then is the outcome.
@@ -332,7 +332,7 @@ class Outbox(Struct):
         return True
 
     def stream(self, connection: Connection, head: Header, body: bytes) -> None:
-        """A stream frame goes to the request's `on_stream`; nobody waits for a late one."""
+        """Pass a stream frame to the request's `on_stream`; nobody waits for a late one."""
         pending = self._pending.get(head.correlation_id)
         cls = streamed().get(head.type)
         if pending is None or pending.connection != connection.name or pending.on_stream is None or cls is None:
@@ -344,7 +344,7 @@ class Outbox(Struct):
             self.counters["late"] += 1
 
     def welcomed(self, connection: Connection) -> None:
-        """Sends what waits for this connection, in the order of the calls; what the old server took with it is lost."""
+        """Send what waits for this connection, in the order of the calls; fail what the old server took with it."""
         self._repeat_cancels(connection)
         if not connection.name:
             for lane in self.connections.values():
@@ -365,7 +365,7 @@ class Outbox(Struct):
                 self._pending.hold(pending)
 
     def _leased(self) -> Connection | None:
-        """The lane of the executor that has the fewest orders of this peer, of those with room by their lease."""
+        """Return the lane of the executor with the fewest orders of this peer, of those with room by their lease."""
         counts, found, fewest = self._pending.counts, None, 0
         for lane in self.leases:
             count = counts.get(lane.name, 0)
@@ -374,7 +374,7 @@ class Outbox(Struct):
         return found
 
     def give_over(self, lane: str) -> None:
-        """What a lane beside the broker was asked goes by the broker, as the next attempt, and joins what is at work.
+        """Send what a lane beside the broker was asked by the broker, as the next attempt, which joins what is at work.
 
         So whatever becomes of the lane's server, the broker finds who answers, within its bounds, or says that nobody
         does.
@@ -393,7 +393,7 @@ class Outbox(Struct):
                 self._send_or_fail(broker, pending)
 
     def _repeat_cancels(self, connection: Connection) -> None:
-        """Says the cancels that this incarnation of the server has not been told; the request's handler may live."""
+        """Repeat the cancels that this incarnation of the server has not been told; the request's handler may live."""
         now = self.clock.monotonic()
         for message_id, cancel in list(self._cancels.items()):
             if cancel.connection != connection.name:
@@ -405,7 +405,7 @@ class Outbox(Struct):
                 self._cancels[message_id] = cancel._replace(said_epoch=connection.epoch)
 
     def expire(self, now: float) -> None:
-        """The guard: requests whose server did not answer by the deadline, or that could never be sent."""
+        """Fail requests whose server did not answer by the deadline, or that could never be sent."""
         for message_id in self.deadlines.take_due(now):
             pending = self._pending.get(message_id)
             if pending is None:
@@ -437,7 +437,7 @@ class Outbox(Struct):
                 waiter.set_exception(fault)
 
     def close(self) -> None:
-        """Nothing is sent any more; whoever still waits is told."""
+        """Close: send nothing any more, and tell whoever still waits."""
         self.is_closed = True
         for pending in self._pending.all():
             self._fail(
@@ -447,7 +447,7 @@ class Outbox(Struct):
     # --- without an answer ------------------------------------------------------------------------------------------
 
     def post(self, kind: Kind, service: str, message: Message, *, key: str, trace: str) -> None:
-        """Hands a post or a publish to the broker."""
+        """Hand a post or a publish to the broker."""
         body = encode(message, limits.BODY_MAX_BYTES)
         connection = self.connections[""]
         if self.is_closed or not connection.is_bound:

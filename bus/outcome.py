@@ -19,12 +19,12 @@ _log = Logger("bus")
 
 
 def answer_of(kind: Kind, message: Message, max_bytes: int) -> KeptReply:
-    """A reply, failure or stream frame that says this message. Raises RuntimeFault as `encode` does."""
+    """Return a reply, failure or stream frame that says this message. Raises RuntimeFault as `encode` does."""
     return KeptReply(kind, message.TYPE, message.VERSION, encode(message, max_bytes))
 
 
 def failure_answer(fault: RuntimeFault, max_bytes: int) -> KeptReply:
-    """The Failure frame of a fault; one whose facts are too large says that instead."""
+    """Return the Failure frame of a fault; one whose facts are too large says that instead."""
     try:
         return answer_of(Kind.FAILURE, fault.as_failure(), max_bytes)
     except MessageTooLarge as too_large:
@@ -32,7 +32,7 @@ def failure_answer(fault: RuntimeFault, max_bytes: int) -> KeptReply:
 
 
 def internal_fault(request: Header, error: BaseException) -> BusError:
-    """`internal` with the error's class and place: its text may hold a prompt or a secret, and goes nowhere."""
+    """Return `internal` with the error's class and place: its text may hold a prompt or a secret, and goes nowhere."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
@@ -49,7 +49,7 @@ def internal_fault(request: Header, error: BaseException) -> BusError:
 
 
 async def follow_up(request: Header, steps: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """The steps in order, after the reply has left; a fault of one is logged and is nobody else's."""
+    """Run the steps in order, after the reply has left; a fault of one is logged and is nobody else's."""
     for step in steps:
         try:
             await step()

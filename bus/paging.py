@@ -26,13 +26,13 @@ P = TypeVar("P", Peers, Tools)
 
 
 async def read_peers(bus: Bus, *, timeout_s: float) -> Peers:
-    """Everybody who is connected. Raises BusError when the broker does not answer all of it within `timeout_s`."""
+    """Read everybody who is connected. Raises BusError when the broker does not answer all within `timeout_s`."""
     pages = await _pages(bus, ReadPeers, Peers, timeout_s)
     return pages[0].model_copy(update={"peers": [row for page in pages for row in page.peers], "next": ""})
 
 
 async def read_tools(bus: Bus, *, timeout_s: float) -> Tools:
-    """Every tool and every source of tools. Raises BusError as `read_peers` does."""
+    """Read every tool and every source of tools. Raises BusError as `read_peers` does."""
     pages = await _pages(bus, ReadTools, Tools, timeout_s)
     rows = {
         "tools": [row for page in pages for row in page.tools],
@@ -42,7 +42,7 @@ async def read_tools(bus: Bus, *, timeout_s: float) -> Tools:
 
 
 async def is_held(bus: Bus, instance: str, *, timeout_s: float) -> bool:
-    """Whether the broker holds this instance; while the broker itself cannot say, it is taken to live."""
+    """Return whether the broker holds this instance; True while the broker itself cannot say."""
     try:
         row = await bus.request("broker", ReadPeer(instance=instance), expect=PeerRow, timeout_s=timeout_s)
     except RuntimeFault as fault:
@@ -51,7 +51,7 @@ async def is_held(bus: Bus, instance: str, *, timeout_s: float) -> bool:
 
 
 async def _pages(bus: Bus, question: type[ReadPeers | ReadTools], expect: type[P], timeout_s: float) -> list[P]:
-    """All of them, of one broker."""
+    """Read all pages of one incarnation of the broker."""
     ends_at = bus.clock.monotonic() + timeout_s
     pages: list[P] = []
     while not pages or pages[-1].next:
@@ -66,7 +66,7 @@ async def _pages(bus: Bus, question: type[ReadPeers | ReadTools], expect: type[P
 
 
 def parts_of(said: AnnounceTools, max_bytes: int) -> list[AnnounceTools]:
-    """The same announcement in parts of at most `max_bytes`, or of one row where that is larger."""
+    """Cut the announcement into parts of at most `max_bytes`, or of one row where that is larger."""
     parts: list[list[ToolWord | ToolSource]] = [[]]
     size = 0
     for row in (*said.sources, *said.tools):

@@ -61,7 +61,7 @@ _log = Logger("bus")
 
 
 class Peer:
-    """`bus.port.Bus` for one incarnation, and the shell around its actor (None: a client that answers nothing)."""
+    """Implement `bus.port.Bus` for one incarnation, and the shell around its actor (None: a pure client)."""
 
     def __init__(  # noqa: PLR0913 - what a hello says, and the ports
         self,
@@ -137,13 +137,13 @@ class Peer:
 
     @property
     def principal(self) -> str:
-        """On whose behalf the running handler works."""
+        """Return on whose behalf the running handler works."""
         cause = CAUSE.get()
         return (cause.principal if cause is not None else "") or principal_of(self.instance)
 
     @contextmanager
     def on_behalf_of(self, principal: str) -> Generator[None]:
-        """What is begun within it works for this principal; only a supervisor or door of this machine is believed."""
+        """Work for this principal within the context; only a supervisor or door of this machine is believed."""
         if not principal:
             yield
             return
@@ -155,30 +155,30 @@ class Peer:
 
     @property
     def cluster_digest(self) -> str:
-        """The snapshot that the cluster runs under, as its broker said last; empty before its first welcome."""
+        """Return the snapshot that the cluster runs under, as its broker said last; empty before its first welcome."""
         return self._broker.config_digest
 
     @property
     def state(self) -> tuple[State, str]:
-        """Readiness as the peers see it, and why."""
+        """Return the readiness as the peers see it, and why."""
         return self._readiness.state, self._readiness.reason
 
     async def sleep(self, seconds: float) -> None:
-        """Returns after `seconds` of the running loop's time."""
+        """Sleep for `seconds` of the running loop's time."""
         await asyncio.sleep(seconds)
 
     async def post(self, service: str, message: Message, *, key: str = "", trace: str = "") -> None:
-        """Handed to the broker, or BusError."""
+        """Hand a post to the broker, or raise BusError."""
         self._outbox.post(Kind.POST, service, message, key=key, trace=trace)
 
     async def publish(self, message: Message, *, trace: str = "") -> None:
-        """Handed to the broker for whoever subscribed, or BusError."""
+        """Hand a message to the broker for whoever subscribed, or raise BusError."""
         self._outbox.post(Kind.PUBLISH, "", message, key="", trace=trace)
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     def serve_lane(self, server: LaneServer) -> None:
-        """Requests of this lane go through the same admission as the broker's."""
+        """Let requests of this lane go through the same admission as the broker's."""
         self._servers.append(server)
         server.attach(self._from_lane, self._inbox.discard_unstarted)
         self._inbox.beginnings.is_behind = server.is_behind
@@ -186,7 +186,7 @@ class Peer:
             server.on_frame = Mirror(self._broker, self._outbox, self.clock)
 
     async def start(self, *, timeout_s: float) -> None:
-        """Connected to the broker, the actor started, its requests let in; readiness follows by itself.
+        """Connect to the broker, start the actor, let its requests in; readiness follows by itself.
 
         Raises BusError: no_route if the broker did not answer within `timeout_s`, denied if it refused this instance.
         """
@@ -213,13 +213,13 @@ class Peer:
         self._heed_snapshot()
 
     def announce(self, tools: AnnounceTools) -> None:
-        """These tools can be run here from now on; said at once if there is a broker, and again after each welcome."""
+        """Announce the tools that can be run here from now on, at once if there is a broker, and after each welcome."""
         self._tools = parts_of(tools, limits.PAGE_MAX_BYTES)
         self._hello = self._hello.model_copy(update={"tools": [tool.tool_id for tool in tools.tools]})
         self._say_tools()
 
     async def failed(self) -> BaseException:
-        """Returns the reason when this incarnation cannot go on (its process should end); else never."""
+        """Wait until this incarnation cannot go on (its process should end), and return the reason."""
         await self._failed.wait()
         assert self._failure is not None  # noqa: S101 - set with the event
         return self._failure
@@ -230,7 +230,7 @@ class Peer:
             self._failed.set()
 
     async def stop(self, drain_s: float) -> None:
-        """An orderly end within about `drain_s`: no new work, what runs finishes or is given back, goodbye, closed."""
+        """End in order within about `drain_s`: no new work, what runs finishes or is given back, goodbye, closed."""
         self._readiness.drain()
         self._slots = 0
         self._conversation.say(self._broker, Kind.CREDIT, Credit(slots=0))
@@ -260,7 +260,7 @@ class Peer:
             _log.warning("handlers_ignored_cancel", instance=self.instance, at_work=len(self._inbox))
 
     def close(self) -> None:
-        """Closed without another word: timers, links, lanes; own requests fail."""
+        """Close without another word: timers, links, lanes; own requests fail."""
         self._is_open = False
         self._readiness.close()
         if self._reconfiguring is not None:
@@ -298,7 +298,7 @@ class Peer:
         return self._hello.model_copy(update=holds)
 
     def welcomed(self, connection: Connection) -> None:
-        """Readiness is said again, and everything that waits for this connection leaves."""
+        """Say readiness again, and send everything that waits for this connection."""
         if connection is self._broker:
             self._say_readiness()
             self._say_tools()
@@ -311,7 +311,7 @@ class Peer:
         self._outbox.welcomed(connection)
 
     def unbound(self, connection: Connection) -> None:
-        """What a lane beside the broker was asked goes by the broker; without that no lease counts."""
+        """Send what a lane beside the broker was asked by the broker; without the broker no lease counts."""
         self._outbox.give_over(connection.name)
         if connection is self._broker:
             for lane in self._outbox.leases:
@@ -340,7 +340,7 @@ class Peer:
             server.rest()
 
     def refused(self, connection: Connection, refused: Refused) -> None:
-        """The broker's no is final for this incarnation; a lane is asked again after the next time-out."""
+        """Take the broker's no as final for this incarnation; ask a lane again after the next time-out."""
         if connection is not self._broker:
             return
         detail = f"{self.instance} was refused ({refused.code}): {refused.detail}"
@@ -351,19 +351,19 @@ class Peer:
             self._fail(fault)
 
     def drained(self) -> None:
-        """Its process should end, after `stop`."""
+        """Note that this process should end, after `stop`."""
         self._fail(BusError("cancelled", f"{self.instance} is drained by an operator", facts={"drained": True}))
 
     def asked_for_key(self, *, is_enrolled: bool) -> None:
-        """Of those that have one."""
+        """Pass on that another key is wanted, if this peer has one."""
         self.on_key(is_enrolled)
 
     def enrol(self, join: Join) -> None:
-        """Says which key this peer comes with next; lost without harm, as it is asked again."""
+        """Say which key this peer comes with next; lost without harm, as it is asked again."""
         self._conversation.say(self._broker, Kind.JOIN, join)
 
     def stood_still(self) -> None:
-        """What was received and not started is forgotten; lane clients have to ask again."""
+        """Forget what was received and not started; lane clients have to ask again."""
         self._inbox.counters["discarded"] += len(self._early)
         self._early.clear()
         self._inbox.discard_unstarted()
@@ -371,7 +371,7 @@ class Peer:
             server.unbind_all()
 
     def ticked(self, now: float) -> None:
-        """Silent lane clients are forgotten; an actor that is still starting says how far it is."""
+        """Forget silent lane clients; say how far an actor is that is still starting."""
         for server in self._servers:
             server.sweep(now)
         if self._actor is not None and self._readiness.state == "starting":
@@ -410,7 +410,7 @@ class Peer:
             connection.is_resting = True
 
     def _heed_snapshot(self) -> None:
-        """The actor is told of another snapshot than it begins new work under; one thing at a time, each beat anew."""
+        """Tell the actor of another snapshot than it begins new work under; one at a time, again at each beat."""
         digest = self.cluster_digest
         is_told = self._reconfiguring is not None and not self._reconfiguring.done()
         if self._actor is None or not self._is_open or is_told or digest in ("", self._hello.config_digest):
@@ -459,10 +459,10 @@ class Peer:
         route.answer(head, answer_of(Kind.REPLY, probed, limits.BODY_MAX_BYTES))
 
     def _answer_broker(self, request: Header, answer: KeptReply) -> None:
-        """Sends an answer through the broker.
+        """Send an answer through the broker.
 
-        While its welcome is awaited, answers wait for it: the hello has said that these requests are at work here. What
-        was answered before that hello is asked for again by whoever still wants it, and comes from the window.
+        While its welcome is awaited, answers wait for it: the hello has said that these requests are in progress here.
+        What was answered before that hello is asked for again by whoever still wants it, and comes from the window.
         """
         self._conversation.notice_standstill(self.clock.monotonic())
         if not self._broker.is_bound:
@@ -479,7 +479,7 @@ class Peer:
     # --- deadlines and counters -------------------------------------------------------------------------------------
 
     def _arm(self, due: float) -> None:
-        """The one timer fires at the earliest deadline, of own requests and of handlers."""
+        """Set the one timer to the earliest deadline, of own requests and of handlers."""
         if due >= self._due_at:
             return
         if self._due_timer is not None:
@@ -509,7 +509,7 @@ class Peer:
 
 
 def _unheeded(_word: Beat | bool) -> None:
-    """Most peers need only know whether they are ready themselves."""
+    """Drop the word: most peers need only know whether they are ready themselves."""
 
 
 _NO_CAUSE = header(Kind.POST, "")
@@ -539,7 +539,7 @@ class Mirror:
             self._tell()
 
     def _tell(self) -> None:
-        """The broker is told, if it is there."""
+        """Tell the broker, if it is there."""
         frames, self._frames = self._frames, []
         if not frames or not self._broker.is_bound:
             return

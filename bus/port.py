@@ -25,19 +25,19 @@ class Clock(Protocol):
     """Time and drawn values; the system's (`bus.clock`) or the simulation's."""
 
     def now(self) -> float:
-        """Wall-clock seconds since 1970 UTC, microsecond resolution."""
+        """Return wall-clock seconds since 1970 UTC, microsecond resolution."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back; same base as the running loop's `time()`."""
+        """Return seconds that never go back; same base as the running loop's `time()`."""
         ...
 
     def new_id(self) -> str:
-        """A fresh UUID (lower-case canonical text)."""
+        """Return a fresh UUID (lower-case canonical text)."""
         ...
 
     def random(self) -> float:
-        """A draw from [0, 1), for jitter."""
+        """Return a draw from [0, 1), for jitter."""
         ...
 
 
@@ -46,7 +46,7 @@ class Bus(Protocol):
 
     @property
     def instance(self) -> str:
-        """`<role>/<n>@<epoch>` of this incarnation."""
+        """Return `<role>/<n>@<epoch>` of this incarnation."""
         ...
 
     @property
@@ -72,15 +72,13 @@ class Bus(Protocol):
         on_stream: Callable[[Message], None] | None = None,
         reached_within_s: float | None = None,
     ) -> R:
-        """The reply, within `timeout_s`.
+        """Return the reply, within `timeout_s`.
 
         `reached_within_s`: for who cannot wait; `no_route` when what it goes by is not connected for so long, and
-        `expired` at the deadline itself, not when a server that is silent has had its grace.
-
-        `service` is a service name or an instance. `message_id`: given for derived idempotency (a work order's id),
-        else counted per incarnation. Raises a RuntimeFault built from the Failure (BusError: no_route, busy, denied,
-        expired, peer_lost, malformed, internal, cancelled; or the handler's own). Cancelling the awaiting task sends a
-        cancel.
+        `expired` at the deadline itself, not when a server that is silent has had its grace. `service` is a service
+        name or an instance. `message_id`: given for derived idempotency (a work order's id), else counted per
+        incarnation. Raises a RuntimeFault built from the Failure (BusError: no_route, busy, denied, expired, peer_lost,
+        malformed, internal, cancelled; or the handler's own). Cancelling the awaiting task sends a cancel.
         """
         ...
 
@@ -94,7 +92,7 @@ class Bus(Protocol):
         trace: str = "",
         on_outcome: Callable[[R | RuntimeFault], None],
     ) -> None:
-        """`request` for who keeps no task waiting: handed over before this returns; `on_outcome` is called once.
+        """Request without a task waiting: handed over before this returns; `on_outcome` is called once.
 
         It gets the reply, or the fault that `request` would raise, from the event loop and never from within this call.
         What cannot be handed over at all is raised here.
@@ -102,20 +100,20 @@ class Bus(Protocol):
         ...
 
     def on_behalf_of(self, principal: str) -> AbstractContextManager[None]:
-        """What is begun within it works for this principal, whoever asked for it now; empty: for nobody else."""
+        """Work for this principal within the context, whoever asked for it now; empty: for nobody else."""
         ...
 
     @property
     def principal(self) -> str:
-        """On whose behalf the running handler, or what it began, works; this incarnation's own outside of handlers."""
+        """Return on whose behalf the running handler works; outside of handlers this incarnation's own."""
         ...
 
     async def post(self, service: str, message: Message, *, key: str = "", trace: str = "") -> None:
-        """Fire and forget: handed to the broker; raises BusError only when it cannot even be handed over."""
+        """Hand a message to the broker and forget it; raises BusError only when it cannot even be handed over."""
         ...
 
     async def publish(self, message: Message, *, trace: str = "") -> None:
-        """To whoever subscribed to this type."""
+        """Send to whoever subscribed to this type."""
         ...
 
 
@@ -125,15 +123,15 @@ class FileHandle(Protocol):
     def read_at(self, offset: int, size: int) -> bytes: ...
 
     def write_at(self, offset: int, data: bytes | bytearray) -> None:
-        """Writes all of it, or raises OSError."""
+        """Write all of it, or raise OSError."""
         ...
 
     def append(self, data: bytes) -> int:
-        """Offset at which it was written."""
+        """Append and return the offset."""
         ...
 
     def sync(self) -> None:
-        """fdatasync; returns when the device says so, raises OSError."""
+        """Sync (fdatasync): return when the device says so, raise OSError."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -151,7 +149,7 @@ class Disk(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def list(self, path: str = "") -> list[str]:
-        """Names in a directory, sorted; empty if it does not exist."""
+        """Return the names in a directory, sorted; empty if it does not exist."""
         ...
 
     def make_dir(self, path: str) -> None: ...
@@ -165,11 +163,11 @@ class Disk(Protocol):
     def free_bytes(self) -> int: ...
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """An exclusive lock held until the returned function is called or the process dies; None if somebody has it."""
+        """Take an exclusive lock until the returned function is called or the process dies; None if somebody has it."""
         ...
 
     def real_path(self, path: str) -> str | None:
-        """A path that SQLite can open; None where files live in memory (then `:memory:` is used)."""
+        """Return a path that SQLite can open; None where files live in memory (then `:memory:` is used)."""
         ...
 
 
@@ -189,7 +187,7 @@ class Provider(Protocol):
     def provider_id(self) -> str: ...
 
     async def prepare(self) -> None:
-        """What it needs (a library, a key) is there from now on; asked before every call, and cheap once it is.
+        """Load what the provider needs (a library, a key); asked before every call, and cheap once that is done.
 
         Raises GatewayError(PROVIDER_UNUSABLE) that says what to fix: nothing was sent.
         """
@@ -198,7 +196,7 @@ class Provider(Protocol):
     async def complete(
         self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
     ) -> PromptResponse:
-        """One attempt, no retries; raises GatewayError with a provider code. Cancelling stops the HTTP call.
+        """Make one attempt, no retries; raises GatewayError with a provider code. Cancelling stops the HTTP call.
 
         `on_delta`, where given, is told pieces of the content as they come: in order, together a beginning of it from
         the last `Anew` on.
@@ -207,10 +205,10 @@ class Provider(Protocol):
 
 
 class ToolRunner(Protocol):
-    """Runs tools so that a cancel or a deadline really stops them."""
+    """Run tools so that a cancel or a deadline really stops them."""
 
     def available(self) -> Sequence[str]: ...
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
-        """Runs one call; cancelling the task kills the tool."""
+        """Run one call; cancelling the task kills the tool."""
         ...

@@ -48,11 +48,11 @@ class Promise(Generic[T]):
         return self._outcome is not None
 
     def exception(self) -> RuntimeFault | None:
-        """The fault, if it is one."""
+        """Return the fault, if the outcome is one."""
         return self._outcome if isinstance(self._outcome, RuntimeFault) else None
 
     def result(self) -> T:
-        """The value. Raises the fault, or InvalidStateError before there is either."""
+        """Return the value. Raises the fault, or InvalidStateError before there is either."""
         outcome = self._outcome
         if outcome is None:
             raise asyncio.InvalidStateError("nothing is known yet")

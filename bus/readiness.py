@@ -34,17 +34,17 @@ class Readiness(Struct):
     _ready_roles: set[str] = field(default_factory=set[str])
 
     def starts(self, at_what: str) -> None:
-        """The actor is starting, and this far; empty: it does not say."""
+        """Note how far the starting actor is; empty: it does not say."""
         if self.state == "starting":
             self._become("starting", at_what)
 
     def ask(self) -> None:
-        """From now on the actor is asked, at each interval, until it is ready; one that is watched, also after that."""
+        """Ask the actor, at each interval, until it is ready; one that is watched, also after that."""
         self._task = asyncio.get_running_loop().create_task(self._keep_asking())
         self._task.add_done_callback(self._ended)
 
     def hear(self, word: Beat) -> None:
-        """The broker's word on who is ready; one that does not know everybody yet takes nobody's readiness away."""
+        """Take the broker's word on who is ready; a broker that does not know everybody yet changes nothing."""
         self._ready_roles = set(word.ready_roles) | (set() if word.is_whole else self._ready_roles)
         self._judge()
 
@@ -73,7 +73,7 @@ class Readiness(Struct):
             return str(fault)
 
     def _judge(self) -> None:
-        """Its own reason first; it says nothing before it was asked, and nothing new once it drains."""
+        """Judge by the actor's own reason first; say nothing before it was asked, and nothing new once it drains."""
         if self._own is None or self.state == "draining":
             return
         reason = self._own or missing(() if self.actor is None else self.actor.needs, self._ready_roles)
@@ -92,7 +92,7 @@ class Readiness(Struct):
 
 
 def missing(needs: tuple[str, ...], ready_roles: set[str]) -> str:
-    """'' when one of these roles is ready, or none is needed; else a sentence that names them."""
+    """Return '' when one of these roles is ready, or none is needed; else a sentence that names them."""
     if not needs or ready_roles.intersection(needs):
         return ""
     return f"the {needs[0]} is not ready" if len(needs) == 1 else f"neither {' nor '.join(needs)} is ready"

@@ -18,7 +18,7 @@ class Section(BaseModel):
 
 
 class LedgerClientSettings(Section):
-    """What a client of the ledger goes by: the first part of section `ledger`."""
+    """What a client of the ledger needs: the first part of section `ledger`."""
 
     lazy_commit_ms: Positive = Field(
         description="how long a write that nobody waits for may wait to share a frame, and again to share a sync"
@@ -27,7 +27,7 @@ class LedgerClientSettings(Section):
 
 
 class BusSettings(Section):
-    """Broker, lanes and endpoints."""
+    """Settings of broker, lanes and endpoints."""
 
     service_grace_ms: Positive = Field(
         description="a request waits so long for a service, a model call for tools on their way"
@@ -42,9 +42,9 @@ class BusSettings(Section):
 
 
 def build_models() -> None:
-    """Compile the checks of every model of a configuration that is loaded, else done at its first use.
+    """Compile the checks of every configuration model, which is else done at its first use.
 
-    For a process that others are forked from: whoever compiles one later writes to pages that all share.
+    For a process from which others are forked: whoever compiles one later writes to pages that all share.
     """
     models = deque(BaseModel.__subclasses__())
     while models:  # in the order in which they were made: what stands in another one is shared by it

@@ -17,12 +17,12 @@ _WITHOUT_A_WORD = frozenset({"timeout", "peer_lost", "expired"})
 
 
 def fact_of(cost: Cost) -> dict[str, Any]:
-    """The fact by which a fault says what was spent before it; tools are not named, as facts are bounded."""
+    """Return the fact by which a fault says what was spent before it; tools are not named, as facts are bounded."""
     return {_FACT: {name: value for name, value in cost.model_dump().items() if name != "tool_ids_used"}}
 
 
 def before(fault: RuntimeFault | None) -> Cost:
-    """What was spent before this fault, as it says; where whoever was asked says nothing, money is unknown."""
+    """Return what was spent before this fault, as it says; where it says nothing, money is unknown."""
     if fault is None:
         return Cost()
     said = fault.facts.get(_FACT)
@@ -32,7 +32,7 @@ def before(fault: RuntimeFault | None) -> Cost:
 
 
 def with_call(cost: Cost, response: PromptResponse | None) -> Cost:
-    """The cost with that of one model call beside it, answered or not; None: nobody said that there was one."""
+    """Return the cost with that of one more model call, answered or not; None: nobody said that there was one."""
     if response is None:
         return cost
     is_known = cost.cost_usd is not None and response.cost_usd is not None

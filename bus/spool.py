@@ -52,12 +52,12 @@ class SpoolContent(Struct, frozen=True):
 
 
 def is_other_format(magic: bytes) -> bool:
-    """Whether a frame that begins so was written by another version of this software."""
+    """Return whether a frame that begins so was written by another version of this software."""
     return magic != _MAGIC and _OTHER.fullmatch(magic) is not None
 
 
 def frame(entry: WriteEntry, chain: bytes) -> tuple[bytes, bytes]:
-    """The bytes of one frame and the chain value after it."""
+    """Return the bytes of one frame and the chain value after it."""
     payload = pack((packed_entry(entry), entry.bodies))
     after = hashlib.sha256(chain + payload).digest()
     head = _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload), after)
@@ -65,7 +65,7 @@ def frame(entry: WriteEntry, chain: bytes) -> tuple[bytes, bytes]:
 
 
 def parse(data: bytes) -> SpoolContent:
-    """Every whole frame from the start. A last frame that is too short is a torn write; any other bad one is damage."""
+    """Return every whole frame from the start. A last one too short is a torn write; any other bad one is damage."""
     entries: list[WriteEntry] = []
     offset, chain = 0, _START
 
@@ -95,7 +95,7 @@ def parse(data: bytes) -> SpoolContent:
 
 
 class Spool:
-    """One file. Entries are on the device when `append` returns; it goes when all of them are in the ledger."""
+    """One file. Entries are on the device when `append` returns; the file goes when all are in the ledger."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -105,7 +105,7 @@ class Spool:
         self._waiting: dict[str, WriteEntry] = {}
 
     def open(self) -> list[WriteEntry]:
-        """What an earlier incarnation left, in order; a torn tail is cut off, a damaged file set aside."""
+        """Return what an earlier incarnation left, in order; cut off a torn tail, set a damaged file aside."""
         if not self._disk.exists(self._path):
             return []
         handle = self._disk.open(self._path)
@@ -122,15 +122,15 @@ class Spool:
 
     @property
     def waiting(self) -> list[WriteEntry]:
-        """Entries that are not known to be in the ledger, in order."""
+        """Return the entries that are not known to be in the ledger, in order."""
         return list(self._waiting.values())
 
     def held(self, submission_id: str) -> WriteEntry | None:
-        """This entry, while it is not known to be in the ledger."""
+        """Return this entry, while it is not known to be in the ledger."""
         return self._waiting.get(submission_id)
 
     def append(self, entries: Sequence[WriteEntry]) -> None:
-        """Entries that stand here already are skipped. Raises OSError, and then nothing of them counts as kept."""
+        """Append entries, skipping known ones. Raises OSError, and then none of them counts as kept."""
         fresh = [entry for entry in entries if entry.submission_id not in self._waiting]
         if not fresh:
             return
@@ -150,7 +150,7 @@ class Spool:
         self._waiting.update((entry.submission_id, entry) for entry in fresh)
 
     def forget(self, submission_id: str) -> None:
-        """This entry is in the ledger, or lost to another one; the last one removes the file."""
+        """Forget an entry that is in the ledger, or lost to another one; the last one removes the file."""
         if self._waiting.pop(submission_id, None) is not None and not self._waiting:
             self._clear()
 
@@ -189,11 +189,11 @@ class Spool:
 
 
 class RecordKeeper:
-    """Hands unconditional records to the ledger and puts them on disk when it stays silent.
+    """Hand unconditional records to the ledger, and put them on disk when it stays silent.
 
-    Records leave in the order of the calls; none is dropped while this process or its disk lives. What the ledger
-    could not take (its disk is full) is handed over again every `retry_s` until it does, and before anything urgent:
-    the end of a call is offered to the record ahead of the next call that spends what it gave back.
+    Records leave in the order of the calls; none is dropped while this process or its disk lives. What the ledger could
+    not take (its disk is full) is handed over again every `retry_s` until it does, and before anything urgent: the end
+    of a call is offered to the record ahead of the next call that spends what it gave back.
     """
 
     def __init__(self, ledger: LedgerClient, spool: Spool, *, spool_after_s: float, retry_s: float) -> None:
@@ -210,7 +210,7 @@ class RecordKeeper:
 
     @property
     def spooled(self) -> int:
-        """How many records wait on disk."""
+        """Return how many records wait on disk."""
         return len(self._spool.waiting)
 
     def submit(  # noqa: PLR0913 - how an entry leaves
@@ -223,13 +223,12 @@ class RecordKeeper:
         behind: str = "",
         follows: str = "",
     ) -> Promise[list[Ack]]:
-        """Pipelines one entry; with `keep` it is spooled when no ack has come within `spool_after_s`.
+        """Pipeline one entry; with `keep` it is spooled when no ack has come within `spool_after_s`.
 
         `urgent`: somebody waits for the ack. `behind` names a spooled entry: a kept one leaves once that is decided,
-        `at_once` or with the next write. `follows`: of one that is not kept, as the ledger client has it.
-
-        The promise of a kept entry has the ledger's ack, however often it had to be handed over until then, and no
-        fault but MessageTooLarge. That of any other entry has the fault of the write.
+        `at_once` or with the next write. `follows`: of one that is not kept, as the ledger client has it. The promise
+        of a kept entry has the ledger's ack, however often it had to be handed over until then, and no fault but
+        MessageTooLarge. That of any other entry has the fault of the write.
         """
         if not keep:
             if urgent:
@@ -246,21 +245,21 @@ class RecordKeeper:
         return decided
 
     def held(self, submission_id: str) -> WriteEntry | None:
-        """This entry, while it is kept here and not known to be in the ledger."""
+        """Return this entry, while it is kept here and not known to be in the ledger."""
         return self._silent.get(submission_id) or self._spool.held(submission_id)
 
     def holds_of(self, stream: str) -> bool:
-        """Whether an entry of this stream is kept here and not known to be in the ledger."""
+        """Return whether an entry of this stream is kept here and not known to be in the ledger."""
         return any(entry.stream == stream for entry in (*self._silent.values(), *self._spool.waiting))
 
     def spool_now(self, entry: WriteEntry) -> None:
-        """Puts an entry that was submitted on disk at once. Raises OSError."""
+        """Put a submitted entry on disk at once. Raises OSError."""
         self._spool.append([entry])
         self._silent.pop(entry.submission_id, None)
         self._await_retry()
 
     def submit_and_spool(self, entry: WriteEntry, *, behind: str = "") -> Promise[list[Ack]]:
-        """Keeps an entry on disk at once; where the disk fails, that is logged and it is kept in memory."""
+        """Submit an entry and keep it on disk at once; where the disk fails, log that and keep it in memory."""
         decided = self.submit(entry, keep=True, behind=behind)
         try:
             self.spool_now(entry)
@@ -307,7 +306,7 @@ class RecordKeeper:
         self._hand_over_left()  # the ledger answers
 
     def _settle(self, submission_id: str, outcome: list[Ack] | RuntimeFault) -> None:
-        """Decided for good: neither memory nor disk keeps it any longer."""
+        """Release an entry that is decided for good, from memory and disk."""
         self._silent.pop(submission_id, None)
         self._behind.pop(submission_id, None)
         if not self._silent and self._silence is not None:
@@ -331,11 +330,11 @@ class RecordKeeper:
                 self._hand_over(entry)
 
     def _left(self) -> list[WriteEntry]:
-        """What waits here, may leave, and the client no longer holds, in order."""
+        """Return what waits here, may leave, and the client no longer holds, in order."""
         waiting = {entry.submission_id: entry for entry in self._spool.waiting} | self._silent
         return [entry for name, entry in waiting.items() if name not in self._submitted and not self._has_to_wait(name)]
 
     def _has_to_wait(self, name: str) -> bool:
-        """Whether the entry that this one follows may still be handed over again, and so come after it."""
+        """Return whether the entry that this one follows may still be handed over again, and so come after it."""
         earlier = self._behind.get(name)
         return earlier is not None and self._spool.held(earlier) is not None

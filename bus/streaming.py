@@ -30,7 +30,7 @@ class Continuity(Struct):
     is_whole: bool = False  # false: nothing was begun, or a piece is missing
 
     def place(self, delta: StreamDelta) -> Place:
-        """How this piece stands to those before it; from now on it is one of them."""
+        """Return how this piece stands to those before it, and count it as one of them."""
         is_same = (delta.step, delta.attempt) == (self.step, self.attempt)
         if self.is_whole and is_same and delta.index == self.index:
             self.index += 1
@@ -40,7 +40,7 @@ class Continuity(Struct):
         return "anew" if self.is_whole else "lost"
 
     def forget(self) -> None:
-        """The next piece begins anew, or is behind a hole."""
+        """Forget the pieces: the next one begins anew, or is behind a hole."""
         self.is_whole = False
 
 
@@ -62,7 +62,7 @@ class Draft(Struct):
 
     @contextmanager
     def watched(self, listener: Listener | None) -> Generator[None]:
-        """While this lasts, the listener is told; None listens to nothing."""
+        """Tell the listener within this context; None listens to nothing."""
         if listener is None:
             yield
             return
@@ -79,19 +79,19 @@ class Draft(Struct):
             self._listeners.remove(listener)
 
     def begin(self, step: str, attempt: int) -> None:
-        """The answer of this order is written from now on; what was said of another one, or before, is taken back."""
+        """Begin the answer of this order; take back what was said of another one, or before."""
         self.take_back("retry")
         self.attempt = max(attempt, self.attempt) if step == self.step else attempt
         self.step = step
 
     def say(self, text: str) -> None:
-        """The next piece, of one's own writing."""
+        """Say the next piece, written here."""
         delta = StreamDelta(run=self.run, step=self.step, attempt=self.attempt, index=len(self._said), text=text)
         self._said.append(delta)
         self._tell(delta)
 
     def relay(self, message: Message) -> None:
-        """A stream frame of whoever writes: said on under this draft's own numbers, or taken back."""
+        """Pass on a stream frame of whoever writes, under this draft's own numbers, or take back."""
         if isinstance(message, StreamReset):
             self.take_back(message.reason)
         elif isinstance(message, StreamWaiting):
@@ -104,20 +104,20 @@ class Draft(Struct):
                 self.say(message.text)
 
     def repeat(self) -> None:
-        """Somebody else listens in the place of one who did: what stands is said again, from its beginning."""
+        """Say what stands again, from its beginning, since somebody else listens now."""
         said = "".join([delta.text for delta in self._said])
         if said:
             self.take_back("retry", forget_source=False)
             self.say(said)
 
     def wait(self, waits: Waits, *, place: int | None = None) -> None:
-        """What it waits for now, if for anything; told whenever that changes."""
+        """Set what the answer waits for now, if for anything; tell each change."""
         if waits != self._waits:
             self._waits = waits
             self._tell(StreamWaiting(run=self.run, waiting=waits, place=place))
 
     def take_back(self, reason: Reason, *, forget_source: bool = True) -> None:
-        """What was said is no answer; nothing happens if nothing was said."""
+        """Take back what was said, which is no answer; do nothing if nothing was said."""
         if forget_source:
             self._source.forget()
         if not self._said:

@@ -6,7 +6,7 @@ import unicodedata
 
 
 def cut(text: str, max_chars: int) -> str:
-    """The text, or as much of it as fits into `max_chars` with a mark that says how long it was."""
+    """Return the text, or as much as fits into `max_chars` with a mark that says how long it was."""
     if len(text) <= max_chars:
         return text
     mark = f"... ({len(text)} characters)"
@@ -14,7 +14,7 @@ def cut(text: str, max_chars: int) -> str:
 
 
 def shortened(text: str, max_chars: int) -> str:
-    """The text, or its beginning with `…`, in at most `max_chars`."""
+    """Return the text, or its beginning with `…`, in at most `max_chars`."""
     return text if len(text) <= max_chars else f"{text[: max(0, max_chars - 1)]}…"
 
 
@@ -25,5 +25,5 @@ assigned that is known here: it may be a sign that is newer.
 
 
 def is_blank(text: str) -> bool:
-    """Nothing in it is to be seen, as where it is white space, a null character or a space of no width alone."""
+    """Return whether nothing is to be seen: only white space, null characters or spaces without width."""
     return all(unicodedata.category(char) in _UNSEEN for char in text)

@@ -38,7 +38,7 @@ IMPORTING: list[Path] = []
 
 
 class ToolFault(Exception):
-    """A tool could not do what it was asked; its one sentence is shown to the model."""
+    """Say in one sentence, which the model is shown, why a tool could not do what it was asked."""
 
 
 class Invocation(Struct, frozen=True):
@@ -54,7 +54,7 @@ _BEGINNINGS = {b"\x89PNG\r\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF
 
 
 def image_type(data: bytes) -> str:
-    """The media type by which every model that sees takes this image; empty: none does, or it is no image."""
+    """Return the media type by which every model that sees takes this image; empty: none does, or it is no image."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for beginning, kind in _BEGINNINGS.items() if data.startswith(beginning)), "")
@@ -112,7 +112,7 @@ class Declared(Struct, frozen=True):
 
 
 def entry_of(entry: str) -> tuple[str, str]:
-    """Name and target of one of `tools.entry_points`; without a target it is the name of an installed entry point."""
+    """Return name and target of one of `tools.entry_points`; without a target, the name of an installed entry point."""
     name, _, target = entry.partition("=")
     return name.strip(), target.strip()
 

@@ -25,7 +25,7 @@ V = TypeVar("V")
 
 
 def remember(table: OrderedDict[K, V], key: K, value: V, *, at_most: int) -> None:
-    """This is the newest entry of the table, whose oldest one goes when it holds more than `at_most`."""
+    """Add the table's newest entry; drop the oldest when there are more than `at_most`."""
     table[key] = value
     table.move_to_end(key)
     if len(table) > at_most:
@@ -58,7 +58,7 @@ class DuplicateWindow:
         return len(self._answers)
 
     def record(self, key: RequestKey, answer: KeptReply, now: float) -> None:
-        """A duplicate of this request gets `answer` while the window remembers it; `now`: seconds that go on."""
+        """Remember `answer` for duplicates of this request; `now`: monotonic seconds."""
         answers, given_at, until = self._answers, self._given_at, now - self._age_max_s
         earlier = answers.pop(key, None)
         if earlier is not None:
@@ -74,6 +74,6 @@ class DuplicateWindow:
             self._bytes -= len(gone.body)
 
     def recent_ids(self, count: int) -> list[str]:
-        """The message ids answered last, oldest of them first."""
+        """Return the message ids answered last, oldest of them first."""
         keys = list(self._answers)[-count:]
         return [message_id for _, _, message_id in keys]

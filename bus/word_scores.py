@@ -13,7 +13,7 @@ _K1, _B = 1.2, 0.75  # as SQLite's full-text engine has them
 
 
 class Weights(NamedTuple):
-    """What the words of a question weigh among the texts that it is about; what none of them has weighs nothing."""
+    """What the words of a question weigh among the texts that it is about; a word in none weighs nothing."""
 
     rarity: Mapping[str, float]
     unique: float
@@ -25,18 +25,18 @@ class Weights(NamedTuple):
 
 
 def weights(counts: Mapping[str, int], texts: int, usual: float) -> Weights:
-    """`counts`: in how many of so many texts each word stands, of those that stand in any."""
+    """Return the weights of words. `counts`: in how many of `texts` texts each word stands, if in any."""
     rarity = {word: _rarity(count, texts) for word, count in counts.items() if count}
     return Weights(rarity, _rarity(1, texts), max(usual, 1), sum(rarity.values()) * (_K1 + 1))
 
 
 def _rarity(count: int, texts: int) -> float:
-    """Never negative, also where most texts have the word (Lucene's formula)."""
+    """Return a word's weight, never negative, also where most texts have the word (Lucene's formula)."""
     return log(1 + (max(texts, count) - count + 0.5) / (count + 0.5))
 
 
 def score(counts: Mapping[str, int], known: Weights, length: float) -> float:
-    """0 to 1, for a text of this length that has each word so often.
+    """Return 0 to 1 for a text of this length that has each word so often.
 
     Its BM25 as a share of the most that any text could have (one that holds each word so often that once more adds
     nothing), times the weight of its rarest word as a share of the most that any word could have: what has the common

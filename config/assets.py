@@ -56,19 +56,19 @@ class Asset(BaseModel):
 
 
 def names(patterns: Collection[str], tool_id: str) -> bool:
-    """Whether a list of tools names this one: by its id, by `<server>__*`, or by `*`."""
+    """Return whether a list of tools names this one: by its id, by `<server>__*`, or by `*`."""
     if tool_id in patterns or "*" in patterns:
         return True
     return "__" in tool_id and any(p.endswith("__*") and tool_id.startswith(p[:-1]) for p in patterns)
 
 
 def needs_approval(tools: ToolsConfig, tool_id: str) -> bool:
-    """Whether calls of this tool wait for an operator: a pattern of `tools.approval` fits."""
+    """Return whether calls of this tool wait for an operator: a pattern of `tools.approval` fits."""
     return any(fnmatchcase(tool_id, pattern) for pattern in tools.approval)
 
 
 def approval_rules(tools: ToolsConfig, tool_id: str) -> list[str]:
-    """Python tools that judge which calls of this tool wait for an operator."""
+    """Return the Python tools that judge which calls of this tool wait for an operator."""
     return [rule for pattern, rule in tools.approval_rules if fnmatchcase(tool_id, pattern)]
 
 
@@ -84,13 +84,13 @@ class Permissions(Asset):
     )
 
     def allows(self, kind: Literal["tools", "providers", "models", "paths"], name: str) -> bool:
-        """True if `name` stands in that list, or the list holds `*`; of tools also by `<server>__*`."""
+        """Return whether `name` stands in that list, or the list holds `*`; of tools also `<server>__*`."""
         allowed: tuple[str, ...] = getattr(self, kind)
         return names(allowed, name) if kind == "tools" else name in allowed or "*" in allowed
 
 
 class Approval(Asset):
-    """Of calls of the tools in `tools.approval`."""
+    """Who approves calls of the tools in `tools.approval`."""
 
     by: Literal["anyone", "other"] = Field(
         default="anyone", description="other: a second person approves, not who asked or steered"
@@ -162,20 +162,22 @@ class AgentFile(Asset):
     approval: Approval = Field(default_factory=Approval, description="of its calls that wait for a person")
 
     def is_errand(self, message: str) -> bool:
-        """Whether a client sent this of its own accord, for itself."""
+        """Return whether a client sent this message of its own accord, for itself."""
         return own_words(message).startswith(self.errands)
 
     def on_errand(self) -> AgentFile:
-        """The agent as it answers such a message."""
+        """Return the agent as it answers such a message."""
         return self.model_copy(update={"tools": (), "classification": "off", "output_schema": None})
 
     def budget_tokens(self, purpose: BudgetPurpose, budget: BudgetConfig) -> int:
-        """What this agent may spend on a purpose: the setting that it names for it, else the purpose's own."""
+        """Return what this agent may spend on a purpose: by the setting that it names, else the purpose's own."""
         tokens: int = getattr(budget, self.budget[purpose] if purpose in self.budget else BUDGET_SETTINGS[purpose])
         return tokens
 
     def may_use(self, tool_id: str, *, writes: bool) -> bool:
-        """It has the tool and is permitted to use it; one that writes only if its exact id stands in permissions.tools.
+        """Return whether the agent has the tool and may use it.
+
+        One that writes needs its exact id in permissions.tools.
 
         So no wildcard hands out a tool that changes something, and none that a server adds one day.
         """
@@ -183,7 +185,7 @@ class AgentFile(Asset):
         return (tool_id in permitted if writes else names(permitted, tool_id)) and names(self.tools, tool_id)
 
     def is_withheld(self, tool_id: str, *, writes: bool) -> bool:
-        """Whether it has the tool and wildcards alone permit it, which is not enough for one that writes."""
+        """Return whether the agent has the tool, but only wildcards permit it: not enough for one that writes."""
         return (
             writes
             and tool_id not in self.permissions.tools
@@ -193,7 +195,7 @@ class AgentFile(Asset):
 
 
 def why_withheld(agent_id: str, tool_id: str) -> str:
-    """What keeps an agent from a tool, and what gives it."""
+    """Return what keeps an agent from a tool, and what gives it."""
     return (
         f"{agent_id} is not given {tool_id}: it may change something, and only a wildcard permits it; "
         f'add "{tool_id}" to permissions.tools in agents/{agent_id}.json'

@@ -174,7 +174,7 @@ def _event_faults(query: LedgerQuery) -> Iterator[str]:
 
 
 def _above(path: str, wanted: int, setting: str, most: int) -> Iterator[str]:
-    """What every turn would pay too dearly for."""
+    """Yield the fault of a value above a setting, which every turn would pay for."""
     if wanted > most:
         mend = (
             f"{setting} ({most}); lower the first or raise the second" if setting else f"{most}, the most that is taken"
@@ -183,7 +183,7 @@ def _above(path: str, wanted: int, setting: str, most: int) -> Iterator[str]:
 
 
 def path_fault(path: str) -> str:
-    """Why no file can be read by this path, wherever it is; empty: it may be one."""
+    """Return why no file can be read by this path, wherever it is; empty: it may be one."""
     if path.startswith(("/", "~")) or "\\" in path or "\0" in path:
         return "is absolute; write it relative to a root of permissions.paths"
     if not path.strip():

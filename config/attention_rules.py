@@ -39,10 +39,10 @@ USES: Mapping[Prompts, tuple[BudgetPurpose, tuple[str, ...]]] = {
 def choose(
     templates: Mapping[str, Template], agent: AgentFile, override: str | None = None, *, contract: Prompts = ANSWERS
 ) -> Template | None:
-    """The template that fills this agent's contexts of prompts under this contract; None: no selectors match.
+    """Return the template that fills this agent's contexts of prompts under this contract; None: no selectors match.
 
-    An override is used whatever its selectors say. Raises ConfigError for one that there is not, for a template of the
-    agent's own list that there is not, and for two that are equally specific.
+    An override is used whatever its selectors say. Raises ConfigError for an unknown override, for an unknown template
+    in the agent's own list, and for two that are equally specific.
     """
     if override is not None:
         if fault := override_fault(templates, override):
@@ -58,7 +58,7 @@ def choose(
 def candidates(
     listed: Sequence[Template], templates: Mapping[str, Template], agent: AgentFile, contract: Prompts
 ) -> list[Template]:
-    """Of the agent's own list, if any of it is for such prompts, else of all."""
+    """Return the templates of the agent's own list, if any of it is for such prompts, else all."""
     own = [template for template in listed if contract in prompts_of(template)]
     return most_specific(own or templates.values(), agent, contract)
 
@@ -68,13 +68,13 @@ def prompts_of(template: Template) -> tuple[Prompts, ...]:
 
 
 def override_fault(templates: Mapping[str, Template], template_id: str) -> str:
-    """Why nobody can ask for this template; empty: there is one."""
+    """Return why nobody can ask for this template; empty: it exists."""
     there = ", ".join(templates) or "none"
     return "" if template_id in templates else f"there is no attention template {template_id[:64]!r}; there are {there}"
 
 
 def override_warning(template: Template, agent: AgentFile) -> str:
-    """What to say of a template that was asked for by name for answers of this agent; empty: it applies anyway."""
+    """Return what to say of a template that was named for answers of this agent; empty: it applies anyway."""
     if ANSWERS in prompts_of(template) and matches(template.applies_to, agent):
         return ""
     named = template.template_id
@@ -82,7 +82,7 @@ def override_warning(template: Template, agent: AgentFile) -> str:
 
 
 def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:
-    """The number behind a number or the name of a budget."""
+    """Return the number behind a number or the name of a budget."""
     found: int = getattr(budget, tokens) if isinstance(tokens, str) else tokens
     return found
 
@@ -90,7 +90,7 @@ def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:
 def context_tokens(
     template: Template, budget: BudgetConfig, agent: AgentFile, *, purpose: BudgetPurpose = "projection"
 ) -> int:
-    """What a context of this agent that this template fills may take; what names the cap has that of the agent."""
+    """Return what a context of this agent that this template fills may take, by the agent's caps."""
     cap, named = agent.budget_tokens(purpose, budget), template.budget.max_context_tokens
     return cap if named == BUDGET_SETTINGS[purpose] else min(tokens_of(named, budget), cap)
 
@@ -104,14 +104,14 @@ def _named(templates: Mapping[str, Template], template_id: str, who: str) -> Tem
 
 
 def most_specific(templates: Iterable[Template], agent: AgentFile, contract: Prompts) -> list[Template]:
-    """Of those whose selectors all match; more than one: they are equally specific."""
+    """Return the most specific templates whose selectors all match; more than one: they are equally specific."""
     matching = [one for one in templates if contract in prompts_of(one) and matches(one.applies_to, agent)]
     top = max((specificity(template.applies_to) for template in matching), default=None)
     return [template for template in matching if specificity(template.applies_to) == top]
 
 
 def matches(selectors: AppliesTo, agent: AgentFile) -> bool:
-    """Whether every selector that is stated has the agent."""
+    """Return whether the agent has every selector that is stated."""
     pairs = (
         (selectors.framework_id, agent.framework_id),
         (selectors.agent_class, agent.agent_class),
@@ -121,12 +121,12 @@ def matches(selectors: AppliesTo, agent: AgentFile) -> bool:
 
 
 def specificity(selectors: AppliesTo) -> Specificity:
-    """How much it says of whom it is for; the greater wins."""
+    """Return how much the selectors say of whom they are for; the greater wins."""
     return bool(selectors.framework_id), bool(selectors.agent_class), bool(selectors.tier)
 
 
 def ambiguous(agent: AgentFile, templates: Sequence[Template]) -> str:
-    """That these apply to it equally, and what to do."""
+    """Return that these templates apply to the agent equally, and what to do."""
     named = " and ".join(template.template_id for template in templates)
     return (
         f"agents/{agent.agent_id}.json: attention: {named} apply to it equally; narrow the applies_to of one, or list "
@@ -135,5 +135,5 @@ def ambiguous(agent: AgentFile, templates: Sequence[Template]) -> str:
 
 
 def required_queries(contract: Contract) -> list[LedgerQuery]:
-    """The ledger queries that a contract requires, as stages have them; of a checked contract."""
+    """Return the ledger queries that a checked contract requires, as stages have them."""
     return [LedgerQuery.model_validate(query) for query in contract.required_context.ledger_queries]

@@ -135,56 +135,56 @@ class Stage(Asset):
 
 
 class TierSelectStage(Stage):
-    """Chooses tiers."""
+    """Choose tiers."""
 
     type: Literal["tier_select"]
     config: TierSelect
 
 
 class LedgerQueryStage(Stage):
-    """Asks the record."""
+    """Ask the record."""
 
     type: Literal["ledger_query"]
     config: LedgerQuery
 
 
 class RegistryQueryStage(Stage):
-    """Asks a registry."""
+    """Ask a registry."""
 
     type: Literal["registry_query"]
     config: RegistryQuery
 
 
 class FileReadStage(Stage):
-    """Reads files."""
+    """Read files."""
 
     type: Literal["file_read"]
     config: FileRead
 
 
 class HorizontalSearchStage(Stage):
-    """Searches."""
+    """Search texts."""
 
     type: Literal["horizontal_search"]
     config: HorizontalSearch
 
 
 class StructuringStage(Stage):
-    """Puts in order."""
+    """Put fragments in order."""
 
     type: Literal["structuring"]
     config: Structuring
 
 
 class HaltingStage(Stage):
-    """Ends the pipeline, or has it search once more."""
+    """End the pipeline, or have it search once more."""
 
     type: Literal["halting"]
     config: Halting
 
 
 class CustomStage(Stage):
-    """Calls a function."""
+    """Call a function."""
 
     type: Literal["custom"]
     config: Custom

@@ -32,7 +32,7 @@ class BegunSessions:
         return answer
 
     def read(self, session_id: str, entry: Entry | None) -> None:
-        """Remember what its SESSION_START says, if there is one."""
+        """Remember what the session's SESSION_START says, if there is one."""
         if entry is not None and isinstance(event := event_in(entry).event, SessionStarted):
             self._keep(session_id, event.agent_id, event.session_config)
 

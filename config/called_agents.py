@@ -23,18 +23,18 @@ PARAMETERS: dict[str, Any] = {
 
 
 def may_call(caller: AgentFile, tool_id: str, agents: Mapping[str, AgentFile]) -> bool:
-    """Whether this tool of the caller is another agent: named as it is, in both of its lists, by no wildcard."""
+    """Return whether this tool of the caller is another agent: named as it is, in both of its lists, by no wildcard."""
     return tool_id in agents and tool_id in caller.tools and tool_id in caller.permissions.tools
 
 
 def description_of(agent: AgentFile) -> str:
-    """What a caller's model is told of it: the first line of what it is told itself."""
+    """Return what a caller's model is told of the agent: the first line of its own instructions."""
     about = agent.system_prompt.strip().partition("\n")[0]
     return f"Gives agent {agent.agent_id} a task and returns its answer. What it was told: {about}"
 
 
 def call_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> Iterator[str]:
-    """Every fault of an agent's tools that are agents."""
+    """Yield every fault of an agent's tools that are agents."""
     for agent_id, agent in agents.items():
         for name in agent.tools:
             path = f"agents/{agent_id}.json: tools: {name!r}"
@@ -55,7 +55,7 @@ def call_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> Iterator
 
 
 def _graph_faults(calls: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """A circle, of which one is named at a time; or a chain of callers that is too long."""
+    """Yield a circle, one at a time, or a chain of callers that is too long."""
     chains: dict[str, list[str]] = {}
     try:
         for agent_id in TopologicalSorter(calls).static_order():  # called ones first

@@ -39,7 +39,7 @@ def inconsistencies(
     prompt_packs: Collection[str],
     frameworks: Collection[str],
 ) -> list[str]:
-    """Every fault between valid parts; empty if they fit together."""
+    """Return every fault between valid parts; empty if they fit together."""
     faults = [
         *_order_faults(config),
         *_instance_faults(config.gateway),
@@ -71,7 +71,7 @@ def inconsistencies(
 
 
 def _environment_faults(names: Iterable[str]) -> list[str]:
-    """What every process is started with, any user of the machine's tools may come to see."""
+    """Return faults of variables with which every process is started: any user of the machine's tools may see them."""
     return [
         f"launcher.environment.{number}: {name[:64]!r} would hand a secret to every process; name it in "
         "tools.environment, or refer to it as `env:NAME` where it is needed"
@@ -114,28 +114,28 @@ def _order_faults(config: AdminConfig) -> Iterator[str]:
 
 
 def _sum_of(config: AdminConfig, words: str) -> float:
-    """The value of a setting or number, of one twice, or of some together."""
+    """Return the value of a setting or number, of one twice, or of some together."""
     times = 2 if words.startswith("twice ") else 1
     parts = words.removeprefix("twice ").split(" + ")
     return times * sum(int(part) if part.isdigit() else attrgetter(part)(config) for part in parts)
 
 
 def _round_faults(config: AdminConfig) -> Iterator[str]:
-    """A classification is the first model round of its turn: with room for one alone nobody would ever be answered."""
+    """Yield faults of rounds: a classification is the first one of its turn, so one alone would never answer."""
     if config.ho2.classify and config.budget.turn_limit <= 1:
         fault = "budget.turn_limit: 1 leaves no round for an answer behind the classification; raise it to 2 or more"
         yield f"{fault}, or set ho2.classify to false"
 
 
 def _memory_faults(ho3: Ho3Config | None) -> Iterator[str]:
-    """A missing section is memory switched off, and no fault."""
+    """Yield faults of memory; a missing section is memory switched off, and no fault."""
     if ho3 is not None and (_MEMORY_DIR.fullmatch(ho3.memory_dir) is None or ho3.memory_dir in _HOME_DIRECTORIES):
         taken = _names(_HOME_DIRECTORIES)
         yield f"ho3.memory_dir: expected the name of one directory below the home, and none of {taken}"
 
 
 def snapshot_faults(config: AdminConfig, size_bytes: int) -> list[str]:
-    """The snapshot of all of this is itself one body in the record; with it passes whatever a hello needs."""
+    """Return faults of size: the snapshot is itself one body in the record; with it passes whatever a hello needs."""
     limit = config.ledger.bodies_max_bytes
     if size_bytes <= limit:
         return []
@@ -173,7 +173,7 @@ def _model_faults(path: str, route: Route, gateway: GatewayConfig) -> Iterator[s
 
 
 def _instance_faults(gateway: GatewayConfig) -> Iterator[str]:
-    """Names under which a provider cannot be recorded or typed, and models that are there twice."""
+    """Yield names under which a provider cannot be recorded or typed, and models that are there twice."""
     for provider_id, provider in gateway.providers.items():
         path = f"gateway.providers.{provider_id[:64]}"
         if _PROVIDER_ID.fullmatch(provider_id) is None:
@@ -216,7 +216,7 @@ def _agent_faults(agent: AgentFile, config: AdminConfig, frameworks: Collection[
 
 
 def _named_model_faults(agent: AgentFile, gateway: GatewayConfig, contracts: Mapping[str, Contract]) -> Iterator[str]:
-    """What the agent or a contract of its prompts names, and it cannot have or may not use."""
+    """Yield what the agent or a contract of its prompts names, and it cannot have or may not use."""
     for purpose in SHIPPED:
         choice = choose_model(gateway, agent, contracts.get(contract_id_of(agent, purpose)))
         fault = choice_fault(choice, agent, gateway) if choice.named_by in ("agent", "contract") else None
@@ -235,7 +235,7 @@ def _path_faults(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _is_permitted(agent: AgentFile, tool: str) -> bool:
-    """Of a wildcard it is enough that something below it is permitted: the rest is refused call by call."""
+    """Return whether the tool is permitted; of a wildcard it is enough that something below it is."""
     if agent.permissions.allows("tools", tool):
         return True
     return tool.endswith("*") and any(name.startswith(tool[:-1]) for name in agent.permissions.tools)

@@ -27,12 +27,12 @@ class Difference(NamedTuple):
 
     @property
     def is_setting(self) -> bool:
-        """Whether it has values, `NOT_THERE` where a side knows no such setting."""
+        """Return whether it has values, `NOT_THERE` where a side knows no such setting."""
         return (self.before, self.after) != (None, None)
 
 
 def differences(before: Snapshot, after: Snapshot) -> list[Difference]:
-    """Settings in the order of the configuration, then assets by kind and id."""
+    """Return settings in the order of the configuration, then assets by kind and id."""
     was, now = (settings_in(one.config.model_dump(mode="json")) for one in (before, after))
     settings = [Difference(path, was.get(path, NOT_THERE), now.get(path, NOT_THERE)) for path in {**was, **now}]
     found = [one for one in settings if one.before != one.after]

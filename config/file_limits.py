@@ -12,7 +12,7 @@ from hobus.config.schema import AdminConfig
 
 
 class Limits(NamedTuple):
-    """Of each file; None: nobody knows, and nothing starts, since what is shipped does not say it."""
+    """Limits of each file; None: unknown, and nothing starts, since what is shipped does not say it."""
 
     bytes_max: int | None
     entries_max: int | None
@@ -20,7 +20,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(config: AdminConfig | None) -> Limits:
-    """Those of these settings; without any, of the shipped ones."""
+    """Return the limits of these settings; without any, of the shipped ones."""
     if config is not None:
         return Limits(config.ledger.bodies_max_bytes, FILE_ENTRIES_MAX)
     try:
@@ -31,13 +31,13 @@ def limits_of(config: AdminConfig | None) -> Limits:
 
 
 def file_max_bytes(config: AdminConfig | None = None) -> int | None:
-    """How long a governed file may be: together they are one body of the record."""
+    """Return how long a governed file may be: together they are one body of the record."""
     return limits_of(config).bytes_max
 
 
 @lru_cache(maxsize=1)
 def _shipped_bytes(text: str) -> int | None:
-    """Asked of every file that is a home's own, and the same each time."""
+    """Return the shipped limit, cached, as it is asked for every file of a home."""
     try:
         settings: Any = json_value(text)
         return int(settings["ledger"]["bodies_max_bytes"])
@@ -46,14 +46,14 @@ def _shipped_bytes(text: str) -> int | None:
 
 
 def too_long(size_bytes: int, max_bytes: int | None) -> str:
-    """Why a file of so many bytes is not read, as the end of a sentence about it; empty: it is."""
+    """Return why a file of so many bytes is not read, as the end of a sentence about it; empty: it is."""
     if max_bytes is None or size_bytes <= max_bytes:
         return ""
     return f"has {size_bytes} bytes; at most {max_bytes} are read (ledger.bodies_max_bytes); shorten it, or remove it"
 
 
 def too_many(value: Any, entries_max: int | None) -> str:
-    """Why a file with this value is not looked at, in the same form."""
+    """Return why a file with this value is not looked at, in the same form."""
     count, waiting = 0, [value]
     while waiting:
         if entries_max is not None and count + len(waiting) > entries_max:
@@ -68,5 +68,5 @@ def too_many(value: Any, entries_max: int | None) -> str:
 
 
 def said_of_many(entries_max: int) -> str:
-    """That a file has more values than that."""
+    """Return that a file has more values than that."""
     return f"has more than {entries_max} values; shorten it, or remove it"

@@ -68,7 +68,7 @@ class GovernedFile:
 
     @cached_property
     def content(self) -> bytes:
-        """Its bytes, read once: what is checked, hashed and recorded is the same. Raises OSError."""
+        """Return the file's bytes, read once: what is checked, hashed and recorded is the same. Raises OSError."""
         return plain_bytes(self.path)
 
     @property
@@ -77,18 +77,18 @@ class GovernedFile:
 
     @property
     def origin(self) -> str:
-        """`shipped`, the package's id, or the path of the home's own file that replaces or adds."""
+        """Return `shipped`, the package's id, or the path of the home's own file that replaces or adds."""
         return str(self.path) if self.layer == OWN else self.layer
 
 
 def kind_of(name: str) -> Kind | None:
-    """What a governed file of this relative path is; None if no governed file lives there."""
+    """Return what a governed file of this relative path is; None if no governed file lives there."""
     found = _PLACE.fullmatch(name)
     return None if found is None else cast("Kind", found.lastgroup)
 
 
 def find(layers: Layers = SHIPPED_ALONE) -> tuple[dict[str, GovernedFile], list[str]]:
-    """Every governed file by name, sorted; and a fault for whatever has no place, is no file, or is there already."""
+    """Return every governed file by name, sorted, and faults: no place, no file, there already."""
     files = {file.name: file for file in _below(SHIPPED_ROOT, SHIPPED)}
     faults: list[str] = []
     for root in layers.packages:
@@ -102,7 +102,7 @@ def find(layers: Layers = SHIPPED_ALONE) -> tuple[dict[str, GovernedFile], list[
 
 
 def _taken_in(root: Path, files: dict[str, GovernedFile]) -> list[str]:
-    """Adds a package's files to `files`; a fault for each that may not be there."""
+    """Add a package's files to `files`; return a fault for each that may not be there."""
     ids = [name.split("/")[1] for name in governed_names(root) if kind_of(name) == "package"]
     if len(ids) != 1:
         said = f"{len(ids)} package manifests, not one" if root.is_dir() else "no such directory"
@@ -125,12 +125,12 @@ def _taken_in(root: Path, files: dict[str, GovernedFile]) -> list[str]:
 
 
 def _names(root: Path) -> list[str]:
-    """Relative paths of the visible files below `root`, sorted; what may not be looked into has none."""
+    """Return the relative paths of the visible files below `root`, sorted; an unreadable directory has none."""
     return sorted(_visible(str(root), ""))
 
 
 def _visible(directory: str, below: str) -> Iterator[str]:
-    """Asked of the directory's entries, which know what they are: a look at each path costs more than all else here."""
+    """Yield visible files by the directory's entries, which know their kinds: looking at each path costs most."""
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.startswith("."):
@@ -142,7 +142,7 @@ def _visible(directory: str, below: str) -> Iterator[str]:
 
 
 def hidden_names(root: Path) -> list[str]:
-    """Relative paths of what is below `root` and begins with a dot, sorted: nothing of it is ever read."""
+    """Return relative paths of what is below `root` and begins with a dot, sorted: nothing of it is ever read."""
     found: list[str] = []
     for directory, folders, names in os.walk(root):
         here = Path(directory).relative_to(root)
@@ -152,7 +152,7 @@ def hidden_names(root: Path) -> list[str]:
 
 
 def governed_names(root: Path) -> list[str]:
-    """Relative paths of the governed files below `root`, sorted."""
+    """Return the relative paths of the governed files below `root`, sorted."""
     return [name for name in _names(root) if kind_of(name) is not None]
 
 
@@ -163,7 +163,7 @@ def _below(root: Path, layer: str) -> list[GovernedFile]:
 
 
 def _misplaced(root: Path) -> list[str]:
-    """A file that nothing reads would be a setting that silently does nothing."""
+    """Return faults of files that nothing reads: such a setting would silently do nothing."""
     places = "admin_config.json, agents/, contracts/, prompt_packs/, attention/, frameworks/*/, specs/*/, packages/*/"
     return [
         f"{root / name}: no governed file has this place; move or remove it (places: {places})"
@@ -173,7 +173,7 @@ def _misplaced(root: Path) -> list[str]:
 
 
 def _no_files(root: Path) -> list[str]:
-    """What nothing reads either, since it is no file, as the directory or link of a name that means one."""
+    """Return faults of what is no file and so is not read, as the directory or link of a name that means one."""
     faults: list[str] = []
 
     def refused(error: OSError) -> None:
@@ -189,7 +189,7 @@ def _no_files(root: Path) -> list[str]:
 
 
 def _why_no_file(path: Path, kind: Kind | None) -> str:
-    """What keeps it from being read, and the fix; empty for a file, and for a directory in its place."""
+    """Return what keeps it from being read, and the fix; empty for a file, and for a directory in its place."""
     if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH114, PTH110 - pathlib raises where it may not look
         return "a link that leads nowhere; point it at a file, or remove it"
     if os.path.isdir(path):  # noqa: PTH112 - as above
@@ -202,7 +202,7 @@ def _why_no_file(path: Path, kind: Kind | None) -> str:
 
 
 def plain_bytes(path: Path, max_bytes: int | None = None) -> bytes:
-    """The bytes of a plain file, at most so many; never waits for anybody.
+    """Return the bytes of a plain file, at most so many; never waits for anybody.
 
     Raises OSError, also for what is no plain file, or longer.
     """

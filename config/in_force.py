@@ -13,7 +13,7 @@ from hobus.config.files import OWN, SHIPPED, GovernedFile
 
 
 def in_force(found: Mapping[str, GovernedFile], packages: Mapping[str, Package]) -> dict[str, FileInForce]:
-    """Each file by its name. Raises OSError for one that cannot be read."""
+    """Return each file in force by its name. Raises OSError for one that cannot be read."""
     listed = [(package_id, asset.path) for package_id, package in packages.items() for asset in package.assets]
     anybody = {path: package_id for package_id, path in listed}
     same_layer = {(_layer_of(package_id, found), path): package_id for package_id, path in listed}
@@ -32,7 +32,7 @@ def _layer_of(package_id: str, found: Mapping[str, GovernedFile]) -> str:
 
 
 def _owner(file: GovernedFile, beside: str, anybody: str) -> str:
-    """`beside`: the package of its own layer that lists it; `anybody`: one of any layer."""
+    """Return the owner. `beside`: the package of its own layer that lists it; `anybody`: one of any layer."""
     if file.kind == "package":
         return file.name.split("/")[1]
     if file.layer == OWN:

@@ -54,7 +54,7 @@ _META = Draft202012Validator(
 
 
 class SchemaFault(ValueError):
-    """Why something cannot be used as a schema, as the end of a sentence about it."""
+    """Say why something cannot be used as a schema, as the end of a sentence about it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -92,7 +92,7 @@ class Validator:
         return not self.faults(value)
 
     def faults(self, value: Any) -> list[SchemaBreak]:
-        """All of them, in order of place."""
+        """Return every break, in order of place."""
         try:
             # One without references looks at a value no more often than both are long.
             if self._cost.refers and self._looks(value)[0] > _LOOKS_MAX:
@@ -107,7 +107,7 @@ class Validator:
             return [SchemaBreak("$", "type", "is no JSON value")]
 
     def _looks(self, value: Any) -> tuple[int, int]:
-        """At most, in all; and the value's size."""
+        """Return how often values are looked at, at most, and the value's size."""
         extent = extent_of(value)
         if extent.height > _HEIGHT_MAX:
             return _LOOKS_MAX + 1, extent.size
@@ -115,12 +115,12 @@ class Validator:
 
 
 def validator_of(schema: Any) -> Validator:
-    """The validator of a schema that stands on its own and can be run. Raises SchemaFault."""
+    """Return the validator of a schema that stands on its own and can be run. Raises SchemaFault."""
     return cast("Validator", checked(schema, is_run=True))
 
 
 def checked(schema: Any, *, is_run: bool) -> Validator | None:
-    """Its validator, if it is to be run. Raises SchemaFault for what is no schema that stands on its own."""
+    """Return the validator, if it is to be run. Raises SchemaFault for what is no schema that stands on its own."""
     try:
         return _kept(json.dumps(schema, sort_keys=True), is_run=is_run)
     except RecursionError:
@@ -129,7 +129,7 @@ def checked(schema: Any, *, is_run: bool) -> Validator | None:
 
 @functools.lru_cache(maxsize=_KEPT_MAX)
 def _kept(text: str, *, is_run: bool) -> Validator | None:
-    """One that was found right is not looked at again."""
+    """Return a validator, cached: what was found right is not looked at again."""
     schema = json.loads(text)
     try:
         faults = sorted(_place(error.instance_path) for error in _META.iter_errors(schema))
@@ -178,7 +178,7 @@ def _faults(errors: Iterable[ValidationError]) -> list[SchemaBreak]:
 
 
 def _rule(error: ValidationError) -> tuple[str, str]:
-    """The keyword's name, and in words."""
+    """Return the keyword's name, and in words."""
     kind = error.kind
     if isinstance(kind, ValidationErrorKind.BacktrackLimitExceeded):
         return "pattern", "pattern, takes too long to match"
@@ -211,7 +211,7 @@ def _step(part: str | int) -> str:
 
 
 def schema_fault(schema: dict[str, Any]) -> str:
-    """Why it cannot, as the end of a sentence about it; empty: it can, and stands for one JSON object."""
+    """Return why this cannot be a schema of one JSON object, as the end of a sentence; empty: it can."""
     if not is_within(schema, limits.OUTPUT_SCHEMA_DEPTH_MAX):
         return f"has more than {limits.OUTPUT_SCHEMA_DEPTH_MAX} levels"
     text = json.dumps(schema)
@@ -226,7 +226,7 @@ def schema_fault(schema: dict[str, Any]) -> str:
 
 
 def object_fault(schema: Any, depth_max: int, *, is_run: bool = True) -> str:
-    """Why it cannot be the schema of an object, as the end of a sentence about it; empty: it can.
+    """Return why this cannot be the schema of an object, as the end of a sentence about it; empty: it can.
 
     `is_run`: it is run here, at least to try it; else nothing of it is.
     """
@@ -242,6 +242,6 @@ def object_fault(schema: Any, depth_max: int, *, is_run: bool = True) -> str:
 
 
 def input_schema_fault(schema: Any, *, is_run_here: bool = True) -> str:
-    """Why it cannot be; empty if it can. One whose tool runs at another worker is not run here, not even to try it."""
+    """Return why this cannot be an input schema; empty if it can. Another worker's is not even tried here."""
     fault = object_fault(schema, PARAMETERS_DEPTH_MAX, is_run=is_run_here)
     return f"its input schema {fault}" if fault else ""

@@ -57,7 +57,7 @@ class Governed(BaseModel):
     files: dict[str, FileInForce]
 
     def to_bytes(self) -> bytes:
-        """The canonical bytes: same content, same bytes."""
+        """Return the canonical bytes: same content, same bytes."""
         return canonical_bytes(self.model_dump(mode="json"))
 
 
@@ -84,12 +84,12 @@ class ReadLayers:
     """What is not in force and was loaded: the shipped settings, where others are laid over them."""
 
     def governed(self) -> Governed:
-        """All of it. Raises ConfigError that lists every fault."""
+        """Return all of it. Raises ConfigError that lists every fault."""
         return self._governed
 
     @cached_property
     def _governed(self) -> Governed:
-        """Made once: the snapshot is frozen from it, and the gates ask whether it can be."""
+        """Build it once: the snapshot is frozen from it, and the gates ask whether it can be."""
         if self.faults or self.config is None:
             raise _error(list(self.faults))
         by_kind: dict[str, Mapping[str, Any]] = {**self.assets, "prompt_pack": self.prompt_packs}
@@ -101,17 +101,17 @@ class ReadLayers:
         return governed
 
     def contents(self) -> bytes:
-        """The bytes of every file, by name, as they stand in the record beside their snapshot."""
+        """Return the bytes of every file, by name, as they stand in the record beside their snapshot."""
         return pack({name: file.content for name, file in self.files.items()})
 
 
 def _consistency() -> Any:
-    """By name: whoever reads the settings alone, or a snapshot that was judged before, needs none of the rules."""
+    """Import on demand: whoever reads the settings alone, or a judged snapshot, needs none of the rules."""
     return importlib.import_module("hobus.config.consistency")
 
 
 def settings(layers: Layers) -> AdminConfig:
-    """The settings as `read` has them, from these layers' `config_file` or as shipped: nothing else is read.
+    """Return the settings as `read` has them, from these layers' `config_file` or as shipped: nothing else is read.
 
     Raises ConfigError with every fault of that file.
     """
@@ -126,7 +126,7 @@ def settings(layers: Layers) -> AdminConfig:
 
 
 def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> ReadLayers:
-    """Everything governed in these layers, with every fault of a file; where there is none, those between files.
+    """Read everything governed in these layers, with every fault of a file; where there is none, those between files.
 
     Of these are those of `further`. An admin_config.json of one's own is laid over the shipped one (`config.merge`).
     """
@@ -159,7 +159,7 @@ def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
 
 
 def _placed(fault: str, found: Mapping[str, GovernedFile]) -> str:
-    """With the file in which it is to be fixed; of a setting that is as shipped nobody can say which."""
+    """Return the fault with the file in which to fix it; of a setting that is as shipped that is unknown."""
     name, colon, rest = fault.partition(": ")
     if colon and name in found:
         return f"{found[name].path}: {rest}"
@@ -186,7 +186,7 @@ def _read(file: GovernedFile, faults: list[str], limits: Limits) -> str | None:
 
 
 def _value_of(file: GovernedFile, text: str, faults: list[str], limits: Limits) -> dict[str, Any] | None:
-    """The file's value; None with a fault if it has none."""
+    """Return the file's value; None with a fault if it has none."""
     try:
         return _value_in(text, is_yaml=file.path.suffix == ".yaml", entries_max=limits.entries_max)
     except BadText as error:
@@ -195,7 +195,7 @@ def _value_of(file: GovernedFile, text: str, faults: list[str], limits: Limits) 
 
 
 def _value_in(text: str, *, is_yaml: bool, entries_max: int | None) -> dict[str, Any]:
-    """Raises BadText."""
+    """Parse the text. Raises BadText."""
     # By name: the many processes that read no file of this form need not load its library.
     of_yaml = importlib.import_module("hobus.config.yaml_text").yaml_value if is_yaml else None
     value: Any = json_value(text) if of_yaml is None else of_yaml(text, entries_max)
@@ -209,7 +209,7 @@ def _value_in(text: str, *, is_yaml: bool, entries_max: int | None) -> dict[str,
 def _admin_config(
     file: GovernedFile, shipped_file: GovernedFile, faults: list[str]
 ) -> tuple[AdminConfig | None, tuple[str, ...]]:
-    """The settings, laid over the shipped ones, and the names of the MCP servers that came in a pasted block."""
+    """Return the settings, laid over the shipped ones, and the names of the MCP servers that came in a pasted block."""
     limits = Limits(None if file.is_shipped else file_max_bytes(), None)
     text = _read(file, faults, limits)
     shipped_text = None if file.is_shipped else shipped_file.content.decode()
@@ -234,7 +234,7 @@ def _admin_config(
 def _sound_settings(
     text: str, shipped_text: str | None, *, is_yaml: bool
 ) -> tuple[AdminConfig, tuple[str, ...]] | None:
-    """The settings that this text is when laid over the shipped ones; None where anything is wrong with them."""
+    """Return the settings that this text is when laid over the shipped ones; None where anything is wrong with them."""
     try:
         value = _value_in(text, is_yaml=is_yaml, entries_max=None)
     except BadText:
@@ -281,7 +281,7 @@ def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], lim
 
 @lru_cache(maxsize=_ASSETS_KEPT)
 def _sound_asset(kind: Kind, text: str, *, is_yaml: bool, entries_max: int | None) -> Asset | None:
-    """The asset that this text is; None where anything is wrong with it.
+    """Return the asset that this text is; None where anything is wrong with it.
 
     Frozen, so that all who read the same text share it: a process that judges packages, or takes in a change, reads
     most files again as they were.
@@ -294,7 +294,7 @@ def _sound_asset(kind: Kind, text: str, *, is_yaml: bool, entries_max: int | Non
 
 
 def _tell_faults(file: GovernedFile, text: str, faults: list[str], limits: Limits) -> None:
-    """Why a file has no sound asset."""
+    """Add why a file has no sound asset."""
     value = _value_of(file, text, faults, limits)
     if value is None:
         return
@@ -306,7 +306,7 @@ def _tell_faults(file: GovernedFile, text: str, faults: list[str], limits: Limit
 
 
 def _lower_case_fault(name: Any, id_field: str) -> str:
-    """Why an agent cannot be called that, where capitals would do; empty if that is not it."""
+    """Return why an agent cannot be called that, where capitals would do; empty if that is not the fault."""
     if id_field != "agent_id" or not isinstance(name, str) or re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", name) is None:
         return ""
     if name == name.upper():
@@ -319,7 +319,7 @@ _MARKS = ("kind", "transport")
 
 
 def merged(shipped: Any, own: Any) -> Any:
-    """`own` wherever it says something, else `shipped`: objects key by key at every depth, all else whole.
+    """Return `own` wherever it says something, else `shipped`: objects key by key at every depth, all else whole.
 
     So a file may hold only what differs, and adds a provider, a route or a server by its name. A key that nobody knows
     stays, and is refused with its path. `null` is a value: it stands for whatever was shipped there.

@@ -24,7 +24,7 @@ def shipped_layer(root: Path = files.SHIPPED_ROOT) -> Layer:
 
 
 def refresh(root: Path) -> list[str]:
-    """Write the true hash of every owned file into its manifest, and those of the manifests; what changed."""
+    """Write the true hash of every owned file into its manifest, and those of the manifests; return what changed."""
     changed: list[str] = []
     for manifest in sorted((root / "packages").glob("*/manifest.json")):
         value = json_value(manifest.read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def refresh(root: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`--check`: 0 if all is well, 1 with every fault. `--write`: refresh, then check. 2: neither was asked for."""
+    """Run `--check`: 0 if all is well, 1 with every fault; `--write`: refresh, then check. 2: neither was asked for."""
     if list(arguments) not in (["--check"], ["--write"]):
         sys.stderr.write("usage: python -m hobus.config.manifests --check | --write\n")
         return 2

@@ -64,7 +64,7 @@ class Expanded(NamedTuple):
 
 
 def expanded(value: Mapping[str, Any]) -> Expanded:
-    """The settings with the pasted servers among the others."""
+    """Return the settings with the pasted servers among the others."""
     rest = {name: one for name, one in value.items() if name != KEY}
     block = value.get(KEY)
     if block is None:
@@ -88,7 +88,7 @@ def expanded(value: Mapping[str, Any]) -> Expanded:
 
 
 def where_written(fault: str, pasted: tuple[str, ...]) -> str:
-    """A fault of a server, at the path where somebody wrote it."""
+    """Return a fault of a server, at the path where somebody wrote it."""
     for name in pasted:
         for end in (".", ":"):
             if fault.startswith(f"{OWN_KEY}.{name}{end}"):
@@ -98,7 +98,7 @@ def where_written(fault: str, pasted: tuple[str, ...]) -> str:
 
 
 def _server_of(path: str, pasted: Any, tools: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
-    """The server as `tools.mcp_servers` has it, and its faults; None if it is left out, or nobody can say how."""
+    """Return the server as `tools.mcp_servers` has it, and its faults; None if left out, or unknown how."""
     if not isinstance(pasted, dict):
         return None, [f'{path}: is not an object; write {{"command": …, "args": […]}} or {{"url": …}}']
     fix = "remove it: permissions.tools of an agent says what it may use, tools.approval what waits for a person"
@@ -125,7 +125,7 @@ def _server_of(path: str, pasted: Any, tools: Mapping[str, Any]) -> tuple[dict[s
 
 
 def _profile_of(server: PastedServer, tools: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The one that it names; None: there is none of that name."""
+    """Return the profile that the server names; None: there is none of that name."""
     profiles = tools.get("mcp_profiles")
     named = profiles.get(server.profile or tools.get("mcp_profile")) if isinstance(profiles, dict) else None
     return named if isinstance(named, dict) else None
@@ -158,7 +158,7 @@ def _profile_faults(server: PastedServer, tools: Mapping[str, Any]) -> Iterator[
 
 
 def _value_faults(value: str) -> Iterator[str]:
-    """`${NAME}` is understood where it is the whole value, as a reference is."""
+    """Yield faults of a value; `${NAME}` is understood where it is the whole value, as a reference is."""
     if _ANY_VARIABLE.search(value) is None or _VARIABLE.fullmatch(value) or is_secret_ref(value):
         return
     yield (

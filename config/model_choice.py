@@ -26,7 +26,7 @@ def choose_model(  # noqa: PLR0913 - one per place that may name a model
     session: SessionConfig | None = None,
     tag: str = "",
 ) -> ModelChoice:
-    """The model of a prompt. A provider that is named without one keeps that of a later place, else its first."""
+    """Return the model of a prompt. A provider named without one keeps that of a later place, else its first."""
     tagged, default = gateway.domain_tag_routes.get(tag), gateway.default_route
     provider = model = ""
     named_by: NamedBy = "default"
@@ -55,12 +55,12 @@ def choose_model(  # noqa: PLR0913 - one per place that may name a model
 
 
 def named_route(choice: ModelChoice) -> tuple[str | None, str | None]:
-    """Provider and model that a prompt beside the answer has to name; None: its contract or the gateway decides."""
+    """Return provider and model that a prompt beside the answer names; None: contract or gateway decides."""
     return (choice.provider, choice.model) if choice.named_by in _FOR_ALL else (None, None)
 
 
 def choice_fault(choice: ModelChoice, agent: AgentFile, gateway: GatewayConfig) -> SessionFault | None:
-    """Why a choice cannot be had, or this agent may not use it; None: it can and may."""
+    """Return why a choice cannot be had, or this agent may not use it; None: it can and may."""
     instance, who = gateway.providers.get(choice.provider), f"named by the {choice.named_by}"
     if instance is None:
         known = ", ".join(sorted(gateway.providers))
@@ -97,7 +97,7 @@ def _parts(route: Route | None) -> tuple[str | None, str | None]:
 
 
 def _split(provider: str | None, model: str | None, gateway: GatewayConfig) -> tuple[str, str]:
-    """A model that is named as `PROVIDER/MODEL` names both."""
+    """Split a model that is named as `PROVIDER/MODEL`, which names both."""
     head, _, rest = (model or "").partition("/")
     if not provider and rest and head in gateway.providers:
         return head, rest

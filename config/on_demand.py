@@ -40,12 +40,12 @@ ASSETS = {
 
 
 def snapshot_on_demand(data: bytes) -> Snapshot:
-    """The snapshot behind bytes that a launcher wrote here; its parts raise ConfigError where they are none."""
+    """Return the snapshot behind bytes that a launcher wrote here; its parts raise ConfigError where they are none."""
     return cast("Snapshot", _Parts(data))
 
 
 def contents_in(data: bytes) -> dict[str, bytes]:
-    """File -> its bytes, of what `Snapshot.contents` holds. Raises ValueError for anything else."""
+    """Map each file to its bytes, of what `Snapshot.contents` holds. Raises ValueError for anything else."""
     found = unpack(data)
     if type(found) is not dict or {(type(name), type(one)) for name, one in found.items()} - {(str, bytes)}:
         raise ValueError("not a map of files")
@@ -53,7 +53,7 @@ def contents_in(data: bytes) -> dict[str, bytes]:
 
 
 class _Parts:
-    """Snapshot, part by part: what is neither a setting nor an asset, all at once."""
+    """A snapshot, part by part: what is neither a setting nor an asset, all at once."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -87,7 +87,7 @@ class _Parts:
 
 
 class _Settings:
-    """AdminConfig, section by section."""
+    """An AdminConfig, section by section."""
 
     def __init__(self, written: dict[str, Any]) -> None:
         self._written = written

@@ -13,11 +13,11 @@ _DEPTH_MAX = 64
 
 
 class NoSuchSetting(ValueError):
-    """A path that leads nowhere; the message says how far it leads."""
+    """Say how far a path leads that leads nowhere."""
 
 
 def settings_in(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Dotted path -> value, in the order of the file; a list and an empty object are values."""
+    """Map each dotted path to its value, in the order of the file; a list and an empty object are values."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         path = f"{above}{key}"
@@ -26,7 +26,7 @@ def settings_in(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def laid_over(shipped: Mapping[str, Any], own: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """`own` that also says this of the setting. Raises NoSuchSetting where something above it is no object."""
+    """Return `own` that also says this of the setting. Raises NoSuchSetting where something above it is no object."""
     *above, last = _steps(merged(shipped, own), path)
     changed = dict(own)
     here = changed
@@ -38,7 +38,7 @@ def laid_over(shipped: Mapping[str, Any], own: Mapping[str, Any], path: str, val
 
 
 def taken_away(own: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """`own` that says nothing of the setting, nor holds what is empty without it. Raises NoSuchSetting."""
+    """Return `own` that says nothing of the setting, nor holds what is empty without it. Raises NoSuchSetting."""
     step, *below = _steps(own, path)
     if step not in own:
         raise NoSuchSetting(f"{path}: it is as it is shipped; there is nothing to take away")
@@ -50,7 +50,7 @@ def taken_away(own: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def no_such(path: str, values: Mapping[str, Any]) -> str:
-    """What is said of a path that leads nowhere in these settings, with those like it; empty if it leads somewhere."""
+    """Return what is said of a path that leads nowhere, with those like it; empty if it leads somewhere."""
     known = list(_paths(values))
     if path in known:
         return ""
@@ -72,7 +72,7 @@ def _paths(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 
 def schema_of_own(schema: Any) -> Any:
-    """The JSON Schema of a file that may leave out whatever it does not change."""
+    """Return the JSON Schema of a file that may leave out whatever it does not change."""
     if isinstance(schema, dict):
         return {
             key: schema_of_own(value) for key, value in schema.items() if key != "required" or isinstance(value, dict)
@@ -81,7 +81,7 @@ def schema_of_own(schema: Any) -> Any:
 
 
 def _steps(values: Any, path: str, above: str = "") -> list[str]:
-    """The keys behind a path; one that is there may have dots in it."""
+    """Return the keys behind a path; one that is there may have dots in it."""
     if not isinstance(values, Mapping):
         raise NoSuchSetting(f"{above}{path}: {above.rstrip('.')} is not an object")
     if path.count(".") > _DEPTH_MAX:

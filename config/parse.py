@@ -37,11 +37,11 @@ _DEPTH_MAX = 256
 
 
 class BadText(Exception):
-    """A file that is not what its name says; the message names place and reason."""
+    """Say place and reason of a file that is not what its name says."""
 
 
 def json_value(text: str) -> Any:
-    """The value of a JSON text; raises BadText with line and column, also for a key written twice and for NaN."""
+    """Return the value of a JSON text; raises BadText with line and column, also for a repeated key and for NaN."""
     if text.startswith("\ufeff"):
         raise BadText(BYTE_ORDER_MARK)
     if not text.strip():
@@ -67,7 +67,7 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def checked(model: type[M], value: Any, *, written: Any = None, strict: bool = False) -> tuple[M | None, list[str]]:
-    """The model of `value`, or None and every fault, each beginning with its dotted path.
+    """Return the model of `value`, or None and every fault, each beginning with its dotted path.
 
     `written`: what of it somebody wrote, where the rest was laid below it.
     """
@@ -92,7 +92,7 @@ def checked(model: type[M], value: Any, *, written: Any = None, strict: bool = F
 
 
 def _too_large(value: Any, loc: tuple[str, ...]) -> list[str]:
-    """A fault for every number that not every reader of JSON takes for the same one; so `1e999`, which is infinite."""
+    """Return a fault for every number that some readers of JSON take for another one, or (`1e999`) infinite."""
     if isinstance(value, dict):
         return [fault for key, item in value.items() for fault in _too_large(item, (*loc, str(key)))]
     if isinstance(value, list):
@@ -103,7 +103,7 @@ def _too_large(value: Any, loc: tuple[str, ...]) -> list[str]:
 
 
 def _halves(value: Any, loc: tuple[str, ...]) -> list[str]:
-    """A fault for every text that is none: JSON can write half of a character (a surrogate); nobody can store it."""
+    """Return a fault for every text with half of a character (a surrogate): JSON can write it, nobody store it."""
     if isinstance(value, dict):
         named = [(key, (*loc, _escaped(str(key)))) for key in value]
         keys = [f"{'.'.join(path)}: a key with {_HALVED}" for key, path in named if _HALF.search(str(key))]
@@ -172,7 +172,7 @@ _FORM = re.compile(r"String should match pattern '(.*)'", re.DOTALL)
 
 
 def _wanted(message: str, shown: str) -> str:
-    """Of what pydantic says of a value: what it is, and what is to be written instead; no class is named."""
+    """Return what pydantic says of a value: what it is, and what to write instead; no class is named."""
     if found := _VALID.fullmatch(message):
         return f"is {shown}; write {_CALLED.get(found[1], f'a valid {found[1]}')}"
     if found := _BOUND.fullmatch(message):
@@ -186,7 +186,7 @@ def _wanted(message: str, shown: str) -> str:
 
 
 def written_path(loc: tuple[int | str, ...], value: Any) -> tuple[int | str, ...]:
-    """The path as somebody wrote it: without the kinds that pydantic names where one of several may stand."""
+    """Return the path as somebody wrote it: without the kinds that pydantic names where one of several may stand."""
     path: list[int | str] = []
     for position, part in enumerate(loc):
         if isinstance(value, dict) and part not in value and position < len(loc) - 1:
@@ -205,7 +205,7 @@ def _shown(value: Any) -> str:
 
 
 def _at(value: Any, loc: tuple[int | str, ...]) -> Any:
-    """The value at a path; None where there is none."""
+    """Return the value at a path; None where there is none."""
     for part in loc:
         try:
             value = value[part]
@@ -215,7 +215,7 @@ def _at(value: Any, loc: tuple[int | str, ...]) -> Any:
 
 
 def _spelling(model: type[BaseModel], loc: tuple[int | str, ...], value: Any) -> str:
-    """The fix for a key that nobody knows: the nearest known key that is not used yet, if there is one."""
+    """Return the fix for an unknown key: the nearest known key that is not used yet, if there is one."""
     section: Any = model
     for part in loc[:-1]:
         fields = section.model_fields if isinstance(section, type) and issubclass(section, BaseModel) else {}

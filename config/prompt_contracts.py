@@ -54,12 +54,12 @@ GIVEN: Mapping[ContractPurpose, Given] = {
 
 
 def contract_id_of(agent: AgentFile, purpose: ContractPurpose) -> str:
-    """The contract that it names for this purpose, else the shipped one."""
+    """Return the contract that the agent names for this purpose, else the shipped one."""
     return agent.contracts.get(purpose, SHIPPED[purpose])
 
 
 def purposes_of(agent: AgentFile, contract_id: str) -> list[ContractPurpose]:
-    """What this agent's prompts under a contract are for; of a sound agent one purpose, or none."""
+    """Return what this agent's prompts under a contract are for; of a sound agent one purpose, or none."""
     return [purpose for purpose in SHIPPED if contract_id_of(agent, purpose) == contract_id]
 
 
@@ -97,7 +97,7 @@ def _faults_of(contract: Contract, agent: AgentFile, purpose: ContractPurpose) -
 
 
 def _names_in(value: Any) -> frozenset[str]:
-    """Names of a part of a schema; nothing where it is malformed, which gate G3 tells."""
+    """Return the names of a part of a schema; nothing where it is malformed, which gate G3 tells."""
     return frozenset(one for one in value if isinstance(one, str)) if isinstance(value, dict | list) else frozenset()
 
 
@@ -109,7 +109,7 @@ def _is_object(contract: Contract) -> bool:
 def unused(
     contracts: Mapping[str, Contract], packs: Mapping[str, Any], agents: Mapping[str, AgentFile]
 ) -> tuple[list[str], list[str]]:
-    """Contracts that are no agent's, and prompt packs that are of none that is used.
+    """Return contracts that are no agent's, and prompt packs that are of none that is used.
 
     The shipped contracts count as used, the one of the session's host, too.
     """

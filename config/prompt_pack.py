@@ -57,18 +57,18 @@ class PromptPack(Struct, frozen=True):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Names of the inputs it needs, sorted, each once."""
+        """Return the names of the inputs it needs, sorted, each once."""
         shown = {part.name for section in self.sections for part in section.parts if isinstance(part, Variable)}
         return tuple(sorted(shown.union(*(section.needs for section in self.sections))))
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What stands in it between the inputs, in order: the record names these by number."""
+        """Return what stands in it between the inputs, in order: the record names these by number."""
         return tuple(part.text for section in self.sections for part in section.parts if isinstance(part, Segment))
 
 
 def parse_pack(pack_id: str, text: str) -> PromptPack:
-    """The pack behind a file's text. Raises ConfigError naming the pack, the line and the fix."""
+    """Return the pack behind a file's text. Raises ConfigError naming the pack, the line and the fix."""
     pieces = _SECTION.split(text)
     if pieces[0].strip():
         raise ConfigError(f"{pack_id}: text before the first section; begin the file with [[system]] or [[user]]")
@@ -95,7 +95,7 @@ def parse_pack(pack_id: str, text: str) -> PromptPack:
 def fill_pack(
     pack: PromptPack, inputs: Mapping[str, Sequence[Segment]], history: Sequence[Segment] = ()
 ) -> list[PromptMessage]:
-    """The messages of a pack with its inputs in place, each input segment as it is, literals named by the pack.
+    """Return the messages of a pack with its inputs in place, each segment as it is, literals named by the pack.
 
     Raises WorkOrderFault(input_schema_invalid) that names every missing input.
     """
@@ -118,7 +118,7 @@ def fill_pack(
 
 
 def framed(pack: PromptPack) -> dict[str, tuple[str, str]]:
-    """What stands before and behind each input that a message behind earlier turns shows alone, in order."""
+    """Return what stands before and behind each input that a message behind earlier turns shows alone, in order."""
     found: dict[str, tuple[str, str]] = {}
     roles = [section.role for section in pack.sections]
     for section in pack.sections[roles.index("history") :] if "history" in roles else ():

@@ -12,9 +12,9 @@ from hobus.config.snapshot import Snapshot
 
 
 class Snapshots:
-    """The one that this process began with, and others fetched from the record by their digests: the last few are kept.
+    """The snapshot that this process began with, and the last few that were fetched from the record by digest.
 
-    What is at work under one that is kept no more holds it itself.
+    What is in progress under one that is kept no more holds it itself.
     """
 
     def __init__(self, own: Snapshot, ledger: LedgerClient, *, kept_max: int) -> None:
@@ -24,7 +24,7 @@ class Snapshots:
         self._others: OrderedDict[str, Snapshot] = OrderedDict()
 
     async def get(self, digest: str) -> Snapshot:
-        """The snapshot with this digest.
+        """Return the snapshot with this digest.
 
         Raises ConfigError when the record has none that is whole and can be read here, the record's retryable fault.
         """

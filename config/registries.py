@@ -37,7 +37,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 def rows_of(registry: str, manifests: Manifests, filters: Mapping[str, str]) -> list[RegistryRow]:
-    """The rows of a registry whose fields are all equal to those of the filters, in order of their ids."""
+    """Return the rows of a registry whose fields equal those of the filters, in order of their ids."""
     found = _ROWS[registry](manifests)
     return [row for row in found if all(row.fields.get(name) == value for name, value in filters.items())]
 
@@ -101,7 +101,7 @@ _CLASSIFICATIONS = {kind: kind for kind in ("config", "agent", "contract", "prom
 
 
 def _invariants(manifests: Manifests) -> list[RegistryRow]:
-    """Numbered in their framework, as its manifest has them."""
+    """Return the invariants, numbered in their framework, as its manifest has them."""
     return [
         RegistryRow(
             f"{framework_id}.{number}",

@@ -57,5 +57,5 @@ class AdminConfig(Section):
 
     @property
     def memory(self) -> Ho3Config | None:
-        """Section ho3 if memory is on; None when it is missing or says `enabled: false`."""
+        """Return section ho3 if memory is on; None when it is missing or says `enabled: false`."""
         return self.ho3 if self.ho3 is not None and self.ho3.enabled else None

@@ -22,14 +22,14 @@ _UNEVALUATED_LOOKS = 4
 
 
 class NoEnd(ValueError):
-    """References that lead back to themselves with nothing in between, or to more places than anybody counts."""
+    """Say that references lead back to themselves with nothing in between, or to more places than anybody counts."""
 
 
 class SchemaCost:
-    """Counts for one schema. What it is asked about deeper values it works out then."""
+    """Counts for one schema, worked out for deeper values when these are asked about."""
 
     def __init__(self, schema: Any) -> None:
-        """Raises NoEnd; KeyError for a reference that leads nowhere; RecursionError."""
+        """Count a schema. Raises NoEnd; KeyError for a reference that leads nowhere; RecursionError."""
         targets = _Targets(schema)
         self._parts = dict(_parts(schema, targets))
         self._root = id(schema)
@@ -42,7 +42,7 @@ class SchemaCost:
         """How often all subschemas together look at values without anything in them."""
 
     def looks(self, height: int) -> int:
-        """At most, along one chain of a value that high; 0 is a value without anything in it."""
+        """Return how often a value of this height is looked at, at most, along one chain; 0: without content."""
         while len(self._looks) <= height and not self._is_whole:
             level = self._next(self._level)
             # The same twice: the schema ends here, and what is deeper in a value it does not look at.
@@ -96,7 +96,7 @@ class _Part:
 
 
 def _parts(schema: Any, targets: _Targets) -> Iterator[tuple[int, _Part]]:
-    """Everything that a validator may come to."""
+    """Yield everything that a validator may come to."""
     waiting, seen = list(_schemas([schema])), set[int]()
     while waiting:
         found = waiting.pop()
@@ -122,7 +122,7 @@ class _Targets:
                     self._anchors.setdefault(anchor, []).append(node)
 
     def of(self, reference: str) -> list[Any]:
-        """What it may mean. Raises KeyError if there is nothing, and NoEnd beyond any measure."""
+        """Return what a reference may mean. Raises KeyError if there is nothing, and NoEnd beyond any measure."""
         name = unquote(reference.removeprefix("#"))
         is_anchor = name and not name.startswith("/")
         among = self._anchors[name] if is_anchor else self._documents
@@ -136,7 +136,7 @@ class _Targets:
 
 
 def at_pointer(document: Any, pointer: str) -> list[Any]:
-    """What stands there, in a list; empty: nothing."""
+    """Return what stands there, in a list; empty: nothing."""
     for step in pointer.split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
         try:
@@ -151,7 +151,7 @@ def _schemas(values: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def nodes(schema: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a value, itself included, however deep: nothing recurses."""
+    """Yield every object in a value, itself included, however deep: nothing recurses."""
     waiting = [schema]
     while waiting:
         found = waiting.pop()
@@ -165,7 +165,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def values_of(value: Any) -> list[Any]:
-    """The values of an object; none of anything else."""
+    """Return the values of an object; none of anything else."""
     return list(cast("dict[str, Any]", value).values()) if isinstance(value, dict) else []
 
 
@@ -178,7 +178,7 @@ class Extent(NamedTuple):
 
 
 def extent_of(value: Any) -> Extent:
-    """Counted level by level: however deep it is, nothing recurses."""
+    """Measure a value level by level: however deep it is, nothing recurses."""
     height, count, chars, level = 0, 1, 0, [value]
     while True:
         inner: list[Any] = []

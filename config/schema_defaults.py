@@ -56,11 +56,11 @@ class _Filling:
         return value if all(new is old for new, old in zip(found, value, strict=True)) else found
 
     def _default(self, schema: Mapping[str, Any]) -> list[Any]:
-        """In a list, for it may be null; empty: there is none."""
+        """Return the default in a list, since it may be null; empty: there is none."""
         return next(([part["default"]] for part in self._parts(schema, None) if "default" in part), [])
 
     def _parts(self, schema: Any, value: Any) -> Iterator[Mapping[str, Any]]:
-        """The schema and all that applies to the same value."""
+        """Yield the schema and all that applies to the same value."""
         waiting, seen = [schema], set[int]()
         while waiting:
             part = waiting.pop(0)
@@ -77,7 +77,7 @@ class _Filling:
                 waiting += fitting if len(fitting) == 1 else []
 
     def _may_be(self, schema: Any, value: Any) -> bool:
-        """Whether an alternative says that it is for an object, or for a list, as the value is."""
+        """Return whether an alternative says that it is for an object, or for a list, as the value is."""
         kind = {dict: "object", list: "array"}.get(type(value))
         to = _mapping(schema).get("$ref")
         targets = at_pointer(self.root, to[1:]) if isinstance(to, str) and to.startswith("#") else []

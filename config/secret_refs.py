@@ -37,32 +37,32 @@ _SECRET_VALUE = re.compile(
 
 
 def is_secret_ref(text: str) -> bool:
-    """True for `env:NAME` and `file:PATH`."""
+    """Return whether the text is `env:NAME` or `file:PATH`."""
     return _REFERENCE.fullmatch(text) is not None
 
 
 def is_secret_name(name: str) -> bool:
-    """True for a name (of a setting, a variable, a header) that says that its value is a secret."""
+    """Return whether a name (of a setting, a variable, a header) says that its value is a secret."""
     return _SECRET_KEY.search(name) is not None
 
 
 def looks_secret(value: str) -> bool:
-    """True for a value that is a key by its form, as well-known services make them, or holds one, whatever its name."""
+    """Return whether a value is, or holds, a key by its form, as well-known services make them, whatever its name."""
     return _SECRET_VALUE.search(value) is not None
 
 
 def secret_in_query(url: str) -> bool:
-    """True for an address in whose query something is named for a secret: `https://h/?token=…`."""
+    """Return whether something in an address's query is named for a secret: `https://h/?token=…`."""
     return "?" in url and any(is_secret_name(key) for key, _ in parse_qsl(url.partition("?")[2]))
 
 
 def secret_argument(arguments: Sequence[str]) -> bool:
-    """True if an argument of a program is a secret by its form, or as in `--password VALUE` and `--api-key=VALUE`."""
+    """Return whether an argument is a secret by its form, or as in `--password VALUE` and `--api-key=VALUE`."""
     return bool(_secret_arguments(arguments))
 
 
 def _secret_arguments(arguments: Sequence[str]) -> set[int]:
-    """Positions of those that are one, or hold one."""
+    """Return the positions of arguments that are a secret, or hold one."""
     found: set[int] = set()
     for number, (word, following) in enumerate(zip_longest(arguments, arguments[1:], fillvalue="")):
         name, _, value = word.partition("=")
@@ -76,7 +76,7 @@ def _secret_arguments(arguments: Sequence[str]) -> set[int]:
 
 
 def redacted(value: Any, *, is_secret: bool = False) -> Any:
-    """A copy of a JSON-like value in which no secret is left.
+    """Return a copy of a JSON-like value in which no secret is left.
 
     Text under a key that is named for a secret is hidden unless it is a reference; so is everything nested below such a
     key, of which `is_secret` says that this is. Whatever its key, text is hidden that is a secret by its form, an
@@ -94,17 +94,17 @@ def redacted(value: Any, *, is_secret: bool = False) -> Any:
 
 
 def allowed(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose names match one of these (shell patterns)."""
+    """Return the variables whose names match one of these (shell patterns)."""
     return {name: value for name, value in environ.items() if any(fnmatchcase(name, pattern) for pattern in names)}
 
 
 def referred_to(value: Any) -> Iterator[str]:
-    """Names of the variables to which `env:NAME` references in a JSON-like value lead, at any depth."""
+    """Yield names of the variables to which `env:NAME` references in a JSON-like value lead, at any depth."""
     return _of_kind("env:", value)
 
 
 def file_refs(value: Any) -> Iterator[str]:
-    """Paths of the files to which `file:PATH` references in it lead."""
+    """Yield paths of the files to which `file:PATH` references in the value lead."""
     return _of_kind("file:", value)
 
 

@@ -34,7 +34,7 @@ _MAPPINGS = ("agents", "contracts", "prompt_packs", "templates", "frameworks", "
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Equal by digest. Mappings are read-only, in order of their ids; `origins` is no part of the digest."""
+    """A frozen configuration, equal by digest. Mappings are read-only, sorted by id; `origins` is not digested."""
 
     digest: str
     """`sha256:<64 hex>` of the canonical bytes."""
@@ -58,7 +58,7 @@ class Snapshot:
         return Manifests(self.frameworks, self.specs, self.packages, self.files)
 
     def output_schemas(self) -> dict[str, dict[str, Any]]:
-        """Contract id -> what its answers are judged by, and nothing else of the contract."""
+        """Map contract id to what its answers are judged by, and nothing else of the contract."""
         return {
             contract.contract_id: contract.output_schema
             for contract in self.contracts.values()
@@ -66,21 +66,21 @@ class Snapshot:
         }
 
     def pack_texts(self) -> dict[str, tuple[str, ...]]:
-        """Prompt pack id -> the texts that stand in it between its inputs, as the record numbers them."""
+        """Map prompt pack id to the texts that stand in it between its inputs, as the record numbers them."""
         return {pack_id: parse_pack(pack_id, text).texts for pack_id, text in self.prompt_packs.items()}
 
     def template_hashes(self) -> dict[str, bytes]:
-        """Attention template id -> SHA-256 of its file: what a turn's record names it by."""
+        """Map attention template id to SHA-256 of its file: what a turn's record names it by."""
         versions = {name: self.files.get(f"attention/{name}.json") for name in self.templates}
         return {name: bytes.fromhex(one.sha256.partition(":")[2]) for name, one in versions.items() if one is not None}
 
     def agent_packages(self) -> dict[str, str]:
-        """Agent id -> the package that owns it: `PKG-HOME` owns those that a home has of its own."""
+        """Map agent id to the package that owns it: `PKG-HOME` owns those that a home has of its own."""
         files = {agent_id: self.files.get(f"agents/{agent_id}.json") for agent_id in self.agents}
         return {agent_id: file.package_id for agent_id, file in files.items() if file is not None and file.package_id}
 
     def agents_as_recorded(self) -> dict[str, Provenance]:
-        """Agent id -> what every entry about it says of it: class, framework, and the package that owns it."""
+        """Map agent id to what every entry about it says: class, framework, and the package that owns it."""
         packages = self.agent_packages()
         return {
             agent_id: Provenance(agent_id, agent.agent_class, agent.framework_id, packages.get(agent_id, ""))
@@ -95,23 +95,23 @@ class Snapshot:
         request: SessionConfig | None = None,
         session: SessionConfig | None = None,
     ) -> ModelChoice:
-        """The model of this agent's prompts for a purpose; None: of an agent that was removed."""
+        """Return the model of this agent's prompts for a purpose; None: an agent that was removed."""
         contract = None if agent is None else self.contracts.get(contract_id_of(agent, purpose))
         tag = _TAGS.get(purpose, "")
         return choose_model(self.config.gateway, agent, contract, request=request, session=session, tag=tag)
 
     def to_bytes(self) -> bytes:
-        """The canonical bytes: same content, same bytes."""
+        """Return the canonical bytes: same content, same bytes."""
         mappings = {name: dict(getattr(self, name)) for name in _MAPPINGS}
         return Governed(config=self.config, **mappings).to_bytes()
 
     def with_contents(self) -> bytes:
-        """The same with the files that it was made from, for whoever is to record both."""
+        """Return the canonical bytes with the files behind them, for whoever is to record both."""
         return pack([self.to_bytes(), self.contents])
 
     @staticmethod
     def from_both(data: bytes) -> Snapshot:
-        """The snapshot behind `with_contents`; raises ConfigError for anything else."""
+        """Return the snapshot behind `with_contents`; raises ConfigError for anything else."""
         try:
             both = unpack(data)
         except ValueError:
@@ -123,7 +123,7 @@ class Snapshot:
                 raise ConfigError("not a snapshot with its files")
 
     def listening(self, section: Literal["bus", "http"], address: str) -> Snapshot:
-        """The snapshot with another `bus.listen` or `http.listen`, `HOST:PORT`, under its own digest."""
+        """Return the snapshot with another `bus.listen` or `http.listen`, `HOST:PORT`, under its own digest."""
         governed = Governed.model_validate(unpack(self.to_bytes()))
         listening = getattr(governed.config, section).model_copy(update={"listen": address})
         config = governed.config.model_copy(update={section: listening})
@@ -132,7 +132,7 @@ class Snapshot:
 
     @staticmethod
     def from_bytes(data: bytes) -> Snapshot:
-        """The snapshot behind `to_bytes`; raises ConfigError for anything else."""
+        """Return the snapshot behind `to_bytes`; raises ConfigError for anything else."""
         try:
             governed = Governed.model_validate(unpack(data))
         except ValueError as error:
@@ -145,7 +145,7 @@ class Snapshot:
 
 
 def load_snapshot(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> Snapshot:
-    """The snapshot of everything governed in these layers; an admin_config.json is laid over the shipped one.
+    """Return the snapshot of everything governed in these layers; an admin_config.json is laid over the shipped one.
 
     Raises ConfigError with every fault at once, those that `further` finds among the settings, too.
     """
@@ -153,7 +153,7 @@ def load_snapshot(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _
 
 
 def frozen(reading: ReadLayers) -> Snapshot:
-    """The snapshot of what was read. Raises ConfigError as `load_snapshot`."""
+    """Return the snapshot of what was read. Raises ConfigError as `load_snapshot`."""
     origins = _read_only({name: file.origin for name, file in reading.files.items()})
     return replace(_frozen(reading.governed()), origins=origins, contents=reading.contents())
 

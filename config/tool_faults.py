@@ -39,12 +39,12 @@ _SERVER_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
 def is_meant(tool: str, listed: Sequence[str]) -> bool:
-    """Whether a server's tool is one of those listed, by its name or a shell pattern."""
+    """Return whether a server's tool is one of those listed, by its name or a shell pattern."""
     return any(tool == one or fnmatchcase(tool, one) for one in listed)
 
 
 def tool_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> list[str]:
-    """Every fault of section `tools`, and of agents that name a tool of a server that nobody configured."""
+    """Return every fault of section `tools`, and of agents that name a tool of a server that nobody configured."""
     return [
         *_entry_point_faults(tools),
         *_rule_faults(tools),
@@ -117,7 +117,7 @@ def _command_faults(path: str, command: Sequence[str]) -> Iterator[str]:
 
 
 def _value_faults(path: str, server: McpServerConfig) -> Iterator[str]:
-    """Of the environment of a process, or the headers to a URL."""
+    """Yield faults of a process's environment, or of the headers to a URL."""
     if isinstance(server, HttpServer):
         kind, values, name_rule, value_rule = "headers", server.headers, _HEADER_NAME, _HEADER_VALUE
     else:
@@ -161,7 +161,7 @@ def _agent_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> Iterat
 
 
 def _meant(name: str, known: Collection[str]) -> str:
-    """What to write in place of a name that is none: the nearest one, else any."""
+    """Return what to write in place of an unknown name: the nearest one, else any."""
     by_word = {one.lower(): one for one in known}
     near = get_close_matches(name.lower(), by_word, n=1)
     return (

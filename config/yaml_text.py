@@ -18,7 +18,7 @@ _SHOWN_CHARS = 80
 
 
 def yaml_value(text: str, entries_max: int | None = None) -> Any:
-    """The value of a YAML text of plain data, of so many values at most; raises BadText with line and column."""
+    """Return the value of a YAML text of plain data, of at most so many values; raises BadText with line and column."""
     try:
         loader = _Yaml(text, entries_max)
         try:
@@ -34,7 +34,7 @@ def yaml_value(text: str, entries_max: int | None = None) -> Any:
 
 
 class _Yaml(Composer, yaml.CSafeLoader):
-    """Plain data; a key written twice is an error here as in JSON.
+    """A loader of plain data; a key written twice is an error here as in JSON.
 
     libyaml reads it, in a tenth of the time, and Python puts it together: libyaml's own way to do that has no bound for
     how deep things are nested, and ends the process.
@@ -47,7 +47,7 @@ class _Yaml(Composer, yaml.CSafeLoader):
         self._nodes = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """No alias: a few lines of them stand for more than any memory holds. Nor more nodes than values and keys."""
+        """Refuse aliases, a few of which may stand for more than memory holds, and too many nodes."""
         if self.check_event(yaml.AliasEvent):
             event: Any = self.get_event()
             raise ComposerError(None, None, "an alias (*name); write out what it stands for", event.start_mark)

@@ -29,13 +29,13 @@ clerk = Agent("clerk", instructions="Answer in one sentence.", tools=[pay], appr
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncGenerator[None]:
-    """The cluster lives as long as the application."""
+    """Keep the cluster up as long as the application."""
     async with await AsyncCluster.open(agents=[clerk]) as app.state.cluster:
         yield
 
 
 async def page(request: Request) -> HTMLResponse:
-    """What waits, with a button each."""
+    """Show what waits, with a button each."""
     rows = [
         f"<form method=post action='/{one.session_id}/{call.call_id}'>{html.escape(call.tool_id)} "
         f"{html.escape(str(call.arguments))} <button>approve</button></form>"
@@ -46,7 +46,7 @@ async def page(request: Request) -> HTMLResponse:
 
 
 async def approve(request: Request) -> RedirectResponse:
-    """The call runs: bound to what was shown, tool and arguments."""
+    """Run the call, bound to what was shown, tool and arguments."""
     await request.app.state.cluster.approve(request.path_params["session"], request.path_params["call"])
     return RedirectResponse("/", status_code=303)
 

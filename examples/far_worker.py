@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def hobus(*words: str) -> str:
-    """What a command prints."""
+    """Return what a command prints."""
     done = subprocess.run([sys.executable, "-m", "hobus", *words], capture_output=True, text=True, check=True)
     return done.stdout
 

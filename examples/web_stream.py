@@ -20,7 +20,7 @@ clerk = Agent("clerk", instructions="Answer in one sentence.")
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncGenerator[None]:
-    """The cluster lives as long as the application."""
+    """Keep the cluster up as long as the application."""
     async with await AsyncCluster.open(agents=[clerk]) as app.state.cluster:
         yield
 

@@ -32,7 +32,7 @@ class BudgetAccount:
 
     @contextmanager
     def reserved(self, ask: PromptCall, number: int, estimate: int) -> Generator[Attempt]:
-        """Holds estimate + max_tokens in every scope at once, or raises GatewayError with the true reason."""
+        """Hold estimate + max_tokens in every scope at once, or raise GatewayError with the true reason."""
         attempt = self._reserve(ask, number, estimate)
         try:
             yield attempt
@@ -44,12 +44,12 @@ class BudgetAccount:
             self._state.settle(attempt.name, attempt.settlement or NEVER_SENT)
 
     def remaining_after(self, attempt: Attempt, settlement: Settlement) -> int | None:
-        """Tokens that the attempt's session will have left once it is settled so."""
+        """Return the tokens that the attempt's session will have left once it is settled so."""
         scope = self._state.scopes[session_scope(attempt.ask.prompt.session_id)]
         return None if scope.remaining is None else scope.remaining + attempt.reservation.tokens - settlement.tokens
 
     def report(self, session_id: str) -> Budget:
-        """One row per scope, sorted: all of them, or a session's own and the agents and providers that it draws on.
+        """Return one row per scope, sorted: all of them, or a session's own and the agents and providers it draws on.
 
         An order is among them while it has a call in flight.
         """
@@ -65,7 +65,7 @@ class BudgetAccount:
         )
 
     def _reserve(self, ask: PromptCall, number: int, estimate: int) -> Attempt:
-        """The attempt as it will be sent: its answer capped by what its order has left, where that is enforced."""
+        """Return the attempt as it will be sent: where enforced, its answer is capped by what its order has left."""
         config, prompt, route = self._config, ask.prompt, ask.route
         limits = budget.scopes_of(prompt, route, self._agents, config.budget)
         known = self._state.scopes
@@ -87,18 +87,18 @@ class BudgetAccount:
         return attempt
 
     def _allocate(self, scope: str, limit: int) -> None:
-        """Every configured limit is enforced from a scope's first use; a changed one from its next use."""
+        """Enforce every configured limit from a scope's first use; a changed one from its next use."""
         self._state.allocate(scope, limit)
         if not budget.is_order(scope):  # as long-lived as its calls: their PROMPT_SENT says it
             self._note("BUDGET_ALLOCATED", f"{scope}/{limit}", BudgetAllocated(scope, limit))
 
     def _note_crossing(self, attempt: Attempt, effect: BudgetCrossed) -> None:
-        """BUDGET_WARNING: in mode warn, once per crossing of a limit."""
+        """Record BUDGET_WARNING: in mode warn, once per crossing of a limit."""
         about = f"{attempt.name}/{effect.scope.partition(':')[0]}"
         self._note("BUDGET_WARNING", about, effect, attempt, decision="WARNING", reason="BUDGET_EXHAUSTED")
 
     def _note_release(self, attempt: Attempt, code: str) -> None:
-        """BUDGET_RELEASED: what an attempt held is free again, and no PROMPT_SENT says that it ever was held."""
+        """Record BUDGET_RELEASED: what an attempt held is free again, and no PROMPT_SENT says that it ever was held."""
         self._released_count += 1
         about = f"{attempt.name}/{self._bus.instance}.{self._released_count}"
         payload = BudgetReleased(attempt.reservation.tokens, attempt.reservation.scopes)

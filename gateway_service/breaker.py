@@ -38,7 +38,7 @@ class BreakerState(Struct, frozen=True):
 
 
 def entered(breaker: BreakerState, now: float, config: BreakerConfig) -> tuple[BreakerState, float | None]:
-    """The breaker after a call that wants to pass; and, if it may not, the seconds after which another one may."""
+    """Return the breaker after a call that wants to pass; and, if it may not, the seconds after which one may."""
     if breaker.state == "closed":
         return breaker, None
     if breaker.state == "open":
@@ -51,14 +51,14 @@ def entered(breaker: BreakerState, now: float, config: BreakerConfig) -> tuple[B
 
 
 def rest_of(breaker: BreakerState, now: float, config: BreakerConfig) -> float:
-    """For how many seconds it lets nothing pass, by the settings of now; 0: a probe may, or it is not open."""
+    """Return for how many seconds nothing passes, by the settings of now; 0: a probe may, or it is not open."""
     if breaker.state != "open":
         return 0.0
     return max(0.0, breaker.opened_at + config.open_ms / 1000 - now)
 
 
 def ended(breaker: BreakerState, era: int, said: Said, now: float, config: BreakerConfig) -> BreakerState:
-    """The breaker after the end of a call that it let through in this era."""
+    """Return the breaker after the end of a call that it let through in this era."""
     if era != breaker.era:
         return breaker
     if breaker.state == "closed":
@@ -85,7 +85,7 @@ def _changed(breaker: BreakerState, state: State) -> BreakerState:
 
 
 def said_by(fault: GatewayError | None) -> Said:
-    """What a call that ended so says about its provider; None: it was answered.
+    """Return what a call that ended so says about its provider; None: it was answered.
 
     A provider's answer with a client's error (fact `status`, 4xx) is about the request.
     """

@@ -44,12 +44,12 @@ class BreakerDesk:
     _lines: defaultdict[tuple[str, str], _Line] = field(default_factory=lambda: defaultdict(_Line))
 
     def rest_s(self, route: Route) -> float | None:
-        """When a call that finds no passage now may ask again; None: it passes."""
+        """Return when a call that finds no passage now may ask again; None: it passes."""
         before = self._breakers.get((route.provider_id, route.model_id), _CLOSED)
         return breaker.entered(before, self.bus.clock.monotonic(), self.config)[1]
 
     def demand(self, route: Route) -> BreakerState:
-        """Its breaker after a call that passes now. Raises GatewayError(CIRCUIT_OPEN) where nothing passes."""
+        """Return the breaker after a call that passes now. Raises GatewayError(CIRCUIT_OPEN) where nothing passes."""
         key = route.provider_id, route.model_id
         before, now = self._breakers.get(key, _CLOSED), self.bus.clock.monotonic()
         after, retry_after_s = breaker.entered(before, now, self.config)
@@ -66,7 +66,7 @@ class BreakerDesk:
         return after
 
     async def until_passable(self, route: Route) -> None:
-        """Returns once a call may pass. Of those who wait only the first one looks, so that no crowd meets a probe."""
+        """Wait until a call may pass. Of those who wait only the first one looks, so that no crowd meets a probe."""
         line, turn = self._lines[route.provider_id, route.model_id], asyncio.get_running_loop().create_future()
         line.turns.append(turn)
         try:
@@ -84,7 +84,7 @@ class BreakerDesk:
 
     @contextmanager
     def passing(self, route: Route, counted: set[Route]) -> Generator[Passage]:
-        """For the time of one send. Raises GatewayError(CIRCUIT_OPEN) if it may not be made.
+        """Pass for the time of one send. Raises GatewayError(CIRCUIT_OPEN) if it may not be made.
 
         Left without a word, the call says nothing about its provider. `counted`: the models that failed this call
         before; each counts once.
@@ -105,7 +105,7 @@ class BreakerDesk:
             self._become(key, breaker.ended(before, passage.era, said, now, self.config), code=passage.code)
 
     def rows(self) -> list[Row]:
-        """One row per breaker that was ever asked, sorted by provider and model."""
+        """Return one row per breaker that was ever asked, sorted by provider and model."""
         return [
             Row(provider_id=provider_id, model_id=model_id, state=one.state, failures=one.failures)
             for (provider_id, model_id), one in sorted(self._breakers.items())

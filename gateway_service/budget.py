@@ -67,7 +67,7 @@ class BudgetState(Struct):
     """Their scopes, the one settled longest ago first."""
 
     def copy(self) -> BudgetState:
-        """An equal state that changes by itself."""
+        """Return an equal, independent state."""
         return BudgetState(self.idle_orders_max, dict(self.scopes), dict(self.open), OrderedDict(self.idle_orders))
 
     def allocate(self, scope: str, limit: int) -> None:
@@ -75,9 +75,9 @@ class BudgetState(Struct):
         self.scopes[scope] = Scope(limit) if known is None else known._replace(limit=limit)
 
     def reserve(self, reservation: Reservation, mode: BudgetMode, *, headroom_tokens: int = 0) -> list[Effect]:
-        """Holds its tokens, if the mode and all scopes allow it; and what follows from that.
+        """Hold the reservation's tokens, if the mode and all scopes allow it; return what follows from that.
 
-        Session and agent have to have `headroom_tokens` left beside it.
+        Session and agent must have `headroom_tokens` left beside it.
         """
         if mode == "enforce" and (refusal := self._refusal(reservation, headroom_tokens)):
             for name in filter(is_order, reservation.scopes):
@@ -96,12 +96,12 @@ class BudgetState(Struct):
         return crossed
 
     def restore(self, reservation: Reservation) -> None:
-        """Holds one that stands in the record: it was admitted then and is not judged again."""
+        """Hold a reservation that stands in the record: it was admitted then and is not judged again."""
         if reservation.reservation_id not in self.open:
             self._hold(reservation)
 
     def settle(self, reservation_id: str, settlement: Settlement) -> None:
-        """An attempt ended; a settlement that was never sent releases and counts no call. Once is all that it does."""
+        """Settle an attempt that ended, once; a settlement that was never sent releases and counts no call."""
         reservation = self.open.pop(reservation_id, None)
         if reservation is None:
             return
@@ -127,7 +127,7 @@ class BudgetState(Struct):
         return None
 
     def _forget_unused(self, order: str) -> None:
-        """No call of an order that was refused at once will ever settle: nothing else would end its scope."""
+        """Forget the scope of an order that was refused at once: no call of it will ever settle, and end the scope."""
         scope = self.scopes.get(order)
         if scope is not None and not scope.reserved and order not in self.idle_orders:
             del self.scopes[order]
@@ -143,7 +143,7 @@ class BudgetState(Struct):
                 del self.idle_orders[name]
 
     def _rest(self, order: str) -> None:
-        """The order has no call in flight; of those that rest, the one longest at rest is forgotten for it."""
+        """Let an order without a call in flight rest; forget the one longest at rest for it."""
         self.idle_orders[order] = None
         if len(self.idle_orders) > self.idle_orders_max:
             forgotten, _ = self.idle_orders.popitem(last=False)
@@ -151,12 +151,12 @@ class BudgetState(Struct):
 
 
 def figures_of(state: BudgetState) -> dict[str, Scope]:
-    """Every scope, in order of name, but for orders at rest: hardly one of them calls again."""
+    """Return every scope, in order of name, but for orders at rest: hardly one of them calls again."""
     return {name: scope for name, scope in sorted(state.scopes.items()) if name not in state.idle_orders}
 
 
 def state_of(figures: Mapping[str, Scope], open_: Iterable[Reservation], idle_orders_max: int) -> BudgetState:
-    """The state that had these figures, and these reservations open in them."""
+    """Return the state that had these figures, and these reservations open in them."""
     return BudgetState(
         idle_orders_max, dict(figures), {reservation.reservation_id: reservation for reservation in open_}
     )
@@ -168,7 +168,7 @@ def state_of(figures: Mapping[str, Scope], open_: Iterable[Reservation], idle_or
 def scopes_of(
     prompt: Prompt, route: Route, agents: Mapping[str, AgentFile], config: BudgetConfig
 ) -> list[tuple[str, int]]:
-    """Scope names with their limits, the narrowest first: its order's own, the agent's settings, the provider's.
+    """Return scope names with their limits, the narrowest first: the order's own, the agent's settings, the provider's.
 
     Where other agents called this one, it draws on the sessions in which they did so too. A caller that the
     configuration does not have any more has the limit of all.
@@ -189,7 +189,7 @@ def scopes_of(
 
 
 def answer_room(state: BudgetState, prompt: Prompt, estimate: int, mode: BudgetMode) -> int:
-    """Tokens that the answer may have: as asked, and in mode enforce no more than its order has left behind the prompt.
+    """Return the tokens that the answer may have: as asked, in mode enforce no more than its order has left.
 
     At least 1, which the reservation then refuses: an order's budget is for prompt *and* answer.
     """
@@ -204,7 +204,7 @@ def is_order(scope: str) -> bool:
 
 
 def mode_of(configured: BudgetMode, asked: BudgetMode | None) -> BudgetMode:
-    """The stricter of the configured mode and an order's own: an order may tighten what is set, never loosen it."""
+    """Return the stricter of the configured mode and an order's own, which may tighten what is set, never loosen it."""
     return configured if asked is None or _STRICTNESS[asked] < _STRICTNESS[configured] else asked
 
 

@@ -55,7 +55,7 @@ class InFlight(Struct, eq=False):
 
     @contextmanager
     def told_waiting(self) -> Generator[None]:
-        """While this lasts, who listens is told that it waits for its provider, if it is for long."""
+        """Tell who listens, within this context, that the call waits for its provider, if it does for long."""
         telling = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self.draft.wait, "Provider")
         try:
             yield
@@ -95,12 +95,11 @@ class Calls:
         *,
         asked_by: Call,
     ) -> PromptResponse:
-        """The remembered answer of this key, or that of its running call, or that of a new one made by `run`.
+        """Return the remembered answer of this key, or that of its running call, or that of a new one made by `run`.
 
-        Who asked is told what the running call says, from its beginning; who comes in its place, again.
-
-        Raises GatewayError(INVALID_INPUT) when the key stands for another request. Cancelling the last waiter cancels
-        the call.
+        Who asked is told what the running call says, from its beginning; who comes in its place, again. Raises
+        GatewayError(INVALID_INPUT) when the key stands for another request. Cancelling the last waiter cancels the
+        call.
         """
         recent = self._recent.get(key)
         if recent is not None and recent.digest not in (digest, NOTHING_SENT):
@@ -117,28 +116,28 @@ class Calls:
             return await self._wait(call)
 
     def next_attempt(self, key: str) -> int:
-        """The number of the next attempt of a running call; no number is given twice while the key is in the window."""
+        """Return the number of the next attempt; no number is given twice while the key is in the window."""
         recent = self._recent[key]
         recent.attempts += 1
         return recent.attempts
 
     def remember(self, key: str, response: PromptResponse) -> None:
-        """From now on this is the answer of the key."""
+        """Remember the answer of the key."""
         if (recent := self._recent.get(key)) is not None:
             recent.response = response
 
     def take_back(self, key: str) -> None:
-        """Nothing was sent under this key, and nothing will be of this request: another one may come."""
+        """Forget that nothing was, or will be, sent under this key for this request: another one may come."""
         if (recent := self._recent.get(key)) is not None:
             recent.digest = NOTHING_SENT
 
     def forget(self, key: str) -> None:
-        """The record decided otherwise than this process: the next request of the key reads it there."""
+        """Forget the key, of which the record decided otherwise: its next request reads it there."""
         if key not in self._running:
             self._recent.pop(key, None)
 
     async def drain(self) -> None:
-        """Every running call has ended."""
+        """Wait until every running call has ended."""
         tasks = [call.task for call in self._running.values() if call.task is not None]
         await asyncio.gather(*(asyncio.shield(task) for task in tasks), return_exceptions=True)
 
@@ -181,10 +180,10 @@ class Calls:
 
 
 def key_conflict(key: str) -> GatewayError:
-    """The refusal of a key that stands for another request."""
+    """Return the refusal of a key that stands for another request."""
     return GatewayError("INVALID_INPUT", f"idempotency key {key[:120]} stands for a different request; use a new key")
 
 
 def _added(tokens: int, more: object) -> int:
-    """What a provider tells may be no number, or one that no message holds."""
+    """Add tokens; what a provider tells may be no number, or one that no message holds."""
     return min(tokens + more, TOKENS_MAX) if isinstance(more, int) and more > 0 else tokens

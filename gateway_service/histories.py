@@ -13,7 +13,7 @@ from hobus.gateway_service.limits import TOLD_TOOLS_MAX
 
 
 class Histories:
-    """By session, the least recently asked one goes first; what does not fit the digest that is named is not known."""
+    """Earlier turns by session; the least recently asked session goes first."""
 
     def __init__(self, *, chars_max: int) -> None:
         self._chars_max = chars_max
@@ -21,7 +21,7 @@ class Histories:
         self._texts: OrderedDict[str, str] = OrderedDict()
 
     def whole(self, prompt: Prompt) -> Prompt:
-        """The prompt with all of its earlier turns. Raises BusError(history_unknown, retryable)."""
+        """Return the prompt with all of its earlier turns. Raises BusError(history_unknown, retryable)."""
         place = next((n for n, one in enumerate(prompt.messages) if one.role == transcript.NAME and one.segments), None)
         if place is None:
             return prompt
@@ -54,7 +54,7 @@ class ToldTools:
         self._last: list[ToolSpec] = []  # of the last prompt that told of others than the one before
 
     def share(self, prompt: Prompt) -> None:
-        """Each tool of the prompt that an earlier one told in the same words is that one's own."""
+        """Replace each tool of the prompt by an equal one of an earlier prompt."""
         if prompt.tools == self._last:
             prompt.tools[:] = self._last
             return

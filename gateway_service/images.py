@@ -16,7 +16,7 @@ from hobus.gateway_service.sending import unavailable
 
 
 async def shown(ask: PromptCall, ledger: LedgerClient) -> PromptCall:
-    """The request with its images in place, the newest where there are too many; one that was erased is left out.
+    """Return the request with its images in place, the newest where there are too many, without erased ones.
 
     Raises GatewayError(UNAVAILABLE) where the record does not answer.
     """
@@ -37,7 +37,7 @@ async def shown(ask: PromptCall, ledger: LedgerClient) -> PromptCall:
 
 
 def demand_none(ask: PromptCall) -> None:
-    """Raises GatewayError(MODEL_UNFIT) where a person's message brings images to a model that does not see.
+    """Raise GatewayError(MODEL_UNFIT) where a person's message brings images to a model that does not see.
 
     Its text names them; those of earlier messages, which stand beside them, such a model is told of alone.
     """

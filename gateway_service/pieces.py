@@ -44,7 +44,7 @@ class Pieces:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, text: str) -> None:
-        """The provider's next piece; whatever it holds, it fails nothing."""
+        """Take the provider's next piece; whatever it holds, it fails nothing."""
         if isinstance(text, Anew):
             self._stop()
             self._held = ""
@@ -62,7 +62,7 @@ class Pieces:
 
     @property
     def silent_s(self) -> float:
-        """Since the newest piece, or since there could have been one."""
+        """Return the time since the newest piece, or since there could have been one."""
         return self._now() - self._spoke_at
 
     def flush(self) -> None:
@@ -73,7 +73,7 @@ class Pieces:
             self._due = self._now() + max(self._interval_s, (len(self._speaking) - 1) / FRAMES_PER_S)
 
     def close(self) -> None:
-        """It has ended; what is held does not go out any more."""
+        """End; what is held does not go out any more."""
         self._stop()
         self._speaking.discard(self)
 

@@ -72,7 +72,7 @@ class _Tries(Struct):
 
 
 class Pipeline(Struct, frozen=True):
-    """Prompts under one configuration."""
+    """Answer prompts under one configuration."""
 
     shared: Shared
     snapshot: Snapshot
@@ -87,7 +87,7 @@ class Pipeline(Struct, frozen=True):
     """Providers that were prepared once: asked again, they take no time."""
 
     async def answer(self, prompt: Prompt, call: Call, deadline: float, *, is_degraded: bool) -> PromptResponse:
-        """Stages 1 to 4; the rest runs once per call key, whoever and however many wait for it."""
+        """Run stages 1 to 4; the rest runs once per call key, whoever and however many wait for it."""
         config, agents = self.config.gateway, self.snapshot.agents
         try:
             validation.check_prompt(prompt)  # 1 validate
@@ -115,7 +115,7 @@ class Pipeline(Struct, frozen=True):
             return refused(self.shared, prompt, refusal, trace=call.trace, is_degraded=is_degraded)
 
     async def _run(self, ask: PromptCall, running: InFlight) -> PromptResponse:
-        """One call from its route to its answer; every fault becomes the response that says so."""
+        """Run one call from its route to its answer; every fault becomes the response that says so."""
         try:
             response = await self._complete(ask, running)
         except RuntimeFault as error:
@@ -133,7 +133,7 @@ class Pipeline(Struct, frozen=True):
         return response
 
     async def _complete(self, ask: PromptCall, running: InFlight) -> PromptResponse:
-        """Stages 5 to 12, along the chain of models while their providers are at fault."""
+        """Run stages 5 to 12, along the chain of models while their providers are at fault."""
         config = self.config.gateway
         links = routing.chain_of(ask.route, self.snapshot.agents[ask.prompt.agent_id], config)
         session_id, said = ask.prompt.session_id, list[str]()
@@ -168,7 +168,7 @@ class Pipeline(Struct, frozen=True):
         return self.outputs.checked(ask.prompt, response)  # 12 validate output
 
     async def _on_route(self, ask: PromptCall, running: InFlight, until: float | None) -> PromptResponse:
-        """One model of the chain with bounded retries, until its time is over (None: nobody is asked after it)."""
+        """Try one model of the chain with bounded retries, until its time is over (None: no other follows)."""
         ask, estimate = await self._prepared(ask, running, until)
         tries = _Tries(may_wait=until is None and not ask.is_degraded)
         while True:
@@ -187,7 +187,7 @@ class Pipeline(Struct, frozen=True):
     async def _pause(
         self, ask: PromptCall, running: InFlight, until: float | None, tries: _Tries, fault: GatewayError
     ) -> None:
-        """Before the next attempt; raises the fault where there is none.
+        """Pause before the next attempt; raise the fault where there is none.
 
         What nobody else can answer goes on for as long as an outage is waited out, if nothing was done for it.
         """
@@ -212,7 +212,7 @@ class Pipeline(Struct, frozen=True):
         await self.shared.bus.sleep(pause_s)
 
     async def _has_passage(self, ask: PromptCall, running: InFlight, tries: _Tries) -> bool:
-        """Whether its breaker lets a call pass; waits for that, `gateway.outage_wait_ms` and its deadline at most."""
+        """Wait for the breaker, `gateway.outage_wait_ms` and the deadline at most; return whether a call may pass."""
         if self.shared.breakers.rest_s(ask.route) is None:
             return True
         wait_s = self.config.gateway.outage_wait_ms / 1000 - self._waited_s(tries)
@@ -225,13 +225,13 @@ class Pipeline(Struct, frozen=True):
         return False
 
     def _waited_s(self, tries: _Tries) -> float:
-        """Since it met an outage; this may be the moment."""
+        """Return the time since the call met an outage; this may be the moment."""
         now = self.shared.bus.clock.monotonic()
         tries.since = now if tries.since is None else tries.since
         return now - tries.since
 
     async def _prepared(self, ask: PromptCall, running: InFlight, until: float | None) -> tuple[PromptCall, int]:
-        """The provider has what it needs, and the request its images where the model sees; tokens of it, by its length.
+        """Prepare the provider and the request's images; return the request and its tokens by length.
 
         Raises GatewayError, before anything is reserved or recorded as sent.
         """
@@ -253,7 +253,7 @@ class Pipeline(Struct, frozen=True):
         return self._within_window(ask, model, estimate), estimate
 
     def _within_window(self, ask: PromptCall, model: ModelConfig | None, estimate: int) -> PromptCall:
-        """The request with a cap of its answer that its model's window has room for. Raises CONTEXT_TOO_LONG."""
+        """Return the request with a cap of its answer that its model's window has room for. Raises CONTEXT_TOO_LONG."""
         provider = self.providers[ask.route.provider_id]
         window = model.context_tokens if model is not None else None
         if window is None and (known := getattr(provider, "window", None)) is not None:
@@ -264,7 +264,7 @@ class Pipeline(Struct, frozen=True):
         return records.changed(ask, ask.route, max_tokens=cap)
 
     async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
-        """Stages 6 to 11: one reservation, at most one send, exactly one end."""
+        """Run stages 6 to 11: one reservation, at most one send, exactly one end."""
         budget = self.config.budget
         if budget.budget_mode != "off":
             validation.check_round(ask.prompt, budget.turn_limit)
@@ -294,7 +294,7 @@ class Pipeline(Struct, frozen=True):
             raise
 
     def _share(self, running: InFlight, prompt: Prompt, following: int) -> float | None:
-        """Until when a model is asked that has so many behind it, by what its turn has left (monotonic)."""
+        """Return until when a model with so many behind it is asked, by what its turn has left (monotonic)."""
         if not following:
             return None
         left_s = self._due_in_s(prompt)
@@ -303,7 +303,7 @@ class Pipeline(Struct, frozen=True):
         return now + routing.time_for(left_s, following, reserve_s)
 
     def _due_in_s(self, prompt: Prompt) -> float:
-        """What its turn has left: an order lives longer than anybody waits for the turn."""
+        """Return what the prompt's turn has left: an order lives longer than anybody waits for the turn."""
         return inf if prompt.due_at is None else parse_iso(prompt.due_at) - self.shared.bus.now()
 
     def _left(self, running: InFlight, until: float | None = None) -> float:
@@ -312,7 +312,7 @@ class Pipeline(Struct, frozen=True):
 
 
 def _with_reason(refused: PromptResponse, earlier: GatewayError) -> PromptResponse:
-    """A refusal by the budget with the provider's fault before it, which used the budget up, as its reason."""
+    """Give a budget's refusal the provider's earlier fault, which used the budget up, as its reason."""
     return refused.model_copy(
         update={
             "outcome": _OUTCOMES.get(earlier.code, "ERROR"),
@@ -331,7 +331,7 @@ def refused(  # noqa: PLR0913 - a call, its fault, and by what both are judged
     trace: str,
     is_degraded: bool,
 ) -> PromptResponse:
-    """The response to a fault, which is recorded unless an attempt's own end says it; with what its sends used.
+    """Return the response to a fault; record it unless an attempt's own end says it, with what its sends used.
 
     REJECTED says that no provider was called; after a send the same refusal is an ERROR.
     """

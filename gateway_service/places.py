@@ -36,7 +36,7 @@ _NOBODY = ""
 
 
 def is_awaited(prompt: Prompt) -> bool:
-    """Whether somebody waits for its answer: not for labels that come beside one, nor for consolidations."""
+    """Return whether somebody waits for the prompt's answer: not for late labels, nor for consolidations."""
     return CONSOLIDATION not in prompt.domain_tags and not is_beside(prompt.work_order_id)
 
 
@@ -53,7 +53,7 @@ class LentPlace(Struct, eq=False):
             self.scope.reschedule(asyncio.get_running_loop().time())
 
     def given_back(self) -> GatewayError | None:
-        """How a send ends whose place was asked back; None: it was not."""
+        """Return how a send ends whose place was asked back; None: it was not."""
         said = "gave its place to a call that somebody waits for, and is made again after it"
         return GatewayError("CANCELLED", said, facts={"is_made_again": True}) if self.is_wanted else None
 
@@ -83,17 +83,17 @@ class Places:
 
     @property
     def limit(self) -> float:
-        """Calls at once, for now."""
+        """Return how many calls may be in flight, for now."""
         return min(self._learned, math.inf if self.most is None else self.most)
 
     def __len__(self) -> int:
-        """How many calls wait for a place."""
+        """Return how many calls wait for a place."""
         return self._waiting_of.total()
 
     async def enter(
         self, until: float, told: Callable[[], AbstractContextManager[None]], *, is_awaited: bool = True
     ) -> None:
-        """Returns with a place, which `left` gives back. `told`: while it waits for its turn.
+        """Wait for a place, which `left` gives back. `told`: while it waits for its turn.
 
         Raises GatewayError(RATE_LIMITED) when there is none in time.
         """
@@ -107,7 +107,7 @@ class Places:
 
     @contextmanager
     def left(self, *, is_awaited: bool = True) -> Generator[LentPlace]:
-        """For the time of one send that has its place: how it ends says what the provider bears."""
+        """Hold a place for one send: how it ends says what the provider bears."""
         began, place = self.bus.clock.monotonic(), LentPlace()
         if not is_awaited:
             self._lent.append(place)
@@ -126,11 +126,11 @@ class Places:
             self._let_in()
 
     def begin_anew(self) -> None:
-        """It is away: once it is back it meets no crowd."""
+        """Begin small again: the provider is away, and once it is back it meets no crowd."""
         self._learned, self._bore = min(self._learned, FIRST_WINDOW), math.inf
 
     async def _turn(self, principal: str, until: float) -> None:
-        """Returns at work."""
+        """Wait for the principal's turn."""
         left_s = until - self.bus.clock.monotonic()
         in_turns = len(self._waiting_of) - (_NOBODY in self._waiting_of)
         wait_s = self._call_s * self._waiting_of[principal] * in_turns / self.limit
@@ -172,7 +172,7 @@ class Places:
             del self._waiting_of[principal]
 
     def _cut(self) -> None:
-        """Once for all that were sent before: they had not heard of it."""
+        """Halve the limit once for all calls that were sent before."""
         self._learned = max(1.0, self._at_work // 2)
         if self._has_answered or self._bore == math.inf:
             self._bore = self._learned

@@ -38,12 +38,12 @@ NEVER_SENT = Settlement(tokens=0, cost_usd=0.0, is_unknown=False, was_sent=False
 
 
 def text_tokens(length: int, chars_per_token: int) -> int:
-    """Tokens of a text of this many characters, by the configured ratio (`attention.chars_per_token`)."""
+    """Return the tokens of a text of this many characters, by the configured ratio (`attention.chars_per_token`)."""
     return length // chars_per_token
 
 
 def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
-    """Estimate by its length of what a provider counts as input, rounded up.
+    """Estimate by length, rounded up, what a provider counts as input.
 
     All that a model reads: messages with their images, tool calls in the transcript, tools, schema.
     """
@@ -79,7 +79,7 @@ _counted_once = lru_cache(maxsize=_TOOLS_KEPT)(_counted)
 def with_usage(
     prompt: Prompt, answer: PromptResponse, chars_per_token: int, *, thought_chars: int = 0
 ) -> PromptResponse:
-    """The answer with its usage; what nobody counted, or as nothing, is estimated by lengths: never for free."""
+    """Return the answer with its usage; what nobody counted, or as nothing, is estimated by lengths: never for free."""
     thought = answer.reasoning_tokens or text_tokens(thought_chars, chars_per_token)
     if answer.input_tokens and answer.output_tokens:
         return answer if thought == answer.reasoning_tokens else answer.model_copy(update={"reasoning_tokens": thought})
@@ -95,7 +95,7 @@ def with_usage(
 
 
 def cost_usd(model: ModelConfig | None, response: PromptResponse) -> float | None:
-    """Money for the reported usage; cached tokens are a part of the input tokens and have a price of their own."""
+    """Return the money for the reported usage; cached tokens are part of the input and have a price of their own."""
     if model is None:
         return None
     fresh = max(0, response.input_tokens - response.cached_tokens)
@@ -112,7 +112,7 @@ def cost_usd(model: ModelConfig | None, response: PromptResponse) -> float | Non
 
 
 def settle_response(response: PromptResponse, model: ModelConfig | None) -> Settlement:
-    """What an answered call used, as the provider reports it."""
+    """Return what an answered call used, as the provider reports it."""
     return Settlement(
         tokens=response.input_tokens + response.output_tokens,
         cost_usd=cost_usd(model, response),
@@ -122,7 +122,7 @@ def settle_response(response: PromptResponse, model: ModelConfig | None) -> Sett
 
 
 def settle_unusable(answer: PromptResponse, reserved_tokens: int, model: ModelConfig | None) -> Settlement:
-    """What an answer used that cannot be recorded: its reported usage, or all that was reserved where that is none."""
+    """Return what an unrecordable answer used: its reported usage, or all that was reserved where that is none."""
     try:
         used = {name: getattr(answer, name) for name in ("input_tokens", "output_tokens", "cached_tokens")}
         return _settled(used, reserved_tokens, model)
@@ -135,7 +135,7 @@ def unknown(reserved_tokens: int) -> Settlement:
 
 
 def settle_fault(fault: GatewayError, reserved_tokens: int, model: ModelConfig | None) -> Settlement:
-    """What a failed call used.
+    """Return what a failed call used.
 
     A provider's fault may carry the facts `input_tokens` and `output_tokens` (billed) or `unbilled: True` (refused
     before any work); without them the outcome is unknown and the whole reservation counts.
@@ -149,6 +149,6 @@ def settle_fault(fault: GatewayError, reserved_tokens: int, model: ModelConfig |
 
 
 def _settled(used: Mapping[str, Any], reserved_tokens: int, model: ModelConfig | None) -> Settlement:
-    """By these figures; one that no record holds says nothing. Raises ValueError for one that is none."""
+    """Settle by these figures; one that no record holds says nothing. Raises ValueError for one that is none."""
     settlement = settle_response(PromptResponse.model_validate({"outcome": "ERROR", **used}), model)
     return settlement if settlement.tokens <= TOKENS_MAX else unknown(reserved_tokens)

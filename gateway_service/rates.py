@@ -33,17 +33,17 @@ class Bucket(Struct, frozen=True):
     burst: float
 
     def refilled(self, now: float) -> Bucket:
-        """The bucket at a later moment; never above its burst."""
+        """Return the bucket at a later moment; never above its burst."""
         level = self.level + max(0.0, now - self.at) * self.per_s
         return replace(self, level=min(self.burst, level), at=max(self.at, now))
 
     def wait_s(self, cost: float, now: float) -> float:
-        """How long a call of this cost would wait now."""
+        """Return how long a call of this cost would wait now."""
         lacking = min(cost, self.burst) - self.refilled(now).level
         return max(0.0, lacking / self.per_s)
 
     def taken(self, cost: float, now: float) -> Bucket:
-        """The bucket after a call of this cost; a negative cost gives back."""
+        """Return the bucket after a call of this cost; a negative cost gives back."""
         bucket = self.refilled(now)
         return replace(bucket, level=min(self.burst, bucket.level - cost))
 
@@ -68,7 +68,7 @@ class Rates:
         self._buckets: OrderedDict[tuple[str, str], Bucket] = OrderedDict()
 
     def passing(self, attempt: Attempt, until: float) -> AbstractAsyncContextManager[None]:
-        """For the time of one send. Raises GatewayError(RATE_LIMITED) if it may not be made in its time."""
+        """Pass for the time of one send. Raises GatewayError(RATE_LIMITED) if it may not be made in its time."""
         shares = self._shares(attempt)
         return self._passing(attempt, shares, until) if shares else nullcontext()
 
@@ -121,7 +121,7 @@ class Rates:
         return shares
 
     def _ensure(self, key: tuple[str, str], rate: RateConfig) -> bool:
-        """Whether there is such a limit; its bucket is there then, full at first."""
+        """Return whether there is such a limit; its bucket is there then, full at first."""
         of_requests = rate.requests_per_minute, rate.requests_burst
         of_tokens = rate.tokens_per_minute, rate.tokens_burst
         per_minute, burst = of_requests if key[1] == "requests" else of_tokens

@@ -41,22 +41,22 @@ from hobus.gateway_service.vectors import VectorPrompt
 
 
 class PackTexts:
-    """Which texts of a prompt stand in its pack itself, whose texts are in the record with CONFIG_SNAPSHOT.
+    """Know which texts of a prompt stand in its pack, whose texts are in the record with CONFIG_SNAPSHOT.
 
-    Of the packs of this gateway's own configuration; what another one says is not known here.
+    Only of the packs of this gateway's own configuration.
     """
 
     def __init__(self, config_digest: str, texts: Mapping[str, tuple[str, ...]]) -> None:
-        """`texts`: by pack id, in order."""
+        """Take the packs' `texts`, by pack id, in order."""
         self._config_digest = config_digest
         self._numbers: dict[str, Mapping[str, int]] = {
             pack_id: {text: number for number, text in enumerate(found)} for pack_id, found in texts.items()
         }
 
     def of(self, prompt: Prompt) -> Mapping[str, int]:
-        """The texts of the pack that this prompt was made from, each with its number there.
+        """Map the texts of the pack that this prompt was made from to their numbers there.
 
-        None of them where it was made under another configuration.
+        Empty where it was made under another configuration.
         """
         is_own = prompt.config_digest == self._config_digest
         return self._numbers.get(prompt.prompt_pack_id, {}) if is_own else {}
@@ -105,12 +105,12 @@ class Attempt(Struct, eq=False):
 
 
 def attempt_name(call_key: str, number: int) -> str:
-    """`<call key>/<attempt>`: what PROMPT_* submission ids and once keys are made of."""
+    """Return `<call key>/<attempt>`: what PROMPT_* submission ids and once keys are made of."""
     return f"{call_key}/{number}"
 
 
 def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool, principal: str = "") -> PromptCall:
-    """An admitted prompt with its digests.
+    """Return an admitted prompt with its digests.
 
     Its key stands for what its order and the configuration that this names have fixed. Who asks for an order again may
     know other tools than who asked first, as one that has just started does, and the gateway may be routed otherwise
@@ -126,7 +126,9 @@ def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool, princ
 
 
 def changed(ask: PromptCall, route: Route, **fields: Any) -> PromptCall:
-    """The same request of this model, with these fields, under the digest of what is sent; its key stands for the same.
+    """Return the same request of this model with these fields, under the digest of what is sent.
+
+    Its key stands for the same.
 
     Messages may have images then, and no other words.
     """
@@ -137,7 +139,7 @@ def changed(ask: PromptCall, route: Route, **fields: Any) -> PromptCall:
 
 
 def _digest(prompt: Prompt, route: Route, said: bytes) -> bytes:
-    """SHA-256 of all that stands for this request at its provider."""
+    """Return SHA-256 of all that stands for this request at its provider."""
     tools = [(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools]
     request = [route.provider_id, route.model_id, tools, *_images(prompt)]
     return hashlib.sha256(pack(request) + said + _manner(prompt)).digest()
@@ -156,7 +158,7 @@ def _manner(prompt: Prompt) -> bytes:
 
 
 def entry(event_type: str, about: str, *behind: bytes, payload: tuple[Any, ...], at: float, **facts: Any) -> WriteEntry:
-    """`<event type>:<about>` with its payload, and the bodies `behind` it; `at`: seconds since 1970 UTC.
+    """Build `<event type>:<about>` with its payload, and the bodies `behind` it; `at`: seconds since 1970 UTC.
 
     `facts`: its other fields.
     """
@@ -171,7 +173,7 @@ def entry(event_type: str, about: str, *behind: bytes, payload: tuple[Any, ...],
 
 
 def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
-    """PROMPT_SENT: durable before anything leaves the process; first of its once key, or nothing is sent."""
+    """Build PROMPT_SENT: durable before anything leaves the process; first of its once key, or nothing is sent."""
     ask, prompt = attempt.ask, attempt.ask.prompt
     payload = made_of(
         PromptSent, prompt, provider_id=ask.route.provider_id, model_id=ask.route.model_id,
@@ -193,7 +195,7 @@ def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
 
 
 def numbered(calls: list[ToolCall]) -> list[ToolCall]:
-    """Tool calls under their positions in the answer, whatever ids a provider gave; its own stand beside them."""
+    """Return tool calls under their positions in the answer; the provider's own ids stand beside them."""
     return [
         call
         if call.call_id == (position_id := call_id(position))
@@ -203,7 +205,7 @@ def numbered(calls: list[ToolCall]) -> list[ToolCall]:
 
 
 def received(attempt: Attempt, response: PromptResponse, *, answered_by: str, at: float) -> WriteEntry:
-    """PROMPT_RECEIVED: the recorded answer of this call key from now on.
+    """Build PROMPT_RECEIVED: the recorded answer of this call key from now on.
 
     `model_id` is the model that was asked, as in PROMPT_SENT; `answered_by`, what its provider calls it.
     """
@@ -220,14 +222,14 @@ def received(attempt: Attempt, response: PromptResponse, *, answered_by: str, at
 
 
 def failed(attempt: Attempt, fault: GatewayError, settlement: Settlement, *, at: float) -> WriteEntry:
-    """PROMPT_FAILED: the other possible end; its settlement says whether anything was sent and used."""
+    """Build PROMPT_FAILED: the other possible end; its settlement says whether anything was sent and used."""
     route, said = attempt.ask.route, fault.detail[:MESSAGE_MAX_CHARS]
     payload = PromptFailed(route.provider_id, route.model_id, said, fault.retryable, *settlement)
     return checked(_end_of(attempt, "PROMPT_FAILED", payload, reason=fault.code, at=at))  # it may be a plugin's
 
 
 def closed_as_unknown(prompt_sent: Entry, reservation: Reservation, *, at: float) -> WriteEntry:
-    """The end of a PROMPT_SENT whose sender is gone: settled at its reservation, and said to be unknown."""
+    """Build the end of a PROMPT_SENT whose sender is gone: settled at its reservation, and said to be unknown."""
     sent_to, said = payload_in(PromptSent, prompt_sent), "the gateway that sent it ended before it recorded an end"
     asked = ("", "") if sent_to is None else (sent_to.provider_id, sent_to.model_id)
     payload = PromptFailed(*asked, said, True, *unknown(reservation.tokens))  # noqa: FBT003 - retryable
@@ -264,12 +266,12 @@ def _message(message: PromptMessage, of_pack: Mapping[str, int]) -> SentMessage:
 
 
 def name_in(entry: Entry) -> str:
-    """`<call key>/<attempt>` of a PROMPT_* entry."""
+    """Return `<call key>/<attempt>` of a PROMPT_* entry."""
     return entry.submission_id.partition(":")[2]
 
 
 def held_in(entry: Entry) -> tuple[Reservation | None, tuple[str, int] | None]:
-    """The reservation of a PROMPT_SENT, and (scope, limit) of its order where that has a bound; None where erased."""
+    """Return the reservation of a PROMPT_SENT, and (scope, limit) of its order if bounded; None where erased."""
     sent = payload_in(PromptSent, entry)
     if sent is None:
         return None, None
@@ -280,7 +282,7 @@ def held_in(entry: Entry) -> tuple[Reservation | None, tuple[str, int] | None]:
 
 
 def settlement_in(entry: Entry) -> Settlement:
-    """The settlement of an attempt's end; an erased payload settles nothing more than its reservation's release."""
+    """Return the settlement of an attempt's end; an erased payload settles only its reservation's release."""
     if entry.event_type == "PROMPT_RECEIVED":
         received = payload_in(PromptReceived, entry)
         if received is None:
@@ -293,13 +295,13 @@ def settlement_in(entry: Entry) -> Settlement:
 
 
 def is_another(sent: Entry, ask: PromptCall) -> bool:
-    """Whether a PROMPT_SENT under this key was of another request; not to be told where it was erased."""
+    """Return whether a PROMPT_SENT under this key was of another request; False where it was erased."""
     request = _request_in(sent)
     return request is not None and request.asked_sha256 != ask.asked
 
 
 def response_in(sent: Entry, entry: Entry) -> PromptResponse:
-    """The recorded answer behind a PROMPT_RECEIVED, as its PROMPT_SENT was asked.
+    """Return the recorded answer behind a PROMPT_RECEIVED, as its PROMPT_SENT was asked.
 
     Raises GatewayError(UNAVAILABLE) where its content was erased.
     """
@@ -326,7 +328,7 @@ def response_in(sent: Entry, entry: Entry) -> PromptResponse:
 
 
 def _request_in(sent: Entry) -> SentRequest | None:
-    """Body 1 of a PROMPT_SENT; None where it was erased."""
+    """Return body 1 of a PROMPT_SENT; None where it was erased."""
     if len(sent.bodies) < 2 or sent.bodies[1] is None:  # noqa: PLR2004 - payload and request
         return None
     return payload_of(SentRequest, sent.bodies[1])

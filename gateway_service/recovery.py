@@ -36,7 +36,7 @@ class Recovery:
         self._read_count = 0  # since the newest snapshot
 
     async def run(self) -> BudgetState:
-        """The budgets as the record has them, with no open reservation. Raises LedgerError while the ledger is away."""
+        """Return the recorded budgets, with no open reservation. Raises LedgerError while the ledger is away."""
         await self._hand_over()
         if self._after < 0:
             await self._begin_at_snapshot()
@@ -49,7 +49,7 @@ class Recovery:
         return self.state.copy()  # the caller's own: ours stays the record's
 
     async def take_snapshot(self, *, read_on: bool = True) -> None:
-        """Folds what was recorded since, and records what it comes to if that is `limits.SNAPSHOT_ENTRIES` or more.
+        """Fold what was recorded since, and record the sum if that is `limits.SNAPSHOT_ENTRIES` or more.
 
         From the record alone, never from what a gateway has in mind: so an entry of another incarnation that wrote
         until the last moment is in it, or is read behind it. Raises LedgerError while the ledger is away.
@@ -68,7 +68,7 @@ class Recovery:
             _log.error("snapshot_too_large", scopes=len(self.state.scopes), detail=fault.detail)
 
     async def _hand_over(self) -> None:
-        """Everything an earlier incarnation spooled is in the ledger, under its own ids."""
+        """Hand everything that an earlier incarnation spooled to the ledger, under its own ids."""
         waiting = self._spool.waiting
         await self._write(waiting)
         for entry in waiting:
@@ -83,7 +83,7 @@ class Recovery:
                     _log.warning("record_refused", submission_id=entry.submission_id, code=ack.code)
 
     async def _begin_at_snapshot(self) -> None:
-        """The newest one, if there is any: nothing before it is read but the calls that were open there."""
+        """Begin at the newest snapshot, if there is any: before it only the calls open there are read."""
         where = {"stream": records.STREAM, "event_type": "BUDGET_SNAPSHOT"}
         newest = await self._ledger.page(Query(where=where, limit=1, newest_first=True, with_bodies=True))
         for entry in newest.entries:
@@ -117,7 +117,7 @@ class Recovery:
             more = found.more
 
     def _fold(self, entry: Entry) -> None:
-        """One entry of the stream into the budgets; one that cannot be read must not keep the gateway from opening."""
+        """Fold one entry into the budgets; one that cannot be read must not keep the gateway from opening."""
         try:
             self._apply(entry)
         except (ValueError, TypeError, LookupError) as error:

@@ -21,7 +21,9 @@ from hobus.gateway_service.limits import ANSWER_MIN_TOKENS, ESTIMATE_MARGIN
 
 
 def choose_route(prompt: Prompt, config: GatewayConfig) -> Route:
-    """The named provider, else the first domain tag that has a route, else the default; a named model always wins.
+    """Return the named provider, else the first domain tag that has a route, else the default.
+
+    A named model always wins.
 
     A provider named without a model keeps the model of the route that would have applied if that route is the
     provider's own, else it gets its first configured model. Whether the provider exists is `check_route`'s question.
@@ -40,7 +42,7 @@ def choose_route(prompt: Prompt, config: GatewayConfig) -> Route:
 
 
 def check_route(route: Route, config: GatewayConfig, providers: Collection[str]) -> None:
-    """Raises GatewayError unless its provider runs here (PROVIDER_NOT_FOUND) and has the model (MODEL_NOT_FOUND).
+    """Raise GatewayError unless its provider runs here (PROVIDER_NOT_FOUND) and has the model (MODEL_NOT_FOUND).
 
     `providers`: those that run here.
     """
@@ -61,12 +63,12 @@ def check_route(route: Route, config: GatewayConfig, providers: Collection[str])
 
 
 def model_of(route: Route, config: GatewayConfig) -> ModelConfig | None:
-    """The model's row with its prices; None for a model that the configuration does not price."""
+    """Return the model's row with its prices; None for a model that the configuration does not price."""
     return config.row(route.provider_id, route.model_id)
 
 
 def answer_cap(max_tokens: int, route: Route, estimate: int, window: int) -> int:
-    """The cap of an answer that fits into the window behind a prompt of about so many tokens.
+    """Return the cap of an answer that fits into the window behind a prompt of about `estimate` tokens.
 
     Raises GatewayError(CONTEXT_TOO_LONG) where the prompt alone does not, or leaves too little to say anything.
     """
@@ -81,7 +83,7 @@ def answer_cap(max_tokens: int, route: Route, estimate: int, window: int) -> int
 
 
 def window_mend(provider_id: str) -> str:
-    """What helps where a conversation is longer than its model can read."""
+    """Return what helps where a conversation is longer than its model can read."""
     return (
         "begin a new session, say less in one turn, lower budget.history_budget, choose a model with a larger window, "
         f"or correct context_tokens of this one in gateway.providers.{provider_id}.models"
@@ -89,9 +91,9 @@ def window_mend(provider_id: str) -> str:
 
 
 def with_profile(prompt: Prompt, route: Route, config: GatewayConfig) -> Prompt:
-    """The prompt as its profile has it asked.
+    """Return the prompt as its profile has it asked.
 
-    Raises GatewayError(PROVIDER_NOT_FOUND) for a profile that there is not, or that is another provider's.
+    Raises GatewayError(PROVIDER_NOT_FOUND) for an unknown profile, or another provider's.
     """
     name = prompt.provider_profile_id
     if name is None:
@@ -122,15 +124,15 @@ _UNKNOWN_CODES = frozenset({"PROVIDER_TIMEOUT", "UNKNOWN_OUTCOME"})
 
 
 def is_unknown(fault: GatewayError) -> bool:
-    """Whether nobody knows if the provider worked after this fault (it may say so itself, by the fact `unknown`)."""
+    """Return whether nobody knows if the provider worked (a fault may say so, by the fact `unknown`)."""
     return fault.code in _UNKNOWN_CODES or fault.facts.get("unknown") is True
 
 
 def may_try_again(fault: GatewayError, sends: int, config: GatewayConfig) -> bool:
-    """Whether another attempt may follow after `sends` sends of this request.
+    """Return whether another attempt may follow after `sends` sends of this request.
 
-    A fault after which nobody knows whether the provider worked is tried again only where
-    `gateway.on_unknown_outcome` says so.
+    A fault after which nobody knows whether the provider worked is tried again only where `gateway.on_unknown_outcome`
+    says so.
     """
     if sends >= config.attempts_max or not fault.retryable:
         return False
@@ -141,12 +143,12 @@ _OVERLOAD = frozenset({503, 529})
 
 
 def is_overload(fault: GatewayError) -> bool:
-    """Whether its provider says that this was too much at once, and will not be for ever."""
+    """Return whether the provider says that this was too much at once, and will not be for ever."""
     return fault.retryable and (fault.code == "PROVIDER_RATE_LIMITED" or fault.facts.get("status") in _OVERLOAD)
 
 
 def may_outlast(fault: GatewayError, waited_s: float, config: GatewayConfig) -> bool:
-    """Whether a call that nobody else can answer outlasts this fault, however often it was sent.
+    """Return whether a call that nobody else can answer outlasts this fault, however often it was sent.
 
     Nothing was done for it: its provider cannot be reached, or takes no more for now (`gateway.outage_wait_ms`).
     """
@@ -159,14 +161,14 @@ def may_outlast(fault: GatewayError, waited_s: float, config: GatewayConfig) -> 
 
 
 def pause_s(fault: GatewayError, sends: int, draw: float) -> float:
-    """Seconds before the next attempt: exponential, jitter in its upper half, at least the provider's retry-after."""
+    """Return seconds before the next attempt: exponential, jitter in its upper half, at least the retry-after."""
     step = min(limits.BACKOFF_MAX_MS, limits.BACKOFF_MIN_MS * 2 ** (sends - 1)) / 1000
     asked = fault.facts.get("retry_after_ms")
     return max(step * (0.5 + draw / 2), asked / 1000 if isinstance(asked, int) else 0.0)
 
 
 def chain_of(route: Route, agent: AgentFile, config: GatewayConfig) -> list[Route]:
-    """The route itself, then those that follow it (`gateway.fallbacks`) and that the agent may use."""
+    """Return the route itself, then those that follow it (`gateway.fallbacks`) and that the agent may use."""
     asked = route.provider_id, route.model_id
     following = next((link.routes for link in config.fallbacks if (link.provider_id, link.model_id) == asked), [])
     allowed = agent.permissions.allows
@@ -177,7 +179,7 @@ def chain_of(route: Route, agent: AgentFile, config: GatewayConfig) -> list[Rout
 
 
 def may_follow(fault: GatewayError, config: GatewayConfig) -> bool:
-    """Whether the next model is asked after this fault: the provider's, an open breaker, or no room at it in time.
+    """Return whether the next model is asked after this fault: the provider's, an open breaker, or no room in time.
 
     Not where nobody knows whether the call was made and the configuration has such calls fail.
     """
@@ -192,41 +194,41 @@ def may_follow(fault: GatewayError, config: GatewayConfig) -> bool:
 
 
 def told(said: Sequence[str]) -> str:
-    """What the models of a chain that failed whole said, in the words of their faults: the newest first."""
+    """Return what the models of a chain that failed whole said, in the words of their faults: the newest first."""
     newest, *before = dict.fromkeys(reversed(said))
     return "; before that: ".join([newest, *before])
 
 
 class LastFaults:
-    """Which providers have failed each session since it was last answered, and how; of the newest sessions alone."""
+    """Which providers failed each session since it was last answered, and how; of the newest sessions alone."""
 
     def __init__(self, sessions_max: int) -> None:
         self._sessions_max = sessions_max
         self._failed: OrderedDict[str, dict[str, str]] = OrderedDict()
 
     def failed(self, session_id: str, provider_id: str, said: str) -> None:
-        """This provider has just failed a call of the session, with these words."""
+        """Note that this provider has just failed a call of the session, with these words."""
         failed = self._failed.get(session_id, {})
         failed.pop(provider_id, None)
         remember(self._failed, session_id, {**failed, provider_id: said}, at_most=self._sessions_max)
 
     def answered(self, session_id: str) -> str:
-        """What failed it before, for the last time: it is no news any more. Empty: nothing."""
+        """Return once more what failed the session before, and forget it. Empty: nothing."""
         failed = self._failed.pop(session_id, None)
         return told(list(failed.values())) if failed else ""
 
     def said(self, session_id: str) -> list[str]:
-        """The words of those that have just failed this session, the newest last."""
+        """Return the words of those that have just failed this session, the newest last."""
         return list(self._failed.get(session_id, {}).values())
 
     def last(self, session_id: str, links: Sequence[Route]) -> list[Route]:
-        """The chain for a last try: links whose providers have just failed this session come behind the others."""
+        """Return the chain for a last try: links whose providers have just failed this session come last."""
         failed = self._failed.get(session_id, ())
         return sorted(links, key=lambda link: link.provider_id in failed)
 
 
 def time_for(left_s: float, following: int, reserve_s: float) -> float:
-    """Of the time that is left, what a model gets with so many still behind it: each of these keeps its reserve.
+    """Return a model's part of the time that is left: each of the `following` ones keeps its reserve.
 
     Where there is not enough for that, all get the same.
     """

@@ -41,7 +41,7 @@ _log = structlog.get_logger("gateway")
 
 
 class EarlierAttempt(GatewayError):
-    """This attempt was made before and brought no answer: the next number is the one to try."""
+    """Say that this attempt was made before and brought no answer: the next number is the one to try."""
 
 
 class Sender(Struct):
@@ -70,10 +70,10 @@ class Sender(Struct):
     # --- stage 9 ----------------------------------------------------------------------------------------------------
 
     async def until_decided(self, ask: PromptCall, deadline: float) -> None:
-        """No PROMPT_SENT that was given up may still commit: the record would have both reservations for a moment.
+        """Wait until no given-up PROMPT_SENT may still commit: the record would have both reservations for a moment.
 
-        An order's prompt would wait for the ledger behind it in any case; the last resort does not wait.
-        Raises GatewayError(UNAVAILABLE) when the ledger is away.
+        An order's prompt would wait for the ledger behind it in any case; the last resort does not wait. Raises
+        GatewayError(UNAVAILABLE) when the ledger is away.
         """
         if ask.is_degraded or self._none_undecided.is_set():
             return
@@ -89,7 +89,7 @@ class Sender(Struct):
             ) from None
 
     async def record_sent(self, attempt: Attempt, deadline: float) -> PromptResponse | None:
-        """PROMPT_SENT is durable and first: None, send it. Otherwise the answer that an earlier instance recorded.
+        """Make PROMPT_SENT durable; None: send it. Otherwise return the answer that an earlier instance recorded.
 
         Raises EarlierAttempt when that one failed or is unknown, GatewayError(UNAVAILABLE) when the ledger is away.
         """
@@ -125,14 +125,14 @@ class Sender(Struct):
             raise
 
     def _ledger_wait_s(self, ask: PromptCall) -> float:
-        """An order's prompt waits for a restart of the ledger; the last resort may not."""
+        """Return how long to wait for the ledger: an order's prompt outlasts its restart; the last resort may not."""
         config = self.config
         return (limits.SPOOL_AFTER_MS if ask.is_degraded else config.ledger.outage_wait_ms) / 1000
 
     def _without_ledger(
         self, attempt: Attempt, entry: WriteEntry, submitted: Promise[list[Ack]], waited_s: float
     ) -> PromptResponse | None:
-        """Only a degraded call goes on, its record synced to this process's own disk first."""
+        """Go on with a degraded call alone, its record synced to this process's own disk first."""
         if attempt.ask.is_degraded and self.config.gateway.on_ledger_outage == "spool":
             try:
                 self.keeper.spool_now(entry)
@@ -150,7 +150,7 @@ class Sender(Struct):
         raise fault
 
     def _close_unsent(self, attempt: Attempt, submitted: Promise[list[Ack]], fault: GatewayError) -> None:
-        """Should this PROMPT_SENT stand, or still commit, it gets its end: nothing was sent and nothing used."""
+        """End a PROMPT_SENT that stands, or may still commit: nothing was sent and nothing used."""
         if attempt.name in self._made:
             return  # sent or closed before: that end is on its way
         self._note_made(attempt)
@@ -170,7 +170,7 @@ class Sender(Struct):
         submitted.then(close)
 
     async def _earlier(self, attempt: Attempt, ack: Ack) -> PromptResponse | None:
-        """Another write stands under this attempt: answer its end, or make sure that it has one."""
+        """Return the end of the earlier write that stands under this attempt, or make sure that it gets one."""
         if ack.code == "too_large":
             raise _too_large(attempt.ask, "ledger.bodies_max_bytes")
         if ack.outcome == "refused" and ack.code != "conflict":
@@ -196,7 +196,7 @@ class Sender(Struct):
         )
 
     async def _close_earlier(self, attempt: Attempt, sent: Entry) -> Entry:
-        """The attempt of an instance that is gone is closed as unknown, at its reservation, unless its end is first."""
+        """Close the attempt of an instance that is gone as unknown, at its reservation, unless its end is first."""
         reservation = records.held_in(sent)[0] or attempt.reservation
         await self.ledger.write([records.closed_as_unknown(sent, reservation, at=self.bus.now())])
         _sent, end = await self._find(attempt.name)
@@ -206,7 +206,7 @@ class Sender(Struct):
         return end
 
     async def recorded(self, ask: PromptCall) -> PromptResponse | None:
-        """The answer that stands in the record under this call key, whatever attempt brought it.
+        """Return the answer in the record under this call key, whatever attempt brought it.
 
         None also where the record does not say in time: what was asked for is refused then, for its own reason.
         """
@@ -231,15 +231,14 @@ class Sender(Struct):
     async def send(  # noqa: PLR0913 - an attempt, and all that lets it pass
         self, attempt: Attempt, until: float, draft: Draft, passage: Passage, place: LentPlace, *, is_share: bool
     ) -> PromptResponse:
-        """One call of the provider, its end recorded, its reservation settled; raises the GatewayError of its end.
+        """Call the provider once, record the end, settle the reservation; raise the GatewayError of the end.
 
         The breaker that let it pass is told how it ended: the very fault that is recorded and raised. A provider that
         did not finish had its time by its own bound (`gateway.request_timeout_ms`) if that was
         `gateway.breaker.silence_ms` or more. A caller's deadline is the caller's choice and blames nobody, unless it
-        waited as turns do by default; nor does a cancel, unless the provider had said nothing for so long.
-        `is_share`: it has until then, and its fallbacks the rest.
-
-        Who watches the draft is told what the provider says; none of it is recorded, and all of it is provisional.
+        waited as turns do by default; nor does a cancel, unless the provider had said nothing for so long. `is_share`:
+        it has until then, and its fallbacks the rest. Who watches the draft is told what the provider says; none of it
+        is recorded, and all of it is provisional.
         """
         ask, left = attempt.ask, self._left(until)
         if (fault := place.given_back() or (_no_time(ask) if left <= 0 else None)) is not None:
@@ -303,7 +302,7 @@ class Sender(Struct):
     def _late(
         self, ask: PromptCall, had_s: float, *, is_own_bound: bool = False, is_share: bool = False
     ) -> GatewayError:
-        """The fault of a call whose time is over; the session's last resort asks those last who had some in vain."""
+        """Return the fault of a call whose time is over; the last resort asks providers that had time last."""
         silence_s = self.config.gateway.breaker.silence_ms / 1000
         patience_s = max(silence_s, limits.PATIENCE_SHARE * self.config.host.turn_timeout_ms / 1000)
         is_hasty = had_s < (silence_s if is_own_bound else patience_s)
@@ -324,7 +323,7 @@ class Sender(Struct):
         return fault
 
     def _received(self, attempt: Attempt, answer: PromptResponse, latency_ms: int) -> PromptResponse:
-        """The answer as it stands in the record. Raises GatewayError for one that is a failure, or fits no record."""
+        """Return the answer as it stands in the record. Raises GatewayError for a failure, or if none can hold it."""
         provider_id = attempt.ask.route.provider_id
         try:
             if answer.outcome != "SUCCESS":
@@ -347,7 +346,7 @@ class Sender(Struct):
         return response
 
     def _settled(self, attempt: Attempt, answer: PromptResponse, latency_ms: int) -> tuple[PromptResponse, Settlement]:
-        """The answer with what the gateway knows of it, checked as if it came over the wire. Raises ValueError."""
+        """Return the answer with what the gateway adds, checked as if it came over the wire. Raises ValueError."""
         route = attempt.ask.route
         settlement = pricing.settle_response(answer, routing.model_of(route, self.config.gateway))
         received_id = entry_id("PROMPT_RECEIVED", attempt.name)
@@ -371,7 +370,7 @@ class Sender(Struct):
         return response, settlement
 
     def _failed(self, attempt: Attempt, fault: GatewayError, settlement: Settlement | None = None) -> GatewayError:
-        """Records the end of this attempt and returns the fault, for raising."""
+        """Record the end of this attempt and return the fault, for raising."""
         reserved = attempt.reservation.tokens
         self.counts["failed"] += 1
         try:
@@ -388,7 +387,7 @@ class Sender(Struct):
         return fault
 
     def _end(self, entry: WriteEntry, attempt: Attempt, *, at_once: bool = True) -> None:
-        """Pipelined: what the record already holds under this attempt wins, and this process then forgets its own.
+        """Record an end, pipelined; where the record holds another one under this attempt, forget this process's own.
 
         The keeper decides: an end that a full disk keeps out is handed over again and decides nothing until it is in.
         """
@@ -411,7 +410,7 @@ class Sender(Struct):
         submitted.then(decided)
 
     def _is_due(self, ask: PromptCall) -> bool:
-        """Whether its turn has had all its time, as far as its sender knew: what is taken back now is not early."""
+        """Return whether the turn has had all its time, as its sender knew: what is taken back now is not early."""
         due_at, reserve_s = ask.prompt.due_at, limits.REPLY_RESERVE_MS / 1000
         return due_at is not None and self.bus.now() >= parse_iso(due_at) - reserve_s
 
@@ -423,7 +422,7 @@ class Sender(Struct):
 
 
 def _cannot_stand(outcome: list[Ack] | RuntimeFault) -> bool:
-    """Whether the ledger refused this end itself, and not because another one stands there."""
+    """Return whether the ledger refused this end itself, and not because another one stands there."""
     if isinstance(outcome, RuntimeFault):
         return isinstance(outcome, MessageTooLarge)
     ack = outcome[0]
@@ -445,5 +444,5 @@ def _no_time(ask: PromptCall) -> GatewayError:
 
 
 def unavailable(fault: RuntimeFault) -> GatewayError:
-    """A fault of the ledger as the gateway's own."""
+    """Return a fault of the ledger as the gateway's own."""
     return GatewayError("UNAVAILABLE", f"ledger: {fault.code}: {fault.detail}", retryable=True)

@@ -68,7 +68,7 @@ class GatewayService(Actor):
         spool: Disk,
         providers_of: ProvidersOf | None = None,
     ) -> None:
-        """`providers_of`: makes those of another configuration; None: the same as under the first one."""
+        """Build. `providers_of`: makes those of another configuration; None: the same as under the first one."""
         self._snapshot = snapshot
         self._config = snapshot.config  # of this process, as it started
         self._first = providers
@@ -87,7 +87,7 @@ class GatewayService(Actor):
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, bus: Bus) -> None:
-        """Reads the spool; everything else waits for the ledger, in `ready`."""
+        """Read the spool; everything else waits for the ledger, in `ready`."""
         config = self._config
         self._bus = bus
         self._ledger = LedgerClient(bus, config.ledger)
@@ -109,7 +109,7 @@ class GatewayService(Actor):
         )  # fmt: skip
 
     async def ready(self) -> str:
-        """Ready once budgets stand as the record has them and no PROMPT_SENT is without an end."""
+        """Report ready once budgets stand as the record has them and no PROMPT_SENT is without an end."""
         if self._open.is_set():
             return ""
         try:
@@ -121,7 +121,7 @@ class GatewayService(Actor):
         return ""
 
     async def reconfigure(self, digest: str) -> None:
-        """Budgets are told, and breakers judge, as this one has them; each prompt names its own configuration."""
+        """Tell budgets and judge breakers by this configuration; each prompt names its own."""
         if not self._open.is_set():
             raise GatewayError("UNAVAILABLE", "the gateway has not rebuilt its budgets yet", retryable=True)
         self._current = self._pipelines.get(digest) or await self._fetched(digest)
@@ -132,14 +132,14 @@ class GatewayService(Actor):
         self._preparing = [loop.create_task(self._prepare(each)) for each in providers.values()]
 
     async def _prepare(self, provider: Provider) -> None:
-        """Beside the start: the first call should find its provider loaded, and an operator a fault in the log."""
+        """Prepare a provider beside the start: the first call finds it loaded, and an operator a fault in the log."""
         try:
             await provider.prepare()
         except GatewayError as fault:
             _log.warning("provider_unusable", provider=provider.provider_id, code=fault.code, detail=fault.detail)
 
     async def drain(self) -> None:
-        """Calls in flight have ended and their records are in the ledger, or on disk."""
+        """Wait until calls in flight have ended and their records are in the ledger, or on disk."""
         await self._calls.drain()
         if self._snapshot_task is not None:
             self._snapshot_task.cancel()
@@ -164,7 +164,7 @@ class GatewayService(Actor):
         return await self._answer(message, call, is_degraded=False)
 
     async def on_degraded_prompt(self, message: DegradedPrompt, call: Call) -> PromptResponse:
-        """The session host's last resort."""
+        """Answer the session host's last resort."""
         return await self._answer(message.prompt, call, is_degraded=True)
 
     async def on_embed(self, message: Embed, call: Call) -> PromptResponse:
@@ -188,7 +188,7 @@ class GatewayService(Actor):
         return await pipeline.answer(prompt, call, self._deadline(call), is_degraded=is_degraded)
 
     async def _pipeline_of(self, prompt: Prompt, *, is_degraded: bool) -> Pipeline:
-        """That of its configuration; the current one where it names none, or one that the record does not have whole.
+        """Return the pipeline of the prompt's configuration; the current one where it names none that is whole.
 
         The last resort waits for no record. Raises GatewayError(UNAVAILABLE) while the ledger is away.
         """
@@ -206,7 +206,7 @@ class GatewayService(Actor):
         return self._current
 
     async def _fetched(self, digest: str) -> Pipeline:
-        """The pipeline of a configuration from the record. Raises ConfigError, or the record's retryable fault."""
+        """Return the pipeline of a recorded configuration. Raises ConfigError, or the record's retryable fault."""
         snapshot = await self._snapshots.get(digest)
         providers = self._first if self._providers_of is None else await self._providers_of(snapshot)
         # Another one may have been a moment earlier: calls of one configuration share one.
@@ -218,7 +218,7 @@ class GatewayService(Actor):
         return self._take(self._made(snapshot, providers, self._state))
 
     def _take(self, pipeline: Pipeline) -> Pipeline:
-        """The last few are kept; calls under one that is kept no more end in it."""
+        """Keep the pipeline among the last few; calls under one that is kept no more end in it."""
         remember(self._pipelines, pipeline.snapshot.digest, pipeline, at_most=config_limits.SNAPSHOTS_KEPT)
         return pipeline
 
@@ -237,14 +237,14 @@ class GatewayService(Actor):
         )  # fmt: skip
 
     def _rates_of(self, config: AdminConfig) -> Rates:
-        """The buckets of another pipeline go on where the limits are the same."""
+        """Return rates that go on with another pipeline's buckets where the limits are the same."""
         for other in reversed(self._pipelines.values()):
             if all(getattr(other.config.gateway, name) == getattr(config.gateway, name) for name in _RATES):
                 return other.rates
         return Rates(self._bus, config.gateway)
 
     def _places_of(self, config: AdminConfig) -> dict[str, Places]:
-        """A provider's places are shared by all pipelines; it has as many as the newest one says."""
+        """Return places, shared by all pipelines; a provider has as many as the newest one says."""
         for name, provider in config.gateway.providers.items():
             if name not in self._places:
                 self._places[name] = Places(provider_id=name, bus=self._bus, most=None)
@@ -252,7 +252,7 @@ class GatewayService(Actor):
         return self._places
 
     def _take_snapshot_sometimes(self) -> None:
-        """Beside the calls, every `limits.SNAPSHOT_ENTRIES` entries: the next start reads on from there."""
+        """Take a snapshot beside the calls, every `limits.SNAPSHOT_ENTRIES` entries, where the next start begins."""
         due_at, sent = self._snapshot_at + limits.SNAPSHOT_ENTRIES // _ENTRIES_OF_CALL, self._counts["sent"]
         if sent >= due_at and (self._snapshot_task is None or self._snapshot_task.done()):
             self._snapshot_at = sent
@@ -265,7 +265,7 @@ class GatewayService(Actor):
             _log.info("snapshot_put_off", code=fault.code)
 
     async def _until_open(self, deadline: float, *, is_degraded: bool) -> None:
-        """Raises GatewayError(UNAVAILABLE) when the budgets cannot be rebuilt in time."""
+        """Wait until budgets are rebuilt. Raises GatewayError(UNAVAILABLE) when they cannot be in time."""
         if self._open.is_set():
             return
         config = self._config
@@ -279,6 +279,6 @@ class GatewayService(Actor):
             ) from None
 
     def _deadline(self, call: Call) -> float:
-        """The caller's deadline less what recording and answering take."""
+        """Return the caller's deadline less what recording and answering take."""
         now = self._bus.clock.monotonic()
         return now + call.remaining_s(now, reserve_s=limits.REPLY_RESERVE_MS / 1000)

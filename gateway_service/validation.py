@@ -21,7 +21,7 @@ _HOSTS_ROLES = frozenset({"host"})
 
 
 def authenticate(sender: str, role: str) -> None:
-    """Raises GatewayError(AUTH_ERROR) for a request without a stamped principal, or one whose role is not its own.
+    """Raise GatewayError(AUTH_ERROR) for a request without a stamped principal, or one whose role is not its own.
 
     Both were stamped by the broker or the lane: nothing that a message claims.
     """
@@ -30,7 +30,7 @@ def authenticate(sender: str, role: str) -> None:
 
 
 def demand_own_key(prompt: Prompt, message_id: str) -> None:
-    """Raises GatewayError(FORBIDDEN) if it was asked as a call of an order, and names another call or another order.
+    """Raise GatewayError(FORBIDDEN) if it was asked as a call of an order, and names another call or another order.
 
     The broker lets a worker from elsewhere ask as a call of its own orders alone.
     """
@@ -44,7 +44,7 @@ def demand_own_key(prompt: Prompt, message_id: str) -> None:
 
 
 def authorise(prompt: Prompt, role: str, route: Route, agents: Mapping[str, AgentFile], *, is_degraded: bool) -> None:
-    """Raises GatewayError(FORBIDDEN) unless this role may invoke, and this agent may use this provider and model."""
+    """Raise GatewayError(FORBIDDEN) unless this role may invoke, and this agent may use this provider and model."""
     if role not in (_HOSTS_ROLES if is_degraded or isinstance(prompt, VectorPrompt) else _PROMPT_ROLES):
         kind = "a degraded call" if is_degraded else "a prompt"
         raise GatewayError("FORBIDDEN", f"role {role} may not send {kind}")
@@ -66,7 +66,7 @@ _ROUND = re.compile(r"^WO-[0-9a-f-]{36}-\d+\.(\d+)\.\d+")
 
 
 def check_prompt(prompt: Prompt) -> None:
-    """Raises GatewayError(INVALID_INPUT) naming every fault at once, and never the prompt's text."""
+    """Raise GatewayError(INVALID_INPUT) naming every fault at once, and never the prompt's text."""
     faults: list[str] = []
     if not any(segment.text.strip() for message in prompt.messages for segment in message.segments):
         faults.append("messages: no text in any message")
@@ -85,7 +85,7 @@ def check_prompt(prompt: Prompt) -> None:
 
 
 def check_round(prompt: Prompt, turn_limit: int) -> None:
-    """The second fence behind HO2's own: raises GatewayError(TURN_LIMIT) for a round beyond `budget.turn_limit`.
+    """Raise GatewayError(TURN_LIMIT) for a round beyond `budget.turn_limit`: the second fence behind HO2's own.
 
     The round stands in the order's derived id; degraded calls and consolidations belong to no round.
     """
@@ -97,20 +97,20 @@ def check_round(prompt: Prompt, turn_limit: int) -> None:
 
 
 class OutputChecks:
-    """Judges answers by the output schemas of this snapshot's contracts, and by no other.
+    """Judge answers by the output schemas of this snapshot's contracts, and by no other.
 
     A schema is a program: its pattern may take for ever over a text, and everybody's prompts wait meanwhile. One that
     somebody brings along is for the provider, and for the worker that asked, which judges the answer by it in any case.
     """
 
     def __init__(self, schemas: Mapping[str, dict[str, Any]], *, errors_max: int) -> None:
-        """`schemas`: by contract id."""
+        """Take the `schemas` by contract id."""
         self._schemas = schemas
         self._validators: dict[str, Validator] = {}  # of those that were needed
         self._errors_max = errors_max
 
     def checked(self, prompt: Prompt, response: PromptResponse) -> PromptResponse:
-        """The response with output_valid and errors; unjudged if it asks for tools, or its schema is a foreign one."""
+        """Return the response with output_valid and errors; unjudged if it asks for tools, or the schema is foreign."""
         if prompt.output_schema is None or response.tool_calls:
             return response
         if prompt.output_schema != self._schemas.get(prompt.contract_id):

@@ -20,7 +20,7 @@ class VectorPrompt(Prompt):
 
 
 def prompt_of(wanted: Embed) -> VectorPrompt:
-    """One message a text; its answer has no length of its own, so that one token stands for it."""
+    """Return one message a text; its answer has no length of its own, so that one token stands for it."""
     texts = [PromptMessage(role="user", segments=[Segment(text=text)]) for text in wanted.texts]
     return made_of(
         VectorPrompt, wanted, messages=texts, contract_id="", prompt_pack_id="", work_order_id="", max_tokens=1,
@@ -29,7 +29,7 @@ def prompt_of(wanted: Embed) -> VectorPrompt:
 
 
 def demand_vectors(route: Route, config: GatewayConfig) -> None:
-    """Raises GatewayError(MODEL_UNFIT) for a provider that has none; whether a model makes them its server knows."""
+    """Raise GatewayError(MODEL_UNFIT) for a provider that has none; whether a model makes them its server knows."""
     kind = config.providers[route.provider_id].kind
     if kind not in _WITH_VECTORS:
         others = ", ".join(sorted(name for name, one in config.providers.items() if one.kind in _WITH_VECTORS))

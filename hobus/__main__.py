@@ -6,7 +6,7 @@ from hobus.launch.console.interrupt import end_at_interrupt, raise_at_interrupt
 
 
 def main() -> None:
-    """Loads the command line and runs it."""
+    """Load the command line and run it."""
     end_at_interrupt()
     cli = importlib.import_module("hobus.launch.cli.main")
     raise_at_interrupt()

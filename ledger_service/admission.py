@@ -43,7 +43,7 @@ class Earlier(NamedTuple):
 def judge(
     entry: WriteEntry, *, origin: str, known: Earlier | None, holder: Earlier | None, head: StreamHead
 ) -> Ack | None:
-    """None: the entry may commit. Else its answer. `holder` has its once key; `head` is its stream's.
+    """Return None if the entry may commit, else its answer. `holder` has its once key; `head` is its stream's.
 
     Two who take a session over at once claim the same tenure; only of the one whose TookOver stands anything follows.
     """
@@ -73,7 +73,7 @@ def judge(
 
 
 def advance(head: StreamHead, entry: WriteEntry | Entry, origin: str) -> StreamHead:
-    """A session's stream after this entry of `origin` committed to it."""
+    """Return a session's stream head after this entry of `origin` committed to it."""
     if entry.event_type == TOOK_OVER and entry.tenure:
         return StreamHead(entry.submission_id, entry.tenure, origin)
     owner = {_LEFT: ELSEWHERE, _ARRIVED: ""}.get(entry.event_type, head.owner)

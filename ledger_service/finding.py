@@ -60,7 +60,7 @@ class Scored(NamedTuple):
 
 
 def indexed(sequence: int, entry: Entry, text: SearchedText, *, principal: str) -> IndexedText:
-    """A text as it goes into the index, and out of it; `principal`: whose its session is, empty: nobody knows."""
+    """Return a text as it goes into the index, and out of it; `principal`: whose its session is, empty: unknown."""
     about, kind = entry.provenance, stream_kind(entry.stream)
     tokens = (
         _of_session(kind, about.session_id), token("a", about.agent_id), token("p", principal),
@@ -70,20 +70,20 @@ def indexed(sequence: int, entry: Entry, text: SearchedText, *, principal: str) 
 
 
 def terms_of(question: Search, tokens: Tokens) -> list[str]:
-    """The words to look for. Raises BusError(malformed) for a question that narrows by too many things."""
+    """Return the words to look for. Raises BusError(malformed) for a question that narrows by too many things."""
     if max(len(question.streams), len(question.event_types)) > limits.SEARCH_WORDS_MAX:
         raise BusError("malformed", f"more than {limits.SEARCH_WORDS_MAX} streams or types")
     return tokens.terms(_looked_at(question.words, QUERY_MAX_CHARS), limit=limits.SEARCH_WORDS_MAX)
 
 
 def _looked_at(words: str, chars_max: int) -> str:
-    """Of a long question its beginning and its end: what is asked stands before or behind what was pasted."""
+    """Return beginning and end of a long question: what is asked stands before or behind what was pasted."""
     half = chars_max // 2
     return words if len(words) <= chars_max else f"{words[:half]} {words[len(words) - half :]}"
 
 
 def _read_at_most(question: Search) -> int:
-    """Of the texts that have the words so many are read."""
+    """Return how many of the texts that have the words are read."""
     return min(_COMPARED * question.limit, limits.HITS_MAX)
 
 
@@ -97,7 +97,7 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
     before: int,
     text_at: TextAt,
 ) -> Iterator[Scored]:
-    """Those that come first by the words they have, each with its score; between two of them others may be served."""
+    """Yield the likeliest texts by the words they have, each with its score; between two, others may be served."""
     if not terms:
         return
     among = Among(_narrowed(question), after, before)
@@ -115,7 +115,7 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
 def _ranked(
     index: SearchIndex, among: Among, terms: Sequence[str], postings_max: int
 ) -> tuple[Weights, dict[int, tuple[str, ...]]]:
-    """What each word weighs among these texts, and the texts that have some of them, with those that they have."""
+    """Return what each word weighs among these texts, and the texts with the words that they have."""
     few = {term: index.rows(among, term, limit=_ROWS_AT_ONCE) for term in terms}
     counts = {
         term: len(rows) if len(rows) < _ROWS_AT_ONCE else index.count(among, term, limit=postings_max + 1)
@@ -137,7 +137,7 @@ def _ranked(
 def _first(
     index: SearchIndex, held: Mapping[int, tuple[str, ...]], known: Weights, count: int, passage_chars: int
 ) -> list[int]:
-    """So many that are read: by which words they have and how long they are, of equal ones the newest.
+    """Return the texts to read: by which words they have and how long they are, of equal ones the newest.
 
     How often they have them, and how near to each other, is not known yet: so most of them are like many others.
     """
@@ -154,7 +154,7 @@ def _first(
 
 
 def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars: int) -> BestPassage:
-    """The stretch of so many characters of a text in which the weightiest words stand together; the first of equals."""
+    """Return the passage of a text in which the weightiest words stand together; the first of equals."""
     value_of_best, best, first, behind = 0.0, 0, 0, 0
     held = dict.fromkeys(known.rarity, 0)
     for word in words:
@@ -173,7 +173,7 @@ def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars:
 
 
 def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:
-    """The rarest of the words that stand anywhere, as many as stand in so many texts together, one at least.
+    """Return the rarest of the words that stand anywhere, as many as stand in so many texts together, at least one.
 
     Of a word that stands in more, alone, the newest so many count. What has common words alone answers badly anyway.
     """
@@ -188,7 +188,7 @@ def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:
 
 
 def best(found: Sequence[Scored], question: Search, terms: list[str], *, head: int, reached: int) -> Hits:
-    """The answer: of equal scores the newest first."""
+    """Return the answer: of equal scores the newest first."""
     enough = [one for one in found if one.passage.score >= question.score_min]
     limit = min(question.limit, limits.HITS_MAX)
     late = question.statements_first
@@ -203,7 +203,7 @@ def _is_asked(found: Scored) -> bool:
 
 
 def _narrowed(question: Search) -> tuple[tuple[str, ...], ...]:
-    """Of a session's texts no token but theirs is asked for: all others would be looked through for it."""
+    """Return the tokens that narrow the question; with a session's no other, which all texts would be read for."""
     kinds = question.streams or SEARCHED_STREAMS
     if question.session_id:
         asked = [(_of_session(kind, question.session_id) for kind in kinds)]
@@ -226,7 +226,7 @@ def _of_session(kind: str, session_id: str) -> str:
 
 
 def _cut(text: str, max_bytes: int) -> str:
-    """The beginning of a text that is no longer than this in UTF-8."""
+    """Return the beginning of a text that is no longer than this in UTF-8."""
     if len(text) * 4 <= max_bytes:
         return text
     return text.encode()[:max_bytes].decode("utf-8", "ignore")

@@ -57,7 +57,7 @@ class FrameHeader(NamedTuple):
 
     @property
     def frame_bytes(self) -> int:
-        """Length of the whole frame, padding and trailer included."""
+        """Return the length of the whole frame, padding and trailer included."""
         content = HEADER_BYTES + self.entries_bytes + self.bodies_bytes
         return content + (-content % ALIGNMENT) + len(_TRAILER)
 
@@ -95,7 +95,7 @@ class Built(NamedTuple):
 
 
 def salted_hash(salt: bytes, data: bytes) -> bytes:
-    """What an entry holds of a body: it names the body and does not give a short text away."""
+    """Return what an entry holds of a body: it names the body and does not give a short text away."""
     return sha256(salt + data).digest()
 
 
@@ -106,7 +106,7 @@ def next_chain(chain: bytes, entry: bytes) -> bytes:
 def build_frame(
     first_sequence: int, previous_chain: bytes, entries: Sequence[bytes], bodies: Sequence[bytes], mask: bytes
 ) -> Built:
-    """The bytes of one batch; `bodies` are salt and data each, in the order of the entries that brought them.
+    """Return the bytes of one batch; `bodies` are salt and data each, in the order of the entries that brought them.
 
     They are not masked yet: `store_at` does that, once it is known where they will lie.
     """
@@ -126,13 +126,13 @@ def build_frame(
 
 
 def store_at(frame: Built, at: int, mask: bytes) -> bytearray:
-    """The frame's bytes as they are stored at byte `at` of a segment; to be asked for once."""
+    """Return the frame's bytes as they are stored at byte `at` of a segment; to be called once."""
     apply_mask(frame.data, at, mask, start=HEADER_BYTES, end=len(frame.data) - len(_TRAILER))
     return frame.data
 
 
 def read_header(data: bytes) -> FrameHeader | None:
-    """The header in the first 128 bytes, of whatever version, or None if they are not an undamaged one."""
+    """Return the header in the first 128 bytes, of whatever version, or None if they are not an undamaged one."""
     if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
         return None
     fields = data[: _FIELDS.size]
@@ -144,7 +144,7 @@ def read_header(data: bytes) -> FrameHeader | None:
 
 
 def read_frame(stored: bytes, header: FrameHeader, at: int) -> StoredFrame | FrameFault:
-    """The frame stored at byte `at` of a segment, its header read from the same bytes, or what is wrong with it."""
+    """Return the frame stored at byte `at` of a segment, or what is wrong with it; `header` is of the same bytes."""
     buffer = bytearray(stored)
     apply_mask(buffer, at, header.mask, start=HEADER_BYTES, end=len(buffer) - len(_TRAILER))
     data = memoryview(buffer)
@@ -191,7 +191,7 @@ def _read_bodies(data: memoryview, start: int, end: int) -> list[StoredBody] | F
 
 
 def read_body(data: memoryview, at: int, end: int) -> StoredBody | FrameFault:
-    """The body whose record begins at `at` and ends at or before `end`."""
+    """Return the body whose record begins at `at` and ends at or before `end`."""
     there = min(end, len(data))
     if at + BODY_HEAD_BYTES > there:
         return FrameFault(at, end, "a body is cut short")
@@ -208,6 +208,6 @@ def read_body(data: memoryview, at: int, end: int) -> StoredBody | FrameFault:
 
 
 def entry_is_whole(head: bytes, entry: bytes) -> bool:
-    """Whether an entry's bytes, read alone, are those that its length and CRC in front of it tell."""
+    """Return whether an entry's bytes, read alone, are those that its length and CRC in front of it tell."""
     length, crc = _ENTRY.unpack(head)
     return bool(length == len(entry) and crc32(entry) == crc)

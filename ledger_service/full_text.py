@@ -54,7 +54,7 @@ class FullText:
     # --- the index, behind the record -------------------------------------------------------------------------------
 
     async def keep_up(self, head: int) -> None:
-        """The index reaches this entry, or cannot: a little at a time."""
+        """Bring the index up to this entry, a little at a time, as far as possible."""
         clock = self._bus.clock
         while True:
             began = clock.monotonic()
@@ -63,7 +63,7 @@ class FullText:
             await self._bus.sleep(_REST * (clock.monotonic() - began))
 
     def close(self) -> None:
-        """Nothing is kept open, and no file is touched any more."""
+        """Close everything; no file is touched any more."""
         self._fault = "the ledger has stopped"
         self._tokens.close()
         if self._index is not None:
@@ -71,7 +71,7 @@ class FullText:
         self._index = None
 
     def _step(self, head: int) -> bool:
-        """Whether there is more to bring in. What its file does not take is left for a later commit."""
+        """Bring in one step; return whether there is more. What the file does not take is left for a later commit."""
         try:
             index = self._opened()
             if index is None or self._looked >= head:
@@ -85,7 +85,7 @@ class FullText:
         return self._looked < head
 
     def _bring_in(self, index: SearchIndex) -> None:
-        """Where no text is found nothing is written: whoever starts from the last one again looks through the same."""
+        """Bring texts in. Where none is found nothing is written: who starts from the last one finds the same."""
         texts: list[IndexedText] = []
         found, looked = self._tables.of_types(SEARCHED_TYPES, after=self._looked, span=_STEP_ENTRIES, limit=_STEP_TEXTS)
         size = 0
@@ -106,7 +106,7 @@ class FullText:
         return indexed(sequence, entry, text, principal=principal)
 
     def _principal_of(self, session_id: str) -> str:
-        """Whose a session is, as its SESSION_START says; empty where none stands where one begins."""
+        """Return whose a session is, as its SESSION_START says; empty where none stands where one begins."""
         known = self._principals.get(session_id)
         if known is None:
             found = self._tables.by_submission(started_id(session_id)) if session_id else None
@@ -128,7 +128,7 @@ class FullText:
         return [text for text in searched_texts(self._whole(committed)) if text.number < BODIES_MAX]
 
     def forget(self, entry: Entry, numbers: Sequence[int]) -> None:
-        """These bodies of an entry, still as they were, are found no more: for who erases them next."""
+        """Make these bodies of an entry, still as they were, unfindable: for who erases them next."""
         if self._index is None or entry.sequence > self._looked:
             return
         texts = [one for one in searched_texts(entry) if one.number in numbers]
@@ -155,7 +155,7 @@ class FullText:
         return found is not None and found.place.chain == reached.chain
 
     def _broken(self, error: sqlite3.Error) -> bool:
-        """Thrown away and begun anew; where that cannot be, there is no search until the next start."""
+        """Throw the index away and begin anew; return False where that cannot be: no search until the next start."""
         if self._fault or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             return False  # nothing of it is damaged
         _log.warning("search_index_discarded", why=str(error))
@@ -181,7 +181,7 @@ class FullText:
     # --- questions --------------------------------------------------------------------------------------------------
 
     async def answer(self, question: Search, *, streams: Sequence[str], head: int) -> Hits:
-        """The texts of these kinds of streams that answer best. Failures: unavailable, malformed."""
+        """Return the texts of these kinds of streams that answer best. Failures: unavailable, malformed."""
         terms = terms_of(question, self._tokens)
         question = question.model_copy(update={"streams": list(streams)})
         before = head + 1 if question.before is None else min(question.before, head + 1)
@@ -206,7 +206,7 @@ class FullText:
         return best(found, question, terms, head=head, reached=reached)
 
     async def _reach(self, sequence: int) -> None:
-        """The index has this entry, or the time for that is over."""
+        """Wait until the index has this entry, or the time for that is over."""
         clock = self._bus.clock
         due = clock.monotonic() + limits.INDEX_WAIT_MS / 1000
         while self._step(sequence) and clock.monotonic() < due:
@@ -221,7 +221,7 @@ class FullText:
         return None  # erased behind the index's back
 
     def _sequence_before(self, since_us: int, head: int) -> int:
-        """Of the last entry that is older than this; the ledger's time never goes back."""
+        """Return the last entry that is older than this; the ledger's time never goes back."""
         low, high = -1, head + 1 if since_us else 0
         while high - low > 1:
             middle = (low + high) // 2
@@ -232,6 +232,6 @@ class FullText:
 
 
 def discard(disk: Disk) -> None:
-    """Nothing stands in the place of the search index. Raises OSError."""
+    """Remove whatever stands in the place of the search index. Raises OSError."""
     for name in FILES:
         clear(disk, name)

@@ -130,10 +130,10 @@ class NoRoom(sqlite3.OperationalError):
 
 
 class IndexConnection(sqlite3.Connection):
-    """Where a damaged file has made words of SQLite no UTF-8 any more, that is an error of the file like any other."""
+    """A connection for which words of a damaged file that are no UTF-8 are an error of the file like any other."""
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
-        """As the connection's own; raises sqlite3.DatabaseError also for such words."""
+        """Execute as the connection does; raises sqlite3.DatabaseError also for such words."""
         try:
             return super().execute(*arguments)
         except UnicodeDecodeError as error:
@@ -147,7 +147,7 @@ class IndexConnection(sqlite3.Connection):
 
 
 def connection_to(path: str, **options: Any) -> sqlite3.Connection:
-    """To an index, of whatever condition."""
+    """Connect to an index, of whatever condition."""
     db = sqlite3.connect(path, isolation_level=None, factory=IndexConnection, **options)
     db.text_factory = _text
     return db
@@ -172,7 +172,7 @@ class Index:
 
     @classmethod
     def open(cls, path: str | None) -> Self:
-        """Existing or new; `None` keeps it in memory. Raises sqlite3.DatabaseError for a file that is not our index."""
+        """Open an existing or new index; `None` keeps it in memory. Raises sqlite3.DatabaseError for a foreign file."""
         db = connection_to(path or ":memory:")
         try:
             db.execute("PRAGMA journal_mode = WAL")
@@ -195,11 +195,11 @@ class Index:
         return index
 
     def begin(self) -> None:
-        """From here on every question sees the same commit, for one who only reads."""
+        """Show every question the same commit from here on, for one who only reads."""
         self._db.execute("BEGIN")
 
     def end(self) -> None:
-        """From here on each question sees the newest commit; those by an id look as far as there are entries now."""
+        """Show each question the newest commit from here on; those by an id look as far as there are entries now."""
         positions = self.positions()
         self._partitions = partitions_to(positions[-1].last if positions else -1)
         self._db.execute("COMMIT")
@@ -208,7 +208,7 @@ class Index:
         self._db.close()
 
     def positions(self) -> list[Position]:
-        """One per segment, in order; the last one is the position of the index."""
+        """Return one position per segment, in order; the last one is that of the index."""
         rows = self._db.execute("SELECT first, last, end, chain FROM segments ORDER BY first").fetchall()
         if any(tuple(map(type, row)) != _POSITION_TYPES for row in rows):
             raise sqlite3.DatabaseError("a position of the index is damaged")
@@ -217,7 +217,7 @@ class Index:
     def apply(
         self, entries: Sequence[Committed], heads: Mapping[str, StreamHead], positions: Iterable[Position]
     ) -> None:
-        """Everything in one transaction. Raises NoRoom, and then the index is as it was."""
+        """Apply everything in one transaction. Raises NoRoom, and then the index is as it was."""
         self._db.execute("COMMIT")
         try:
             self._write(entries, heads, list(positions))
@@ -249,15 +249,15 @@ class Index:
         self._partitions = partitions_to(positions[-1].last)
 
     def by_submission(self, submission_id: str) -> Iterator[EntryPlace]:
-        """Entries whose id has the same hash: compare the entry. Those of the newest partitions come first."""
+        """Yield entries whose id has the same hash, newest partitions first: compare the entry."""
         return self._in_both(_BY_SUBMISSION, key_hash(submission_id))
 
     def by_once(self, key: str) -> Iterator[EntryPlace]:
-        """Entries whose once key has the same hash: compare the entry."""
+        """Yield entries whose once key has the same hash: compare the entry."""
         return self._in_both(_BY_ONCE, key_hash(key))
 
     def hashes(self) -> Iterator[list[int]]:
-        """Those of all ids and once keys, some at a time; of entries that are applied meanwhile perhaps too."""
+        """Yield the hashes of all ids and once keys, some at a time, perhaps with those applied meanwhile."""
         for trees, partition in product(_HASHES.values(), self._partitions):
             start = _HASH_MIN
             while start <= INTEGER_MAX:
@@ -278,7 +278,7 @@ class Index:
     def select(
         self, where: Mapping[str, Any], *, after: int, limit: int, newest_first: bool, before: int = INTEGER_MAX
     ) -> list[EntryPlace]:
-        """Entries that equal `where` in every field it names, sequences between `after` and `before`, in order."""
+        """Return entries that equal `where` in every field, sequences between `after` and `before`, in order."""
         terms, values = ["sequence > ?", "sequence < ?"], [after, before]
         for field, value in where.items():
             if field not in QUERY_FIELDS:
@@ -303,7 +303,7 @@ class Index:
         return self._places(question, (*values, limit))
 
     def sessions(self, prefix: str) -> list[str]:
-        """The ids that begin so of sessions that have an entry."""
+        """Return the ids with this prefix of sessions that have an entry."""
         question = (
             "SELECT name FROM names WHERE name >= ? AND name < ? "
             "AND EXISTS (SELECT 1 FROM entries WHERE session_id = names.id)"
@@ -311,7 +311,7 @@ class Index:
         return [name for (name,) in self._asked(question, (prefix, f"{prefix}\U0010ffff"))]
 
     def of_types(self, event_types: Collection[str], *, after: int, before: int, limit: int) -> list[EntryPlace]:
-        """Entries of any of these types between two sequences, in order: the others are looked at by SQLite alone."""
+        """Return entries of any of these types between two sequences, in order: SQLite alone looks at the others."""
         types = ", ".join("?" * len(event_types))
         question = (
             f"{_ROWS} sequence > ? AND sequence < ? AND event_type IN (SELECT id FROM names WHERE name IN ({types})) "  # noqa: S608 - question marks
@@ -343,25 +343,25 @@ class Index:
             raise
 
     def broken(self) -> sqlite3.DatabaseError:
-        """To raise where rows contradict each other."""
+        """Return the error to raise where rows contradict each other."""
         error = sqlite3.DatabaseError("a page of the index is damaged")
         self.on_broken(error)
         return error
 
     def version(self) -> int:
-        """Of the schema; 0 for a file that has none yet."""
+        """Return the version of the schema; 0 for a file that has none yet."""
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         return int(version)
 
     def check(self) -> None:
-        """Raises sqlite3.DatabaseError if the rows do not reach the index's own position."""
+        """Raise sqlite3.DatabaseError if the rows do not reach the index's own position."""
         (last,) = self._db.execute("SELECT max(sequence) FROM entries").fetchone()
         positions = self.positions()
         if last != (positions[-1].last if positions else None):
             raise sqlite3.DatabaseError("the index does not reach its own position")
 
     def fault(self) -> str:
-        """What is wrong anywhere in it; empty if nothing is. Reads everything."""
+        """Return what is wrong anywhere in the index; empty if nothing is. Reads everything."""
         try:
             (said,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
             if said != "ok":
@@ -390,7 +390,7 @@ class Index:
 
 
 class _Names(dict[str, int | None]):
-    """The number that stands for each name; a new one gets its own when it is asked for, an empty one has none."""
+    """Map names to numbers; a new name gets its own when it is asked for, an empty one has none."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -405,24 +405,24 @@ class _Names(dict[str, int | None]):
 
 
 def key_hash(text: str) -> int:
-    """What stands for an id or a once key in the index."""
+    """Return what stands for an id or a once key in the index."""
     return key_hashes((text,))[text]
 
 
 def key_hashes(texts: Sequence[str]) -> dict[str, int]:
-    """Of each of these: eight bytes of BLAKE2b."""
+    """Map each text to eight bytes of BLAKE2b."""
     digests = b"".join(map(_digest, map(_hash, map(str.encode, texts))))
     return dict(zip(texts, unpack(f">{len(texts)}q", digests), strict=True))
 
 
 def partition_of(sequence: int) -> int:
-    """The first sequence of the partition of the hashes that this entry is in."""
+    """Return the first sequence of the partition of the hashes that this entry is in."""
     bits = max(_PARTITION_BITS, sequence.bit_length() - _PARTITIONS_BITS)
     return sequence >> bits << bits
 
 
 def partitions_to(last: int) -> list[int]:
-    """Those of all entries up to this one, newest first."""
+    """Return the partitions of all entries up to this one, newest first."""
     found: list[int] = []
     while last >= 0:
         found.append(partition_of(last))
@@ -443,17 +443,17 @@ _WITH_LOG = "mode=ro&readonly_shm=1"
 
 
 def read_positions(directory: Path) -> list[Position] | None:
-    """How far the index of this ledger reaches, segment by segment; None if there is none that a start would use."""
+    """Return how far the ledger's index reaches, segment by segment; None without one that a start would use."""
     return _asked(directory, Index.positions)
 
 
 def read_fault(directory: Path) -> str | None:
-    """What is wrong anywhere in an index that a start would use; empty if nothing is, None if there is none."""
+    """Return what is wrong anywhere in an index that a start would use; empty if nothing is, None without one."""
     return _asked(directory, Index.fault)
 
 
 def read_obstacle(directory: Path) -> str:
-    """What stands in the place of the index's files and is no file, so that it gives way to a new one; or nothing."""
+    """Return what stands in the place of the index's files, is no file, and so gives way to a new one; or nothing."""
     found = (directory / name for name in FILES)
     return next((f"{path.name} is not a file" for path in found if os.path.lexists(path) and not path.is_file()), "")
 
@@ -476,7 +476,7 @@ def _asked(directory: Path, question: Callable[[Index], _Answer]) -> _Answer | N
 
 @contextmanager
 def reading(directory: Path) -> Generator[tuple[Index, Position] | None]:
-    """An index that a start would use, to be asked by this thread, and how far it reaches; None where there is none.
+    """Open an index that a start would use, for this thread, with how far it reaches; None where there is none.
 
     Each question sees what is there when it is asked, so that nothing holds the writer's log back.
     """

@@ -29,7 +29,7 @@ _SALTS_AT_ONCE = 256
 
 
 def salts(new_id: Callable[[], str]) -> Callable[[int], list[bytes]]:
-    """A function that gives so many fresh salts; `new_id` is the bus port's draw (two of 122 bits each).
+    """Return a function that gives so many fresh salts; `new_id` is the bus port's draw (two of 122 bits each).
 
     Nobody can guess a short text from its hash once salt and body are overwritten. Made of a secret that is drawn once
     per process and never written, so one salt tells nothing about another, and the simulation, whose draws are seeded,
@@ -78,7 +78,7 @@ class Batch(Struct):
     size_bytes: int = 0
 
     def earlier(self, number: int, entry: WriteEntry | None = None) -> Earlier:
-        """The entry of this number; whether another one is the same."""
+        """Return the entry of this number, and whether `entry` is the same."""
         found, _, origin = self.entries[number]
         is_same = entry is not None and _content(entry) == _content(found) and entry.bodies == found.bodies
         return Earlier(self.first_sequence + number, found.submission_id, origin, found.event_type, is_same)
@@ -93,7 +93,7 @@ class Sealed(Struct, frozen=True):
 
 
 def seal(batch: Batch, draw_salts: Callable[[int], list[bytes]]) -> Sealed:
-    """Draws a salt for each body, hashes it, and adds the ledger's own fields to the writers' bytes."""
+    """Draw a salt for each body, hash it, and add the ledger's own fields to the writers' bytes."""
     bodies = [body for entry, _, _ in batch.entries for body in entry.bodies]
     counts = [*map(len, [entry.bodies for entry, _, _ in batch.entries])]
     salted = [*map(add, draw_salts(len(bodies)), bodies)]
@@ -112,7 +112,7 @@ def seal(batch: Batch, draw_salts: Callable[[int], list[bytes]]) -> Sealed:
 
 
 class Intake(Struct):
-    """Decides writes one by one; what it takes is seen by every later decision."""
+    """Decide writes one by one; what is taken is seen by every later decision."""
 
     _config: LedgerConfig
     _tables: Tables
@@ -120,7 +120,9 @@ class Intake(Struct):
     _world: Surroundings
 
     def decide(self, entry: WriteEntry, origin: str, batch: Batch, hashed: Mapping[str, int]) -> Ack:
-        """The answer to a write, true once the batch is durable. Raises Damage if an earlier entry cannot be read.
+        """Return the answer to a write, true once the batch is durable.
+
+        Raises Damage if an earlier entry cannot be read.
 
         `hashed`: of its submission id and its once key.
         """
@@ -155,7 +157,7 @@ class Intake(Struct):
         return Ack("committed", batch.first_sequence + number, submission_id, origin, event_type)
 
     def recall(self, entry: WriteEntry, hashed: Mapping[str, int]) -> Ack | None:
-        """The answer to a write that adds nothing, since it or who has its once key stands there; None for any other.
+        """Return the answer to a write that adds nothing, since it, or the holder of its once key, stands; else None.
 
         Raises Damage if the earlier entry cannot be read.
         """
@@ -166,7 +168,7 @@ class Intake(Struct):
     def _earlier(
         self, entry: WriteEntry, batch: Batch, hashed: Mapping[str, int]
     ) -> tuple[Earlier | None, Earlier | None]:
-        """Who has its submission id already, and who its once key."""
+        """Return who has the entry's submission id already, and who its once key."""
         submission_id, once = entry.submission_id, entry.once
         known = holder = None
         if (number := batch.numbers.get(submission_id)) is not None:
@@ -181,7 +183,7 @@ class Intake(Struct):
         return known, holder
 
     def _is_same(self, entry: WriteEntry, found: Committed) -> bool:
-        """Same stream, event type, bodies, and on a session's stream the same predecessor and tenure."""
+        """Return whether stream, event type, bodies, and on a session's stream predecessor and tenure, are the same."""
         stored = found.entry
         if _content(entry) != _content(stored) or [*map(len, entry.bodies)] != [*stored.body_lengths]:
             return False
@@ -189,7 +191,7 @@ class Intake(Struct):
         return [*map(salted_hash, salts, entry.bodies)] == [*stored.body_hashes]
 
     def _record_conflict(self, entry: WriteEntry, writer: str, first: Earlier, batch: Batch) -> None:
-        """Once per submission id: who tried to give a known id another content. Ids only."""
+        """Record once per submission id who tried to give a known id another content. Ids only."""
         submission_id = f"{WRITE_CONFLICT}:{entry.submission_id}"
         if submission_id in batch.numbers or self._tables.by_submission(submission_id) is not None:
             return
@@ -202,7 +204,7 @@ class Intake(Struct):
 
 
 def _content(entry: WriteEntry | Entry) -> tuple[object, ...]:
-    """What makes it the same, beside its bodies."""
+    """Return what makes entries the same, beside their bodies."""
     return entry.stream, entry.event_type, entry.prev, entry.tenure
 
 

@@ -40,12 +40,12 @@ FOLLOWED_MS = 100
 
 
 def needed_bytes(config: LedgerConfig) -> int:
-    """What must be free where the ledger lies."""
+    """Return how many bytes must be free where the ledger lies."""
     return config.segment_bytes + config.reserve_bytes
 
 
 def shortage(free_bytes: int, config: LedgerConfig) -> str:
-    """Why nothing can be written now; empty while there is space."""
+    """Return why nothing can be written now; empty while there is space."""
     needed = needed_bytes(config)
     if free_bytes >= needed:
         return ""
@@ -53,7 +53,7 @@ def shortage(free_bytes: int, config: LedgerConfig) -> str:
 
 
 def disk_full(free_bytes: int, config: LedgerConfig) -> LedgerError:
-    """The answer while less than a segment and the reserve is free."""
+    """Return the answer while less than a segment and the reserve is free."""
     needed = needed_bytes(config)
     return LedgerError(
         "disk_full",

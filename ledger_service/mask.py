@@ -23,12 +23,12 @@ _WORD_BY_WORD_MAX = 16
 
 
 def mask_of(drawn: bytes) -> bytes:
-    """A mask out of 16 drawn bytes; none of its bytes is zero, so that it changes each one that it meets."""
+    """Make a mask of 16 drawn bytes; none of its bytes is zero, so that it changes each one that it meets."""
     return bytes(byte or _INSTEAD_OF_ZERO for byte in drawn)
 
 
 def apply_mask(buffer: bytearray, at: int, mask: bytes, *, start: int = 0, end: int | None = None) -> None:
-    """Masks, or unmasks, what of [start, end) in the buffer is due; the buffer begins at byte `at` of the file.
+    """Mask, or unmask, what of [start, end) in the buffer is due; the buffer begins at byte `at` of the file.
 
     `at`, both ends and the buffer's length are multiples of 8.
     """
@@ -48,13 +48,13 @@ def apply_mask(buffer: bytearray, at: int, mask: bytes, *, start: int = 0, end: 
 
 
 def _xor_all(words: bytes, key: int) -> bytes:
-    """As one number: a loop over the words of 8 MB takes some fifteen times as long."""
+    """XOR all words as one number: a loop over the words of 8 MB takes some fifteen times as long."""
     keys = key.to_bytes(ALIGNMENT, byteorder) * (len(words) // ALIGNMENT)
     return (int.from_bytes(words, byteorder) ^ int.from_bytes(keys, byteorder)).to_bytes(len(words), byteorder)
 
 
 def unmasked(stored: bytes, at: int, mask: bytes) -> memoryview:
-    """Content as it was given; `stored` is read at any byte `at` of the file, within the content of one batch.
+    """Return content as it was given; `stored` is read at any byte `at` of the file, within the content of one batch.
 
     It reaches from a multiple of 8 to one: `aligned` says which.
     """
@@ -64,6 +64,6 @@ def unmasked(stored: bytes, at: int, mask: bytes) -> memoryview:
 
 
 def aligned(at: int, size: int) -> tuple[int, int]:
-    """The smallest range (offset, size) of whole words around these bytes."""
+    """Return the smallest range (offset, size) of whole words around these bytes."""
     start = at // ALIGNMENT * ALIGNMENT
     return start, -(-(at + size) // ALIGNMENT) * ALIGNMENT - start

@@ -50,11 +50,11 @@ class Opening(_Held):
     indexed: Position | None
 
     def catch_up(self) -> Iterator[int]:
-        """Steps of bringing the index up to the ledger's end. Raises Damage."""
+        """Yield steps of bringing the index up to the ledger's end. Raises Damage."""
         return catch_up(self.files, self.tables, self.indexed, self.recovered.position)
 
     def accept(self, config: LedgerConfig, world: Surroundings) -> OpenLedger:
-        """From here on it writes; the record of a recovery comes first. Raises OSError."""
+        """Return the ledger, which writes from here on; the record of a recovery comes first. Raises OSError."""
         writer = Writer(config=config, tables=self.tables, files=self.files, recovered=self.recovered, world=world)
         if self.recovered.removed is not None:
             writer.submit([_record_of(self.recovered.removed, world)], world.origin)
@@ -74,7 +74,7 @@ class OpenLedger(_Held):
     def query(
         self, where: Mapping[str, Any], *, after: int, before: int | None, limit: int, newest_first: bool
     ) -> list[Committed]:
-        """From the index. Raises BusError(malformed) for a field that cannot be asked for."""
+        """Query the index. Raises BusError(malformed) for a field that cannot be asked for."""
         for field, value in where.items():
             wanted = int if field == "run_seq" else str
             if type(value) is not wanted:
@@ -87,7 +87,7 @@ class OpenLedger(_Held):
         return [Committed(place, self.files.entry(place)) for place in places]
 
     def page(self, found: Sequence[Committed], limit: int, *, head: int, with_bodies: bool) -> Entries:
-        """At most `limit` of what was found (one more was asked for), and no more bytes than the limit."""
+        """Return at most `limit` of what was found (one more was asked for), and no more bytes than the limit."""
         entries: list[Entry] = []
         size = 0
         for committed in found[:limit]:
@@ -98,7 +98,7 @@ class OpenLedger(_Held):
         return Entries(entries=entries, more=len(entries) < len(found), head=head)
 
     def messages(self, found: Sequence[Committed | None], *, with_bodies: bool) -> list[Entry | None]:
-        """All of them, or BusError(too_large)."""
+        """Return all of them, or raise BusError(too_large)."""
         size = sum(_size_of(committed, with_bodies=with_bodies) for committed in found if committed is not None)
         if len(found) > 1 and size > limits.READ_BYTES_MAX:
             raise BusError("too_large", f"{size} bytes; a page has {limits.READ_BYTES_MAX}: ask for fewer at once")
@@ -111,13 +111,13 @@ class OpenLedger(_Held):
 
 
 def _size_of(committed: Committed, *, with_bodies: bool) -> int:
-    """At least as many bytes as a reader gets of it, its ids spelled out."""
+    """Return at least as many bytes as a reader gets of the entry, its ids spelled out."""
     bodies = sum(committed.entry.body_lengths) if with_bodies else 0
     return spelled_bytes(committed.entry, committed.place.length) + bodies
 
 
 def open_ledger(disk: Disk, config: LedgerConfig) -> Opening:
-    """Raises LedgerError (rejected: another process has it, no index can be made; disk_full; damaged), OSError."""
+    """Open a ledger. Raises LedgerError (rejected: held, or no index can be made; disk_full; damaged), OSError."""
     unlock = disk.lock(LOCK)
     if unlock is None:
         where = disk.real_path(LOCK) or LOCK
@@ -140,7 +140,7 @@ def open_ledger(disk: Disk, config: LedgerConfig) -> Opening:
 
 
 def discard_index(disk: Disk) -> None:
-    """Nothing stands in the index's place, and the next start rebuilds it. Raises LedgerError where that cannot be."""
+    """Remove whatever stands in the index's place; the next start rebuilds it. Raises LedgerError otherwise."""
     for name in FILES:
         try:
             clear(disk, name)
@@ -149,14 +149,14 @@ def discard_index(disk: Disk) -> None:
 
 
 def no_index(disk: Disk, error: Exception) -> LedgerError:
-    """Why a start has no index to decide by, and what fixes that."""
+    """Return why a start has no index to decide by, and what fixes that."""
     where = disk.real_path(INDEX) or INDEX
     what = f"the index {where} can be neither used nor made anew ({error})"
     return LedgerError("rejected", f"{what}: see that this user may write in its directory, then start again")
 
 
 def clear(disk: Disk, name: str) -> None:
-    """Nothing stands there: a file or link is removed; a directory, which somebody may miss, is moved aside."""
+    """Clear a place: remove a file or link; move a directory, which somebody may miss, aside."""
     try:
         disk.remove(name)
     except FileNotFoundError:

@@ -60,7 +60,7 @@ def read_entries(  # noqa: PLR0913 - a question has these parts
     with_bodies: bool = False,
     by_index: bool = True,
 ) -> Iterator[Entry]:
-    """Entries between two sequences, in order or newest first. Raises Damage at the first damaged one that it reads.
+    """Yield entries between two sequences, in order or newest first. Raises Damage at the first damaged one it reads.
 
     By the index as far as there is one: what is asked for costs what it has. All of them in order, and what is behind
     the index, is read batch by batch; without `by_index` everything, so that none is missing whatever the index says.
@@ -71,7 +71,7 @@ def read_entries(  # noqa: PLR0913 - a question has these parts
 
 
 def entries_with(path: Path, submission_ids: Collection[str]) -> list[Entry]:
-    """The entries that have these ids, with their bodies, in order. Raises Damage."""
+    """Return the entries that have these ids, with their bodies, in order. Raises Damage."""
     found: dict[int, Entry] = {}
     with reading(path) as opened, closing(SegmentFiles(RealDisk(path))) as files:
         index, behind = opened or (None, None)
@@ -90,7 +90,7 @@ def entries_with(path: Path, submission_ids: Collection[str]) -> list[Entry]:
 
 
 def sessions_with(path: Path, prefix: str) -> set[str]:
-    """The ids that begin so of sessions that have an entry. Raises Damage."""
+    """Return the ids with this prefix of sessions that have an entry. Raises Damage."""
     found, behind = set[str](), None
     with reading(path) as opened, suppress(DatabaseError):  # the segments say it as well
         if opened is not None:
@@ -101,7 +101,7 @@ def sessions_with(path: Path, prefix: str) -> set[str]:
 
 @contextmanager
 def newest_in(path: Path) -> Generator[Callable[[str], Entry | None]]:
-    """Of a stream its last entry, without bodies; of many streams, asked for by this thread."""
+    """Open a function that returns a stream's last entry, without bodies; for many streams, in this thread."""
     with reading(path) as opened, closing(SegmentFiles(RealDisk(path))) as files:
         behind = None if opened is None else opened[1]
         tail = {one.stream: one for one in _scanned(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=False)}
@@ -149,7 +149,7 @@ def _chosen(  # noqa: PLR0913 - a question has these parts
 
 
 def _where(wanted: EntryFilter, index: Index) -> dict[str, str | int] | None:
-    """The same as the index is asked; None: it cannot be asked so."""
+    """Return the filter as the index is asked; None: it cannot be asked so."""
     named = {"stream": wanted.stream, "event_type": wanted.event_type, "run_seq": wanted.run}
     where: dict[str, str | int] = {name: value for name, value in named.items() if value is not None}
     prefix = (wanted.session or "").removeprefix("SES-")
@@ -171,7 +171,7 @@ def _scanned(  # noqa: PLR0913 - a question has these parts
     path: Path, wanted: EntryFilter, after: int, before: int, *, newest_first: bool = False, with_bodies: bool,
     behind: Position | None = None,
 ) -> Iterator[Entry]:  # fmt: skip
-    """By the segments alone, and behind this place; newest first a segment at a time."""
+    """Yield by the segments alone, and behind this place; newest first a segment at a time."""
     low = after if behind is None else max(after, behind.last)
     for name, whole in _batches(path, low, behind, newest_first=newest_first):
         first = whole.frame.header.first_sequence
@@ -184,12 +184,12 @@ def _scanned(  # noqa: PLR0913 - a question has these parts
 
 
 def head_of(path: Path) -> int:
-    """Sequence of the last whole entry, -1 if there is none. Raises Damage."""
+    """Return the sequence of the last whole entry, -1 if there is none. Raises Damage."""
     return next((entry.sequence for entry in read_entries(path, limit=1, newest_first=True)), -1)
 
 
 def entries_of(name: str, whole: Whole) -> list[Entry]:
-    """The entries of one batch with their bodies; `name` is the segment's, for faults. Raises Damage."""
+    """Return the entries of one batch with their bodies; `name` is the segment's, for faults. Raises Damage."""
     return _messages(name, whole, ALL, after=-1, before=INTEGER_MAX, with_bodies=True)
 
 

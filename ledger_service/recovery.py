@@ -40,7 +40,7 @@ class _SegmentEnd(NamedTuple):
 
 
 def recover(disk: Disk, files: SegmentFiles, indexed: Sequence[Position]) -> Recovered:
-    """The ledger's end, made durable. An empty ledger gets its first segment. Raises Damage, OSError."""
+    """Find the ledger's end and make it durable. An empty ledger gets its first segment. Raises Damage, OSError."""
     firsts = files.firsts()
     _check_segments(files, firsts, indexed)
     if not firsts:
@@ -92,7 +92,7 @@ def catch_up(files: SegmentFiles, tables: Tables, indexed: Position | None, targ
 
 
 def decode_all(found: Whole, file: str) -> list[Entry]:
-    """The entries of a frame. Raises Damage."""
+    """Return the entries of a frame. Raises Damage."""
     entries: list[Entry] = []
     for number, data in enumerate(found.frame.entries):
         try:
@@ -119,7 +119,7 @@ def _index_frame(tables: Tables, file: str, segment: int, found: Whole) -> Posit
 
 
 def _walk(source: Source, first: int, indexed: Sequence[Position]) -> _SegmentEnd:
-    """To the end of one segment. The chain value before it is the index's, else the one its first batch names."""
+    """Walk to the end of one segment. The chain value before it is the index's, else the one its first batch names."""
     source.refresh()
     known = {position.first: position for position in indexed}
     before = next((position.chain for position in indexed if position.last == first - 1), None)
@@ -140,7 +140,7 @@ def _walk(source: Source, first: int, indexed: Sequence[Position]) -> _SegmentEn
 
 
 def _check_segments(files: SegmentFiles, firsts: Sequence[int], indexed: Sequence[Position]) -> None:
-    """Every segment that the index knows is there, as long as it was, and no other one stands between them."""
+    """Check that every segment that the index knows is there, as long as it was, and no other between them."""
     known = [position.first for position in indexed]
     if known and [first for first in firsts if first <= known[-1]] != known:
         wrong = next(first for first in sorted({*firsts, *known}) if (first in known) != (first in firsts))
@@ -155,7 +155,7 @@ def _check_segments(files: SegmentFiles, firsts: Sequence[int], indexed: Sequenc
 
 
 def _check_reached(file: str, end: _SegmentEnd, indexed: Sequence[Position]) -> None:
-    """What the index holds was acknowledged: it must still be there."""
+    """Check that what the index holds, which was acknowledged, is still there."""
     last = indexed[-1].last if indexed else -1
     if end.position.last < last:
         what = f"entries {end.position.last + 1} to {last} were acknowledged and are gone or damaged"
@@ -171,7 +171,7 @@ def _demand_sealed(file: str, end: _SegmentEnd, next_first: int) -> None:
 
 
 def _set_aside(disk: Disk, files: SegmentFiles, first: int, tail: SegmentTail) -> BatchSetAside | None:
-    """Copies what follows the last whole batch to a file of its own, durably, then puts zeros there."""
+    """Copy what follows the last whole batch to a file of its own, durably, then put zeros there."""
     if tail.kind == "clean":
         return None
     torn = files.source(first).get(tail.at, tail.end - tail.at)
@@ -191,7 +191,7 @@ def _set_aside(disk: Disk, files: SegmentFiles, first: int, tail: SegmentTail) -
 
 
 def _make_durable(files: SegmentFiles, first: int, last: Whole) -> None:
-    """After a failed sync the page cache may hold what the device does not: write the last batch again and sync it."""
+    """Write the last batch again and sync it: after a failed sync the page cache may hold what the device does not."""
     handle = files.open_for_writing(first, create=False)
     handle.write_at(last.at, last.data)
     handle.sync()

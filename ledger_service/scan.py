@@ -55,7 +55,7 @@ class SegmentTail(NamedTuple):
 
 
 def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | SegmentTail:
-    """The frame at `at`, which must begin with entry `sequence` after chain value `chain`; or the tail.
+    """Return the frame at `at`, which must begin with entry `sequence` after chain value `chain`; or the tail.
 
     Raises Damage. A torn frame is the tail only if nothing was written after it.
     """
@@ -81,7 +81,7 @@ def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | 
 
 
 def walk(source: Source, sequence: int, chain: bytes, *, at: int = 0, tries: int = 1) -> Iterator[Whole | SegmentTail]:
-    """The whole frames from `at` on, the first of which is `next_whole`, and then the tail.
+    """Yield the whole frames from `at` on, the first of which is `next_whole`, and then the tail.
 
     Raises Damage. What is no whole frame is looked at so many times (`tries`).
     """
@@ -107,7 +107,7 @@ def walk(source: Source, sequence: int, chain: bytes, *, at: int = 0, tries: int
 
 
 def demand_format(file: str, byte: int, header: FrameHeader) -> None:
-    """Raises OtherFormat for a batch that another version of this software wrote."""
+    """Raise OtherFormat for a batch that another version of this software wrote."""
     if header.version != VERSION:
         raise OtherFormat(
             file,
@@ -143,7 +143,7 @@ def _tail(source: Source, at: int, head: bytes, sequence: int) -> SegmentTail:
 
 
 def _lacks_sector(data: bytes, at: int, start: int, end: int) -> bool:
-    """Whether, of the bytes [start, end), some sector's share is all zeros: it never reached the device."""
+    """Return whether some sector's share of the bytes [start, end) is all zeros: it never reached the device."""
     sector = (at + start) // SECTOR_BYTES * SECTOR_BYTES
     while sector < at + end:
         share = data[max(0, sector - at) : sector - at + SECTOR_BYTES]

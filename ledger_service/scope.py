@@ -70,7 +70,7 @@ OF_ONE = frozenset({"ho1", "ho2"})
 
 
 def searched_by(role: str, streams: Sequence[str], *, names_one: bool) -> frozenset[str]:
-    """Which kinds of streams this role has searched when it asks for these (none: for all); none: it may not.
+    """Return which of these kinds of streams (none: all) this role has searched; none: it may not.
 
     `names_one`: the question names a session or an agent.
     """
@@ -82,7 +82,7 @@ def searched_by(role: str, streams: Sequence[str], *, names_one: bool) -> frozen
 
 
 def may_read(role: str, stream: str | None, *, with_bodies: bool, event_type: str = "") -> bool:
-    """Whether this role may ask for pages of this stream's entries.
+    """Return whether this role may ask for pages of this stream's entries.
 
     None: for those of all streams; of an event type, for those of all streams that have such entries.
     """
@@ -94,7 +94,7 @@ def may_read(role: str, stream: str | None, *, with_bodies: bool, event_type: st
 
 
 def may_read_entry(role: str, stream: str, event_type: str, *, with_bodies: bool) -> bool:
-    """Whether this role may have this one entry, found by its id or its once key."""
+    """Return whether this role may have this one entry, found by its id or its once key."""
     if role in READS and (stream, event_type) in SHARED:
         return True
     if (stream, event_type) in ENTRIES.get(role, ()):
@@ -108,7 +108,7 @@ DENIED = "DENIED"
 
 
 class Denials:
-    """Counts until the next batch of records; beyond `kinds_max` different ones only their number is kept."""
+    """Count denials until the next batch of records; beyond `kinds_max` different ones only their number is kept."""
 
     def __init__(self, instance: str, *, kinds_max: int) -> None:
         self._instance = instance
@@ -129,13 +129,13 @@ class Denials:
         self._counts[what] = (first_us, count + 1)
 
     def records(self, now_us: int) -> list[WriteEntry]:
-        """Of what was counted, which begins anew, behind those that are not `durable` yet, under their ids."""
+        """Return records of what was counted, behind those not yet `durable`, under their ids; count anew."""
         counts, self._counts = self._counts, {}
         self._made += [self._entry(what, first_us, count, now_us) for what, (first_us, count) in counts.items()]
         return list(self._made)
 
     def durable(self) -> None:
-        """What `records` gave last stands."""
+        """Note that what `records` gave last stands."""
         self._made = []
 
     def _entry(self, what: Denied, first_us: int, count: int, now_us: int) -> WriteEntry:

@@ -67,26 +67,26 @@ class Word(NamedTuple):
 
 
 class Among(NamedTuple):
-    """Texts that a question is about: of each group of tokens they have one, and they stand in this stretch."""
+    """The texts that a question is about: of each group of tokens they have one, and they stand in this stretch."""
 
     about: tuple[tuple[str, ...], ...]
     after: int
     before: int
 
     def of(self, term: str = "") -> tuple[str, int, int]:
-        """Those of them that have this word (empty: all), as the engine is asked."""
+        """Return those that have this word (empty: all), as the engine is asked."""
         parts = [f"{{about}} : ({_any_of(group)})" for group in self.about]
         parts += [f'{{text}} : "{term}"'] if term else []
         return " AND ".join(parts), self.after + 1 << _BITS, self.before << _BITS
 
 
 def token(kind: str, value: str) -> str:
-    """What a text is narrowed by: one word that stands for its session, agent, principal, type or stream."""
+    """Return the word that stands for a text's session, agent, principal, type or stream."""
     return kind + blake2b(value.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 class SearchIndex:
-    """Every method may raise sqlite3.Error, which means: discard and rebuild."""
+    """One index. Every method may raise sqlite3.Error, which means: discard and rebuild."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
@@ -95,7 +95,7 @@ class SearchIndex:
 
     @classmethod
     def open(cls, path: str | None) -> Self:
-        """Existing or new; None keeps it in memory. Raises sqlite3.DatabaseError for a file that is not this index."""
+        """Open an existing or new index; None keeps it in memory. Raises sqlite3.DatabaseError for a foreign file."""
         db = connection_to(path or ":memory:")
         try:
             db.execute("PRAGMA journal_mode = WAL")
@@ -124,7 +124,7 @@ class SearchIndex:
         return Reached(*row)
 
     def add(self, texts: Sequence[IndexedText], *, sequence: int, chain: bytes) -> None:
-        """These are found from now on, and it reaches this entry: in one transaction, or none of it."""
+        """Add texts and the entry reached, in one transaction or not at all."""
         chars = sum(len(one.text) for one in texts)
         before = self.reached
         reached = Reached(sequence, chain, before.texts + len(texts), before.chars + chars)
@@ -138,7 +138,7 @@ class SearchIndex:
         self.reached = reached
 
     def forget(self, texts: Sequence[IndexedText]) -> None:
-        """These are found no more: as they were added, which is what the index needs to take their words out."""
+        """Remove texts, given as they were added, which the index needs to take their words out."""
         before = self.reached
         gone = sum(len(one.text) for one in texts)
         reached = before._replace(texts=before.texts - len(texts), chars=before.chars - gone)
@@ -153,25 +153,25 @@ class SearchIndex:
         self.reached = reached
 
     def count(self, among: Among, term: str = "", *, limit: int) -> int:
-        """How many of these texts there are, or have this word; no more than so many are counted."""
+        """Return how many of these texts there are, or have this word, counted up to `limit`."""
         match, *stretch = among.of(term)
         asked = (_COUNT, (match, *stretch, limit)) if match else (_COUNT_ALL, (*stretch, limit))
         (count,) = self._db.execute(*asked).fetchone()
         return count
 
     def rows(self, among: Among, term: str, *, limit: int, newest: bool = False) -> list[int]:
-        """Numbers (see `place_of`) of those that have this word: the oldest so many or, for more time, the newest."""
+        """Return the numbers (`place_of`) of texts that have this word: the oldest or, for more time, the newest."""
         question = _NEWEST if newest else _ROWS
         return [row for (row,) in self._db.execute(question, (*among.of(term), limit)).fetchall()]
 
     def lengths(self, rows: Sequence[int]) -> dict[int, int]:
-        """How many words each of these texts has; what is gone is left out."""
+        """Return how many words each of these texts has; what is gone is left out."""
         question = f"SELECT id, sz FROM texts_docsize WHERE id IN ({', '.join('?' * len(rows))})"  # noqa: S608
         return {row: _first_number(sizes) for row, sizes in self._db.execute(question, tuple(rows))}
 
 
 def _first_number(sizes: bytes) -> int:
-    """Of the numbers that SQLite packs by seven bits a byte, the highest first."""
+    """Return the first number that SQLite packed by seven bits a byte, the highest first."""
     number = 0
     for byte in sizes:
         number = number << 7 | byte & 0x7F
@@ -181,7 +181,7 @@ def _first_number(sizes: bytes) -> int:
 
 
 def place_of(row: int) -> tuple[int, int]:
-    """(sequence, body number) of a text."""
+    """Return (sequence, body number) of a text."""
     return row >> _BITS, row & BODIES_MAX - 1
 
 
@@ -190,7 +190,7 @@ def _row(sequence: int, number: int) -> int:
 
 
 def _any_of(terms: Iterable[str]) -> str:
-    """Words of the tokenizer have no quotes in them."""
+    """Return a query for any of the terms; words of the tokenizer have no quotes in them."""
     return " OR ".join([f'"{term}"' for term in terms])
 
 
@@ -209,7 +209,7 @@ class Tokens:
         self._db.close()
 
     def terms(self, words: str, *, limit: int) -> list[str]:
-        """The different words in it as the index has them, sorted; of too many the longest, which are mostly rare."""
+        """Return the different words as the index has them, sorted; of too many the longest, which are mostly rare."""
         self._put(words)
         question = "SELECT term FROM words ORDER BY length(term) DESC, term LIMIT ?"
         return sorted([term for (term,) in self._db.execute(question, (limit,))])

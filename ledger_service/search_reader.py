@@ -17,7 +17,7 @@ _AT_ONCE = 1024
 
 
 def search_directory(path: Path, question: Search, progress: Callable[[int], None] = lambda _count: None) -> Hits:
-    """As the ledger itself would answer an operator. Raises Damage.
+    """Answer as the ledger itself would answer an operator. Raises Damage.
 
     `progress` is told how many entries were read. It costs a pass over the record, and its texts in memory.
     """

@@ -47,7 +47,7 @@ class EntryPlace(NamedTuple):
 def places_of(  # noqa: PLR0913 - of each entry, and of the frame
     stored: Sequence[bytes], entries: Sequence[Entry], chains: Sequence[bytes], *, segment: int, at: int, first: int
 ) -> list[EntryPlace]:
-    """Where the entries of a frame lie that begins at this byte of its segment with this sequence."""
+    """Return where the entries of a frame lie that begins at this byte of its segment with this sequence."""
     sizes = [*map(len, stored)]
     *heads_at, bodies_at = accumulate([ENTRY_HEAD_BYTES + size for size in sizes], initial=at + HEADER_BYTES)
     lengths = [entry.body_lengths for entry in entries]
@@ -64,7 +64,7 @@ def segment_name(first_sequence: int) -> str:
 
 
 def first_sequence_of(name: str) -> int | None:
-    """What `segment_name` was given; None for any other file."""
+    """Return what `segment_name` was given; None for any other file."""
     stem, dot, rest = name.partition(".")
     is_segment = dot + rest == SUFFIX and len(stem) == _DIGITS and stem.isdigit()
     return int(stem) if is_segment else None
@@ -80,7 +80,7 @@ class SegmentFiles:
 
     @property
     def mask(self) -> bytes | None:
-        """The ledger's, from its first batch; None while there is none. Raises OtherFormat, which is a Damage."""
+        """Return the ledger's mask, from its first batch; None while there is none. Raises OtherFormat (a Damage)."""
         firsts = [] if self._mask else self.firsts()
         if firsts:
             source = Source.of_handle(self.path(firsts[0]), self._reader(firsts[0]), None)
@@ -91,11 +91,11 @@ class SegmentFiles:
         return self._mask
 
     def begin(self, mask: bytes) -> None:
-        """The ledger is empty: this will be its mask."""
+        """Set the mask of an empty ledger."""
         self._mask = mask
 
     def firsts(self) -> list[int]:
-        """First sequence of each segment, in order."""
+        """Return the first sequence of each segment, in order."""
         found = (first_sequence_of(name) for name in self._disk.list(DIRECTORY))
         return sorted(first for first in found if first is not None)
 
@@ -106,7 +106,7 @@ class SegmentFiles:
         return Source.of_handle(self.path(first), self._reader(first), self.mask)
 
     def entry(self, place: EntryPlace) -> Entry:
-        """The entry at a place. Raises Damage if its bytes are not those that were written."""
+        """Read the entry at a place. Raises Damage if its bytes are not those that were written."""
         data = self._content(place.segment, place.at - ENTRY_HEAD_BYTES, ENTRY_HEAD_BYTES + place.length)
         head, stored = bytes(data[:ENTRY_HEAD_BYTES]), bytes(data[ENTRY_HEAD_BYTES:])
         if len(head) < ENTRY_HEAD_BYTES or not entry_is_whole(head, stored):
@@ -117,7 +117,7 @@ class SegmentFiles:
             raise Damage(self.path(place.segment), place.at, str(error), sequence=place.sequence) from None
 
     def bodies(self, place: EntryPlace, entry: Entry) -> list[tuple[bytes, bytes]]:
-        """(salt, data) of each of the entry's bodies. Raises Damage."""
+        """Read (salt, data) of each of the entry's bodies. Raises Damage."""
         lengths = entry.body_lengths
         if not lengths:
             return []
@@ -135,7 +135,7 @@ class SegmentFiles:
         return found
 
     def open_for_writing(self, first: int, *, create: bool) -> FileHandle:
-        """A handle that writes; a new file is in its directory for good before this returns."""
+        """Open a handle that writes; a new file is in its directory for good before this returns."""
         if create and not self._disk.exists(DIRECTORY):
             self._disk.make_dir(DIRECTORY)
             self._disk.sync_dir()
@@ -150,7 +150,7 @@ class SegmentFiles:
         self._readers.clear()
 
     def _content(self, segment: int, at: int, size: int) -> memoryview:
-        """Bytes of one batch, unmasked; fewer at the end of the file. Raises Damage without a first batch to go by."""
+        """Read bytes of one batch, unmasked; fewer at the end of the file. Raises Damage without a first batch."""
         start, whole = aligned(at, size)
         stored, mask = self._reader(segment).read_at(start, whole), self.mask
         if mask is None:
@@ -185,16 +185,16 @@ class ActiveSegment:
         trusted(end <= self._filled, "what was written before lies within its file")
 
     def has_room_for(self, size: int) -> bool:
-        """Whether a batch of this size belongs here; an empty segment takes any one batch."""
+        """Return whether a batch of this size belongs here; an empty segment takes any one batch."""
         return self.end == 0 or self.end + size <= self._limit_bytes
 
     @property
     def is_filled_ahead(self) -> bool:
-        """Whether the next batch of ordinary size needs no new space on the disk."""
+        """Return whether the next batch of ordinary size needs no new space on the disk."""
         return self._filled - self.end >= min(self._chunk_bytes // 4, self._limit_bytes - self.end)
 
     def append(self, frame: bytearray) -> None:
-        """The batch is durable when this returns. Raises OSError, after which nothing may be written again."""
+        """Write the batch durably. Raises OSError, after which nothing may be written again."""
         end = self.end + len(frame)
         self._fill(end)
         trusted(self.end < end <= self._filled, "a batch is written over zeros, behind the last one")
@@ -203,7 +203,7 @@ class ActiveSegment:
         self.end = end
 
     def fill_ahead(self) -> bool:
-        """Zeros for the next batches, made durable while nobody waits; says whether there was anything to do."""
+        """Write zeros for the next batches, durably, while nobody waits; return whether there was anything to do."""
         wanted = min(self.end + self._chunk_bytes // 2, self._limit_bytes)
         if self._filled >= wanted:
             return False

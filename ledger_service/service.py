@@ -65,7 +65,7 @@ class LedgerService(Actor):
     # --- life cycle
 
     async def start(self, bus: Bus) -> None:
-        """Recovers, then accepts. Raises LedgerError (rejected, disk_full, damaged) or OSError, naming the place."""
+        """Recover, then accept. Raises LedgerError (rejected, disk_full, damaged) or OSError, naming the place."""
         self._bus = bus
         self._denials = Denials(bus.instance, kinds_max=DENIED_MAX)
         self.failed = asyncio.get_running_loop().create_future()
@@ -96,7 +96,7 @@ class LedgerService(Actor):
         self._tasks = [self._own(work) for work in works]
 
     def _begin_search(self, opening: Opening) -> FullText | None:
-        """What an earlier start left unsearched comes in while writes are taken already."""
+        """Open the search; what an earlier start left unsearched comes in while writes are taken already."""
         if not self._config.search.enabled:
             with suppress(
                 OSError
@@ -121,17 +121,17 @@ class LedgerService(Actor):
         return opening
 
     def starting(self) -> str:
-        """How far the index is, where a start has to make it or bring it up."""
+        """Return how far the index is, where a start has to make it or bring it up."""
         return self._at_what
 
     async def ready(self) -> str:
-        """Ready once recovered, while there is space to write to, and never again after a fault."""
+        """Report ready once recovered, while there is space to write to, and never again after a fault."""
         if self._fault is not None:
             return self._fault.detail
         return "recovering" if self._ledger is None else shortage(self._disk.free_bytes(), self._config)
 
     async def drain(self) -> None:
-        """Commits what is queued, brings the index up to date, gives everything back."""
+        """Commit what is queued, bring the index up to date, give everything back."""
         if self._ledger is not None and self._fault is None:
             denied = self._denials.records(self._now_us())
             with suppress(BusError):  # a full queue: what was denied last is not worth more than what waits there
@@ -144,7 +144,7 @@ class LedgerService(Actor):
         self.stop()
 
     def stop(self) -> None:
-        """Gives files, index and lock back at once, as an exit would."""
+        """Give files, index and lock back at once, as an exit would."""
         self._forget_commit()
         if self._patience is not None:
             self._patience.cancel()
@@ -173,7 +173,7 @@ class LedgerService(Actor):
     # --- messages
 
     def on_write(self, message: m.Write, call: Call) -> Promise[m.Written]:
-        """Answered when everything it says is durable. Failures: busy, disk_full, fenced, unavailable.
+        """Answer when everything said is durable. Failures: busy, disk_full, fenced, unavailable.
 
         An entry that its sender is not the writer of, whose id or once key is not its to give, or that comes late to an
         order that has no end, is refused as `denied`; the others keep their order.
@@ -193,7 +193,7 @@ class LedgerService(Actor):
         return answer
 
     def on_import(self, message: m.Import, call: Call) -> Promise[m.Written]:  # noqa: ARG002 - operators alone ask
-        """As a write, of whatever another cell's record has of a session. Failures: as of a write."""
+        """Write whatever another cell's record has of a session. Failures: as of a write."""
         answer: Promise[m.Written] = Promise()
         decided = self._open().writer.submit(message.entries, ELSEWHERE, parts=message.parts)
         decided.then(lambda outcomes: answer.settle(_written(outcomes)))
@@ -201,7 +201,7 @@ class LedgerService(Actor):
         return answer
 
     async def append(self, entries: list[m.WriteEntry], origin: str, *, urgent: bool = True) -> list[m.Ack]:
-        """The acks of entries that this origin may write, once they are durable."""
+        """Return the acks of entries that this origin may write, once they are durable."""
         answer = self._open().writer.submit(entries, origin)
         self._commit_soon(urgent=urgent)
         (acks,) = await answer
@@ -210,10 +210,10 @@ class LedgerService(Actor):
         return acks
 
     def _commit_soon(self, *, urgent: bool) -> None:
-        """What was submitted will be committed.
+        """See to it that what was submitted is committed.
 
-        Without `urgent` that may wait `ledger.lazy_commit_ms` for a write that somebody waits for, or for a full
-        batch: the order of arrival stays, so what is acknowledged later still implies what came earlier.
+        Without `urgent` that may wait `ledger.lazy_commit_ms` for a write that somebody waits for, or for a full batch:
+        the order of arrival stays, so what is acknowledged later still implies what came earlier.
         """
         if self._commit is not None:
             return
@@ -224,7 +224,7 @@ class LedgerService(Actor):
             self._lazily = loop.call_later(self._config.lazy_commit_ms / 1000, self._commit_queued)
 
     async def on_lookup(self, message: m.Lookup, call: Call) -> m.Found:
-        """From the writer's table, up to the last acknowledged entry. Failures: denied, for one entry or for all."""
+        """Answer from the writer's table, up to the last acknowledged entry. Failures: denied, for one or all."""
         self._demand(call.role in READS, call, message.TYPE)  # else it is not told what there is
         ledger = await self._up_to_date()
         found = [ledger.tables.by_submission(submission_id) for submission_id in message.submission_ids]
@@ -235,7 +235,7 @@ class LedgerService(Actor):
         return m.Found(entries=ledger.messages(found, with_bodies=message.with_bodies))
 
     async def on_read(self, message: m.Read, call: Call) -> m.Entries:
-        """A page of a stream, up to the last acknowledged entry. Failures: denied."""
+        """Answer a page of a stream, up to the last acknowledged entry. Failures: denied."""
         self._demand_stream(call, message.TYPE, message.stream, with_bodies=message.with_bodies)
         ledger = await self._up_to_date()
         found = ledger.tables.select(
@@ -248,7 +248,7 @@ class LedgerService(Actor):
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 
     async def on_query(self, message: m.Query, call: Call) -> m.Entries:
-        """A page by provenance, from the index. Failures: denied, malformed."""
+        """Answer a page by provenance, from the index. Failures: denied, malformed."""
         stream, event_type = message.where.get("stream"), message.where.get("event_type")
         wanted, only = stream if isinstance(stream, str) else None, event_type if isinstance(event_type, str) else ""
         may = may_read(call.role, wanted, with_bodies=message.with_bodies, event_type=only)
@@ -263,7 +263,7 @@ class LedgerService(Actor):
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 
     async def on_tail(self, message: m.Tail, call: Call) -> m.Entries:
-        """Entries after a sequence; waits for the first one as long as the question allows. Failures: denied, busy."""
+        """Answer entries after a sequence; wait for the first as long as is asked. Failures: denied, busy."""
         self._demand_stream(call, message.TYPE, message.stream, with_bodies=message.with_bodies)
         wait_s = min(message.wait_ms / 1000, call.remaining_s(self._bus.clock.monotonic()))
         found = self._tail(message)
@@ -272,7 +272,7 @@ class LedgerService(Actor):
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 
     async def on_search(self, message: m.Search, call: Call) -> m.Hits:
-        """Texts by their words, from the full-text index. Failures: denied, malformed, unavailable, rejected."""
+        """Answer texts by their words, from the full-text index. Failures: denied, malformed, unavailable, rejected."""
         names_one = bool(message.session_id or message.agent_id)
         streams = searched_by(call.role, message.streams, names_one=names_one)
         self._demand(bool(streams), call, message.TYPE, " ".join(message.streams))
@@ -283,7 +283,7 @@ class LedgerService(Actor):
         return await self._full_text.answer(message, streams=sorted(streams), head=ledger.writer.head)
 
     async def on_get_body(self, message: m.GetBody, call: Call) -> m.Body:
-        """One body. Failures: denied, not_found, damaged."""
+        """Answer one body. Failures: denied, not_found, damaged."""
         self._demand(call.role in READS, call, message.TYPE)  # else it is not told what there is
         ledger = await self._up_to_date()
         try:
@@ -298,7 +298,7 @@ class LedgerService(Actor):
         return m.Body(ref=message.ref, data=ledger.files.bodies(found.place, found.entry)[number][1])
 
     async def on_read_stats(self, _message: m.ReadLedgerStats, _call: Call) -> m.LedgerStats:
-        """Counters since start, and the head."""
+        """Answer counters since start, and the head."""
         writer, tables = self._open().writer, self._open().tables
         return m.LedgerStats(
             head=writer.head,
@@ -318,7 +318,7 @@ class LedgerService(Actor):
         return self._ledger
 
     async def _up_to_date(self) -> OpenLedger:
-        """What has arrived is committed before anybody is told what there is: a waiting write hides from nobody."""
+        """Commit what has arrived before anybody is told what there is, so that a waiting write hides from nobody."""
         if self._lazily is not None:
             self._commit_soon(urgent=True)
             await self._next_commit()
@@ -361,7 +361,7 @@ class LedgerService(Actor):
         return self._open().tables.select(message.stream, after=message.after, limit=self._most(message.limit) + 1)
 
     async def _tail_later(self, message: m.Tail, wait_s: float) -> list[Committed]:
-        """A long poll; each principal has a bounded number of them, so that they crowd out nobody."""
+        """Wait for entries; each principal has a bounded number of such polls, so that they crowd out nobody."""
         principal = self._bus.principal
         waiting = self._waiting.get(principal, 0)
         if waiting >= PRINCIPAL_TAILS_MAX:
@@ -397,7 +397,7 @@ class LedgerService(Actor):
     # --- the tasks
 
     def _commit_queued(self) -> None:
-        """Runs one turn of the loop after the first write, so that all writes of one wake-up share a frame."""
+        """Commit one turn of the loop after the first write, so that all writes of one wake-up share a frame."""
         self._forget_commit()
         try:
             writer = self._open().writer
@@ -416,7 +416,7 @@ class LedgerService(Actor):
             self._patience = asyncio.get_running_loop().call_later(FOLLOWED_MS / 1000, self._give_up_early)
 
     def _give_up_early(self) -> None:
-        """Writes that follow what never came are decided, each after one or two such times."""
+        """Decide writes that follow what never came, each after one or two such times."""
         self._patience = None
         if self._ledger is not None and self._ledger.writer.has_early:
             self._ledger.writer.give_up_early()
@@ -429,7 +429,7 @@ class LedgerService(Actor):
         self._commit = self._lazily = None
 
     async def _keep_index(self) -> None:
-        """Sleeps while nothing is written; then brings the index up once per interval, in steps between commits.
+        """Bring the index up once per interval, in steps between commits; sleep while nothing is written.
 
         What finds no room there stays in memory, as much as it is: nothing else is written then, and all can be read.
         """
@@ -444,7 +444,7 @@ class LedgerService(Actor):
             self._open().writer.fill_ahead()
 
     async def _index_up_to(self, sequence: int) -> None:
-        """In steps; behind each there is as much time as it took for what was queued meanwhile."""
+        """Index in steps; behind each there is as much time as it took for what was queued meanwhile."""
         tables, clock = self._open().tables, self._bus.clock
         while True:
             began = clock.monotonic()
@@ -454,7 +454,7 @@ class LedgerService(Actor):
             await self._bus.sleep(clock.monotonic() - began)
 
     async def _keep_search(self) -> None:
-        """Like the index, after half its interval: then most of what was committed is still in memory."""
+        """Keep the search index like the other one, after half its interval: then most entries are still in memory."""
         while self._full_text is not None:
             await self._unsearched.wait()
             self._unsearched.clear()
@@ -462,12 +462,12 @@ class LedgerService(Actor):
             await self._full_text.keep_up(self._open().writer.head)
 
     async def _learn_known(self) -> None:
-        """Ends when the index need not be asked about new ids any more; writes are taken meanwhile."""
+        """Learn ids until the index need not be asked about new ones any more; writes are taken meanwhile."""
         for _ in self._open().tables.learn():
             await self._bus.sleep(0)
 
     async def _record_denials(self) -> None:
-        """At most one batch of records per interval, however much is denied."""
+        """Write at most one batch of records per interval, however much is denied."""
         while True:
             await self._denied.wait()
             await self._bus.sleep(DENIED_INTERVAL_MS / 1000)
@@ -487,7 +487,7 @@ class LedgerService(Actor):
         return task
 
     def _on_task_end(self, task: asyncio.Task[None]) -> None:
-        """An error of any of these tasks is final: it never syncs twice hoping for better."""
+        """Treat an error of any of these tasks as final: never sync twice hoping for better."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._fail(error)
@@ -509,7 +509,7 @@ class LedgerService(Actor):
 
 
 def _written(outcomes: list[Outcome] | RuntimeFault) -> m.Written | RuntimeFault:
-    """The answer to a frame of writes: the fault, where all that came has one."""
+    """Return the answer to a frame of writes: the fault, where all that came has one."""
     if isinstance(outcomes, RuntimeFault):
         return outcomes
     if len(outcomes) == 1:

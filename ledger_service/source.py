@@ -18,7 +18,7 @@ class Untrue(AssertionError):
 
 
 def trusted(is_so: bool, what: str) -> None:
-    """Raises Untrue unless it is so; no switch of the interpreter turns it off, as it does `assert`."""
+    """Raise Untrue unless it is so; no switch of the interpreter turns this off, as it does `assert`."""
     if not is_so:
         raise Untrue(what)
 
@@ -83,7 +83,7 @@ class Source:
         self._window = b""
 
     def get(self, offset: int, size: int) -> bytes:
-        """These bytes; fewer at the end of the file."""
+        """Return these bytes; fewer at the end of the file."""
         start = offset - self._window_at
         if start < 0 or start + size > len(self._window):
             if size >= _WINDOW_BYTES:
@@ -92,7 +92,7 @@ class Source:
         return self._window[start : start + size]
 
     def end_of_content(self, offset: int) -> int:
-        """One past the last byte from `offset` on that is not zero; `offset` if all are."""
+        """Return one past the last byte from `offset` on that is not zero; `offset` if all are."""
         end = offset
         while offset < self.size:
             block = self._read(offset, min(_WINDOW_BYTES, self.size - offset))
@@ -112,7 +112,7 @@ class Source:
 
 @contextmanager
 def segment_file(path: Path, mask: bytes | None = None) -> Generator[Source]:
-    """A plain file opened read-only, for tools that work without a running ledger. Raises OSError."""
+    """Open a plain file read-only, for tools that work without a running ledger. Raises OSError."""
     file = RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     try:
         yield Source.of_handle(f"{path.parent.name}/{path.name}", file, mask)

@@ -23,7 +23,7 @@ from hobus.ledger_service.segment import EntryPlace, SegmentFiles
 
 
 class Known:
-    """At most every key that was added, and a few others."""
+    """A filter of at most every key that was added, and a few others."""
 
     knows_all = True
     """Whether every key was added: before that anything may be held."""
@@ -57,7 +57,7 @@ _STEP_ENTRIES = 512
 
 
 class _Batch(Struct, frozen=True):
-    """One that is durable and not in the index yet."""
+    """A batch that is durable and not in the index yet."""
 
     position: Position  # behind it
     heads: dict[str, StreamHead]  # of the journals that go on in it
@@ -83,11 +83,11 @@ class Tables:
 
     @property
     def behind(self) -> int:
-        """Entries that the index does not hold yet."""
+        """Return how many entries the index does not hold yet."""
         return len(self._recent)
 
     def by_submission(self, submission_id: str, hashed: int | None = None) -> Committed | None:
-        """The entry with this submission id; `hashed`: its `key_hash`, where that is known already."""
+        """Return the entry with this submission id; `hashed`: its `key_hash`, where that is known already."""
         found = self._submissions.get(submission_id)
         if found is not None or self._is_new(key_hash(submission_id) if hashed is None else hashed):
             return found
@@ -95,7 +95,7 @@ class Tables:
         return self._compared(places, lambda entry: entry.submission_id == submission_id)
 
     def by_once(self, key: str, hashed: int | None = None) -> Committed | None:
-        """The entry that holds this once key; `hashed` as for an id."""
+        """Return the entry that holds this once key; `hashed` as for an id."""
         found = self._once.get(key)
         if found is not None or self._is_new(key_hash(key) if hashed is None else hashed):
             return found
@@ -109,7 +109,7 @@ class Tables:
         return head
 
     def settle(self, batch: list[Committed], heads: dict[str, StreamHead], position: Position) -> None:
-        """These entries are durable, and they lead up to `position`; where their sessions' streams stand after them."""
+        """Take in durable entries that lead up to `position`, and where their sessions' streams stand after them."""
         self._recent |= {one.place.sequence: one for one in batch}
         self._submissions |= {one.entry.submission_id: one for one in batch}
         self._once |= {one.entry.once: one for one in batch if one.entry.once is not None}
@@ -119,7 +119,7 @@ class Tables:
     def select(
         self, stream: str | None, *, after: int, limit: int, newest_first: bool = False, before: int | None = None
     ) -> list[Committed]:
-        """Entries of one stream beyond `after` and below `before` (None: up to the one written last).
+        """Return entries of one stream beyond `after` and below `before` (None: up to the one written last).
 
         Stream EVERY_SESSION: of all journals; None: of all streams.
         """
@@ -137,7 +137,7 @@ class Tables:
         return found + list(islice(recent, limit - len(found)))
 
     def at(self, sequence: int) -> Committed | None:
-        """The entry with this sequence; None before the first one and behind the one written last."""
+        """Return the entry with this sequence; None before the first one and behind the one written last."""
         if sequence > self.indexed:
             return self._recent.get(sequence)
         found = self._select({}, after=sequence - 1, before=sequence + 1, limit=1, newest_first=False)
@@ -146,7 +146,7 @@ class Tables:
     def of_types(
         self, event_types: Collection[str], *, after: int, span: int, limit: int
     ) -> tuple[list[Committed], int]:
-        """Of the next `span` entries those of these types, at most so many; and up to where there is no other."""
+        """Return entries of these types among the next `span`, at most `limit`; and up to where there is no other."""
         end = after + span + 1
         found: list[Committed] = []
         if after < self.indexed:
@@ -172,7 +172,7 @@ class Tables:
         self._index_batches(min(self.behind, _STEP_ENTRIES))
 
     def _index_batches(self, entries_min: int) -> None:
-        """As many of the oldest ones as hold so many entries, in one transaction."""
+        """Index the oldest batches, as many as hold so many entries, in one transaction."""
         if not entries_min:
             return
         heads: dict[str, StreamHead] = {}
@@ -204,7 +204,7 @@ class Tables:
         self._keep_heads(indexed)
 
     def learn(self) -> Iterator[None]:
-        """Steps after which no new id is looked up in the index any more; all answers are right before, too."""
+        """Yield steps after which no new id is looked up in the index any more; all answers are right before, too."""
         if self._known.knows_all:
             return
         for hashes in self._index.hashes():

@@ -66,7 +66,7 @@ class _Progress:
 def verify_directory(
     path: Path, progress: Callable[[int], None] | None = None, *, newest: bool = False
 ) -> VerifyReport:
-    """Reads everything; `progress` is told the number of entries verified so far, once per batch.
+    """Verify everything; `progress` is told the number of entries verified so far, once per batch.
 
     `newest`: of the segments only the last one is read, as a start does, whatever the size; that the others are there
     is looked at. `entries` then counts those before it, too.
@@ -75,7 +75,7 @@ def verify_directory(
 
 
 class Verifier:
-    """Checks a record again and again, each time from the head on that the last check reached.
+    """Check a record again and again, each time from the head on that the last check reached.
 
     A segment that is complete is not read again while its file is the same, by its size and times; if it is not,
     everything is.
@@ -104,7 +104,7 @@ _Stamp = tuple[int, int, int]
 
 
 def _stamps(path: Path) -> list[_Stamp]:
-    """Of all segments, in order; none of a record that cannot be looked at."""
+    """Return the stamps of all segments, in order; none of a record that cannot be looked at."""
     try:
         found = [(path / DIRECTORY / segment_name(first)).stat() for first in segment_firsts(path)]
     except (OSError, Damage):
@@ -147,13 +147,13 @@ def _verified(path: Path, done: _Progress, progress: Callable[[int], None], *, n
 
 
 def _fault_of(damage: Damage) -> VerifyFault:
-    """With the fix: of a damaged segment there is one alone."""
+    """Return the fault with its fix: a damaged segment has one alone."""
     fix = "restore this file from a copy while no cluster runs" if damage.fix == RESTORE else damage.fix
     return VerifyFault(damage.file, damage.byte, damage.sequence, damage.what, fix, isinstance(damage, OtherFormat))
 
 
 def _demand_whole_index(path: Path, done: _Progress) -> None:
-    """A start uses it without reading it all, and stops when it meets a damaged page."""
+    """Demand an index that is whole: a start uses it unread, and stops when it meets a damaged page."""
     fault = read_fault(path)
     if fault:
         done.index = "damaged"
@@ -162,7 +162,7 @@ def _demand_whole_index(path: Path, done: _Progress) -> None:
 
 
 def _demand_place_for_index(path: Path, done: _Progress) -> None:
-    """A start makes whatever stands there give way, if it may."""
+    """Demand that a start may make whatever stands in the index's place give way."""
     obstacle = read_obstacle(path)
     if not obstacle:
         return
@@ -172,14 +172,14 @@ def _demand_place_for_index(path: Path, done: _Progress) -> None:
 
 
 def is_ledger(path: Path) -> bool:
-    """Whether a ledger was ever started in this directory: a segment, or an index that knows of some."""
+    """Return whether a ledger was ever started in this directory: a segment, or an index that knows of some."""
     if (path / FILE).exists() and read_positions(path) != []:  # an empty one: its first start died before a segment was
         return True
     return (path / DIRECTORY).exists() and bool(segment_firsts(path))
 
 
 def other_format(path: Path) -> VerifyFault | None:
-    """What another version of this software wrote, by the record's beginning alone; None: nothing. Raises OSError."""
+    """Return what another version of this software wrote, by the record's beginning; None: nothing. Raises OSError."""
     if not (path / DIRECTORY).is_dir():
         return None
     for first in segment_firsts(path)[:1]:
@@ -194,7 +194,7 @@ def other_format(path: Path) -> VerifyFault | None:
 
 
 def segment_firsts(path: Path) -> list[int]:
-    """First sequence of each segment in a ledger's directory, in order. Raises Damage when there is no ledger."""
+    """Return the first sequence of each segment in a ledger's directory, in order. Raises Damage without a ledger."""
     folder = path / DIRECTORY
     if not folder.is_dir():
         what = "not a directory of segments" if folder.exists() else "there is no ledger here"
@@ -204,7 +204,7 @@ def segment_firsts(path: Path) -> list[int]:
 
 
 def _begin_with_the_last(path: Path, done: _Progress) -> None:
-    """What is before it is taken from the index, else from what its first batch says."""
+    """Begin with the last segment: what is before it is taken from the index, else from its first batch."""
     firsts = segment_firsts(path)
     for known in done.ahead[:-1]:
         if known.first not in firsts:
@@ -251,7 +251,7 @@ def _verify_all(path: Path, done: _Progress, progress: Callable[[int], None]) ->
 
 
 def _demand_all(done: _Progress, current: int) -> None:
-    """What the index holds was acknowledged: the segments must have led up to all of it."""
+    """Demand that the segments led up to all that the index holds, which was acknowledged."""
     if not done.ahead:
         return
     done.index = "ahead"
@@ -283,7 +283,7 @@ def _verify_segment(
 
 
 def _compare(source: Source, first: int, found: Whole, done: _Progress) -> None:
-    """The history that the index recorded is the one that lies there."""
+    """Compare the history that the index recorded with what lies there."""
     while done.ahead and done.ahead[0].last < done.sequence:
         if done.ahead.pop(0) != Position(first, done.sequence - 1, done.at, done.chain):
             done.index = "differs"

@@ -91,11 +91,11 @@ class Writer:
 
     @property
     def has_early(self) -> bool:
-        """Whether a write waits for an entry of another writer."""
+        """Return whether a write waits for an entry of another writer."""
         return bool(self._early)
 
     def give_up_early(self) -> None:
-        """Whoever waits for an entry since the last call waits no longer: the next commit decides."""
+        """Stop waiting for entries since the last call: the next commit decides."""
         for pending in self._early:
             if pending.has_waited:
                 pending.follows = ()
@@ -104,7 +104,9 @@ class Writer:
     def submit(
         self, entries: list[WriteEntry], origin: str, *, parts: Sequence[Part] = (), denied: Container[int] = ()
     ) -> Promise[list[Outcome]]:
-        """What became of each part, once everything that says is durable; no parts: all entries are one.
+        """Queue writes; the promise tells what became of each part, once that is durable.
+
+        No parts: all entries are one.
 
         Raises BusError(busy) above `limits.OUTSTANDING_MAX…`, and then none of them was taken.
         """
@@ -126,7 +128,7 @@ class Writer:
         return answer
 
     def _demand_room(self, count: int, size_bytes: int) -> None:
-        """What waits beside another frame is bounded in number and in bytes."""
+        """Bound what waits beside another frame in number and in bytes."""
         if self.outstanding + count > own_limits.OUTSTANDING_MAX:
             what = f"{self.outstanding} entries wait; the limit is {own_limits.OUTSTANDING_MAX}"
         elif self._outstanding_bytes + size_bytes > own_limits.OUTSTANDING_MAX_BYTES:
@@ -160,13 +162,13 @@ class Writer:
             pending.answer.settle(pending.outcomes)
 
     def fill_ahead(self) -> None:
-        """Zeros for the next batches while nobody waits. Raises OSError, which is as final as in `commit`."""
+        """Write zeros for the next batches while nobody waits. Raises OSError, which is as final as in `commit`."""
         self._space_checked_us = None
         if self._space_fault(self._world.now_us()) is None and self._active.fill_ahead():
             self.syncs += 1
 
     def _answer_without_room(self, fault: LedgerError) -> None:
-        """Who asks again for what stands there is told so, as ever; every other write gets this fault."""
+        """Answer repetitions of what stands, as ever, and give every other write this fault."""
         for pending in self._queue:
             outcomes: list[Outcome] = []
             at = 0
@@ -178,7 +180,7 @@ class Writer:
         self.fail_all(fault)
 
     def _recalled(self, pending: _Pending, numbers: range) -> Outcome | None:
-        """The answer to a write that needs no room; None where it does."""
+        """Return the answer to a write that needs no room; None where it does."""
         acks: list[Ack] = []
         for number in numbers:
             entry = pending.entries[number]
@@ -210,7 +212,7 @@ class Writer:
         self._active.close()
 
     def _space_fault(self, clock_us: int) -> LedgerError | None:
-        """Looks at the disk once per index interval: what is zero-filled cannot run out meanwhile."""
+        """Look at the disk once per index interval: what is zero-filled cannot run out meanwhile."""
         checked, interval_us = self._space_checked_us, INDEX_INTERVAL_MS * 1000
         if checked is not None and 0 <= clock_us - checked < interval_us and self._active.is_filled_ahead:
             return None
@@ -219,7 +221,7 @@ class Writer:
         return None if self._space_checked_us is not None else disk_full(free, self._config)
 
     def _gather(self, batch: Batch, finished: list[_Pending]) -> None:
-        """Decides writes in the order they came, until the batch is full; those decided entirely are finished."""
+        """Decide writes in the order they came, until the batch is full; those decided entirely are finished."""
         while self._queue or self._let_in(batch):
             pending = self._queue[0]
             if pending.follows and self._is_early(pending, batch):
@@ -238,7 +240,7 @@ class Writer:
             finished.append(self._queue.popleft())
 
     def _let_in(self, batch: Batch) -> bool:
-        """Whether any that waited for an entry of another writer need not any more."""
+        """Return whether any that waited for an entry of another writer need not any more."""
         ready = [pending for pending in self._early if not self._is_early(pending, batch)]
         if ready:
             self._early = [pending for pending in self._early if pending not in ready]
@@ -249,11 +251,11 @@ class Writer:
         return not all(self._stands(entry_id, batch) for entry_id in pending.follows)
 
     def _stands(self, submission_id: str, batch: Batch) -> bool:
-        """Whether this entry is in the record, or will be with this batch."""
+        """Return whether this entry is in the record, or will be with this batch."""
         return submission_id in batch.numbers or self._tables.by_submission(submission_id) is not None
 
     def _decide(self, pending: _Pending, part: Part, batch: Batch) -> bool:
-        """Whether a write is decided up to its end. What rests on others is never parted from them by a full batch."""
+        """Return whether a write is decided to its end. What rests on others is never parted by a full batch."""
         acks, base, first = pending.acks, part.entries - part.resting, pending.first
         entries_max, bytes_max = limits.FRAME_ENTRIES_MAX, limits.FRAME_BYTES_MAX
         # Asked once: a hostile frame may hold tens of thousands of either kind.
@@ -274,7 +276,7 @@ class Writer:
         return True
 
     def _check_answers(self, finished: Sequence[_Pending]) -> None:
-        """One ack for each entry, and none for what is not durable."""
+        """Check that each entry has one ack, and none for what is not durable."""
         expected = [part.entries for pending in finished for part in pending.parts]
         outcomes = [outcome for pending in finished for outcome in pending.outcomes]
         told = [outcome for outcome in outcomes if type(outcome) is list]
@@ -285,7 +287,7 @@ class Writer:
             raise Untrue("what is acknowledged is durable")
 
     def _check_frame(self, sealed: Sealed, frame: Built, places: Sequence[EntryPlace], at: int) -> None:
-        """What will be written is the batch, behind what stands there already, at the places that are told.
+        """Check that what will be written is the batch, behind what stands there, at the places that are told.
 
         Of entries and bodies the last ones are looked at: they lie where they should if all before them do.
         """

@@ -38,10 +38,10 @@ from hobus.config.snapshot import Snapshot
 
 
 class OrderSnapshots(recorded.Snapshots):
-    """The snapshots that orders name."""
+    """Cache the snapshots that orders name."""
 
     async def get(self, digest: str) -> Snapshot:
-        """The snapshot with this digest. Raises WorkOrderFault(execution_error) when there is none."""
+        """Return the snapshot with this digest. Raises WorkOrderFault(execution_error) when there is none."""
         try:
             return await super().get(digest)
         except ConfigError as fault:
@@ -52,7 +52,7 @@ _log = structlog.get_logger("ho1_executor")
 
 
 class Executor(Actor):
-    """Answers `ExecuteWorkOrder`, and on the cluster's own machine `ReadFile`."""
+    """Answer `ExecuteWorkOrder`, and on the cluster's own machine `ReadFile`."""
 
     service = "ho1"
     needs = ("gateway",)  # without one, tool calls are still taken
@@ -64,7 +64,10 @@ class Executor(Actor):
         tool_specs: Mapping[str, ToolDefinition],
         files: FileReads | None = None,
     ) -> None:
-        """`files`: those of the cluster's own machine; None: this worker is elsewhere, and reads none."""
+        """Build an executor.
+
+        `files`: those of the cluster's own machine; None: a worker elsewhere, which reads none.
+        """
         self._snapshot = snapshot
         self._files = files
         self._config = snapshot.config
@@ -97,7 +100,7 @@ class Executor(Actor):
         )
 
     async def ready(self) -> str:
-        """Ready once the gateway was reached."""
+        """Report ready once the gateway was reached."""
         timeout_s = self._config.bus.peer_timeout_ms / 1000
         try:
             await self._bus.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=timeout_s)
@@ -106,11 +109,11 @@ class Executor(Actor):
         return ""
 
     async def reconfigure(self, digest: str) -> None:
-        """Each order names its own; the new one is fetched before the first that does."""
+        """Fetch the new snapshot before the first order that names it; each order names its own."""
         await self._snapshots.get(digest)
 
     async def drain(self) -> None:
-        """Every order is answered and every end in the record; what does not end in time is given back."""
+        """Answer every order and record every end; give back what does not end in time."""
         self._is_stopping = True
         while self._at_work:
             await asyncio.shield(next(iter(self._at_work.values())))
@@ -119,15 +122,15 @@ class Executor(Actor):
         await self._ledger.flush()
 
     def counters(self) -> dict[str, int]:
-        """Orders since start, by how they ended, and those at work."""
+        """Return how many orders ended since start, by how they ended, and how many are in progress."""
         return {**self._counters, "at_work": len(self._at_work)}
 
     async def execute(self, message: ExecuteWorkOrder, call: Call) -> Receipt:
-        """The one receipt of an order, however often it is delivered.
+        """Return the one receipt of an order, however often it is delivered.
 
         Raises WorkOrderFault(rejected) for an order that was not dispatched, LedgerError(unavailable, retryable) when
         the record cannot be reached, or disk_full: no receipt exists that the record does not hold or has been handed.
-        Where its tool may have had an effect by then that it must not have twice, the fault says so (IN_DOUBT).
+        Where the tool may have had an effect that it must not have twice, the fault says so (IN_DOUBT).
         """
         order = message.order
         moved(order.wo_id, order.state, "executing", "ho1")
@@ -156,7 +159,7 @@ class Executor(Actor):
             at_work.set_result(receipt)
 
     async def read_file(self, message: ReadFile, _call: Call) -> FileText:
-        """A file below the roots of an agent, or why not. Raises WorkOrderFault for an unknown configuration."""
+        """Read a file below an agent's roots, or say why not. Raises WorkOrderFault for an unknown configuration."""
         return await self._read(message)
 
     async def _read(self, message: ReadFile) -> FileText:
@@ -201,12 +204,12 @@ class Executor(Actor):
         return receipt
 
     async def _recorded(self, job: Job) -> Receipt | None:
-        """An end of this very worker may still be on its way, or the ledger could not take it yet."""
+        """Return the recorded receipt; an end of this worker may be on its way, or not yet taken by the ledger."""
         await self._ledger.flush()
         return await self._ends.record_kept(job.order) or await self._ends.find(job.order)
 
     async def _record(self, job: Job, receipt: Receipt) -> Receipt:
-        """The receipt to answer with: ours at once, or the one that won."""
+        """Record the end and return the receipt to answer with: this one at once, or the one that won."""
         is_completed, is_models = receipt.state == "completed", job.order.tool_call is None
         if not (is_completed and (is_models or self._is_pipelined(job))):
             return await self._ends.record(self._end_of(job, receipt))
@@ -242,7 +245,7 @@ class Executor(Actor):
         return tool is not None and tool.idempotent
 
     def _is_in_doubt(self, order: WorkOrder) -> bool:
-        """Whether its tool was begun here, its end is not known to be durable, and running it again would matter."""
+        """Return whether the tool was begun here without a durable end, and running it again would matter."""
         call = order.tool_call
         return call is not None and order.wo_id in self._begun and not self._is_idempotent(call.tool_id)
 
@@ -268,7 +271,7 @@ class Executor(Actor):
         )
 
     def _parents(self, job: Job) -> list[str]:
-        """What an end rests on: the answers it was made from, the start of its tool, or the dispatch alone."""
+        """Return what an end rests on: the answers it was made from, the start of its tool, or the dispatch alone."""
         if job.usage.received_ids:
             return list(job.usage.received_ids)
         if job.usage.tool_ids and not self._is_free(job):
@@ -277,7 +280,7 @@ class Executor(Actor):
 
 
 def _log_end(job: Job, receipt: Receipt) -> None:
-    """How an order ended here; none of its texts."""
+    """Log how an order ended here, without its texts."""
     _log.info(
         "work_order_ended",
         turn=turn_in([job.order.wo_id]).run,

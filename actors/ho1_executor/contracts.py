@@ -23,7 +23,7 @@ from hobus.config.sections.turns import ClassifyLabels
 
 
 class CheckedContract(Struct, frozen=True):
-    """A contract whose schemas were found valid, with their validators made once."""
+    """A contract whose schemas are valid, with their validators."""
 
     contract: Contract
     inputs: Validator
@@ -37,13 +37,13 @@ class CheckedContract(Struct, frozen=True):
 
     @property
     def wants_json(self) -> bool:
-        """Whether the answer is a JSON document rather than plain text."""
+        """Return whether the answer is a JSON document rather than plain text."""
         schema = self.contract.output_schema
         return self.contract.boundary.structured_output or (schema is not None and schema.get("type") == "object")
 
 
 def select_contract(contracts: Iterable[Contract], contract_id: str) -> Contract:
-    """The newest version with this id. Raises WorkOrderFault(contract_not_found)."""
+    """Return the newest version with this id. Raises WorkOrderFault(contract_not_found)."""
     found = [contract for contract in contracts if contract.contract_id == contract_id]
     if not found:
         raise WorkOrderFault("contract_not_found", f"no contract {contract_id or '(none named)'} in this snapshot")
@@ -51,7 +51,7 @@ def select_contract(contracts: Iterable[Contract], contract_id: str) -> Contract
 
 
 def check_contract(contract: Contract) -> CheckedContract:
-    """The contract with its validators. Raises WorkOrderFault(contract_schema_invalid) naming the schema and place."""
+    """Return the contract with its validators. Raises WorkOrderFault(contract_schema_invalid) with schema and place."""
     return CheckedContract(
         contract=contract,
         inputs=_validator(contract, "input_schema", contract.input_schema),
@@ -68,7 +68,7 @@ def check_contract(contract: Contract) -> CheckedContract:
 
 
 def with_form(checked: CheckedContract, schema: dict[str, Any]) -> CheckedContract:
-    """The contract with this schema for its answer. Raises WorkOrderFault(format_not_met): it cannot be run."""
+    """Return the contract with this schema for its answer. Raises WorkOrderFault(format_not_met): it cannot be run."""
     contract = checked.contract
     boundary = contract.boundary.model_copy(update={"structured_output": True})
     try:
@@ -80,7 +80,7 @@ def with_form(checked: CheckedContract, schema: dict[str, Any]) -> CheckedContra
 
 
 def label_inputs(labels: ClassifyLabels) -> dict[str, list[Segment]]:
-    """The closed vocabulary as inputs that every pack may name."""
+    """Return the closed vocabulary as inputs that every pack may name."""
     return {
         "domain_labels": [Segment(name="domain_labels", text=", ".join(labels.domain))],
         "task_labels": [Segment(name="task_labels", text=", ".join(labels.task))],
@@ -90,7 +90,7 @@ def label_inputs(labels: ClassifyLabels) -> dict[str, list[Segment]]:
 def gather_inputs(
     checked: CheckedContract, given: Sequence[Segment], standing: Mapping[str, Sequence[Segment]]
 ) -> dict[str, Sequence[Segment]]:
-    """Everything a pack may name, by name.
+    """Return everything a pack may name, by name.
 
     What the order gives (segments of one name in order) wins over what stands in configuration, and that over the
     defaults that the input schema declares. Raises WorkOrderFault(input_schema_invalid), naming inputs and rules and
@@ -116,7 +116,7 @@ def gather_inputs(
 
 
 def schema_faults(validator: Validator, value: Any) -> list[str]:
-    """Every fault as `place: rule`, in order of place; rules are named, values are not shown."""
+    """Return every fault as `place: rule`, in order of place; rules are named, values are not shown."""
     return [str(fault) for fault in validator.faults(value)]
 
 
@@ -143,13 +143,13 @@ def _as_text(default: Any) -> str:
 
 
 def _wanted(schema: Any) -> Any:
-    """What an input's schema asks for where that is not text; else nothing."""
+    """Return what an input's schema asks for where that is not text; else None."""
     wanted = schema.get("type", "string") if isinstance(schema, dict) else "string"
     return None if wanted == "string" or (isinstance(wanted, list) and "string" in wanted) else wanted
 
 
 def _value(name: str, text: str, wanted: Any) -> Any:
-    """An input as its schema sees it: the JSON value in its text."""
+    """Return an input as its schema sees it: the JSON value in its text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -161,7 +161,7 @@ _OPENING = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?")
 
 
 class OutputVerdict(Struct, frozen=True):
-    """An answer against its contract; `faults` are sentences without the answer's text, empty if it is good."""
+    """A judged answer; `faults` are sentences without the answer's text, empty if it is good."""
 
     parsed: dict[str, Any] | None
     faults: tuple[str, ...]
@@ -182,9 +182,9 @@ NOTHING = "the model answered with nothing, each time that it was asked"
 
 
 def strip_fence(text: str) -> str:
-    """The text without one code fence around all of it; anything else is left as it is.
+    """Remove one code fence around all of the text; leave anything else as it is.
 
-    No one pattern: it would try each blank anew, and a model's answer of blanks held its executor up for seconds.
+    No single pattern: it would try each blank anew, and a model's answer of blanks held its executor up for seconds.
     """
     opening, line_end, rest = text.strip().partition("\n")
     if not line_end or not rest.endswith(_FENCE) or _OPENING.fullmatch(opening) is None:
@@ -193,7 +193,7 @@ def strip_fence(text: str) -> str:
 
 
 def judge_output(checked: CheckedContract, content: str) -> OutputVerdict:
-    """Whether an answer (that asks for no tools) is what the contract wants."""
+    """Judge an answer that asks for no tools by its contract."""
     if not checked.wants_json:
         if not content.strip():
             return OutputVerdict(None, ("$: blank text",))
@@ -209,15 +209,15 @@ def judge_output(checked: CheckedContract, content: str) -> OutputVerdict:
 
 
 def bare(answer: Segment, checked: CheckedContract) -> Segment:
-    """The answer as whoever asked reads it: in a form of theirs the JSON alone, without the fence around it."""
+    """Return the answer as the requester reads it: in a form of theirs the JSON alone, without its fence."""
     text = strip_fence(answer.text).strip() if checked.is_asked_for else answer.text
     return answer if text == answer.text else Segment(name=answer.name, text=text)
 
 
 def with_form_told(messages: Sequence[PromptMessage], schema: dict[str, Any]) -> list[PromptMessage]:
-    """The prompt with the form of its answer in words, before the message that is to be answered.
+    """Put the form of the answer in words before the message that is to be answered.
 
-    In words too, beside what the provider is told: not each one keeps a schema, or takes every one.
+    In words beside what the provider is told: not every provider keeps to a schema, or takes every one.
     """
     asking = [number for number, one in enumerate(messages) if one.role == "user"]
     at = next((n for n in asking if any(part.name == "user_input" for part in messages[n].segments)), asking[-1])
@@ -226,7 +226,7 @@ def with_form_told(messages: Sequence[PromptMessage], schema: dict[str, Any]) ->
 
 
 def repair_messages(response: PromptResponse, faults: Sequence[str], shape: str) -> list[PromptMessage]:
-    """What is added to the transcript to have a rejected answer fixed: the answer, and what is wrong with it."""
+    """Return what is added to the transcript to mend a rejected answer: the answer, and what is wrong with it."""
     listed = "\n".join(f"- {fault}" for fault in faults)
     ask = f"Your answer was not accepted:\n{listed}\nAnswer again with {shape}."
     said = [Segment(name="answer", ref=response.content_ref, text=response.content)] if response.content else []

@@ -28,7 +28,7 @@ _FOR_NOW = frozenset({"disk_full", "busy", "unavailable"})
 
 
 class EndWritten(Struct, eq=False):
-    """The end of an order, until it stands."""
+    """The end of an order, until it stands in the record."""
 
     order: WorkOrder
     receipt: Receipt
@@ -40,28 +40,29 @@ class EndWritten(Struct, eq=False):
 
 
 class OrderEnds:
-    """Ends of orders, over one ledger client."""
+    """Find and write ends of orders over one ledger client."""
 
     def __init__(self, ledger: LedgerClient, *, retry_s: float) -> None:
-        """`retry_s`: pause before an end that the ledger could not take is handed over again."""
+        """Begin empty. `retry_s`: pause before an end that the ledger could not take is submitted again."""
         self._ledger = ledger
         self._retry_s = retry_s
         self._kept: dict[str, EndWritten] = {}  # work order id -> the end that the ledger could not take yet
         self._retry: asyncio.TimerHandle | None = None  # of all that is kept
 
     async def find(self, order: WorkOrder) -> Receipt | None:
-        """The recorded receipt of this order, whoever wrote it; None while it has no end that can be answered with."""
+        """Return the recorded receipt of this order, whoever wrote it; None while it has no end to answer with."""
         entry = (await self._ledger.lookup(once=[end_key(order.wo_id)], with_bodies=True))[0]
         return None if entry is None else receipt_of(entry, order)
 
     async def record(self, end: EndWritten) -> Receipt:
-        """The end handed over, and the receipt that won, once it is durable; ours if nobody ended this order before.
+        """Submit the end and return the receipt that won, once it is durable.
+
+        This one if nobody ended the order before.
 
         For an end that says something which stands nowhere else (a tool's output, a failure) and for every repeated
-        delivery: only the record knows whether another worker, or the supervisor that gave the order up, was first.
-        Whoever waits here may go: what becomes of the end does not depend on it.
-        Raises LedgerError (unavailable, disk_full, busy): the end is handed over until it stands, for whoever asks next
-        must find it: a worker waits for it as long as this one lives.
+        delivery: only the record knows whether another worker, or the supervisor that gave the order up, was first. The
+        end does not depend on whether the caller keeps waiting. Raises LedgerError (unavailable, disk_full, busy); the
+        end is submitted until it stands, so that the next caller finds it.
         """
         self.submit(end, urgent=True)
         while end.outcome is None:  # twice for one that is refused
@@ -78,9 +79,9 @@ class OrderEnds:
         raise LedgerError("rejected", f"the ledger refused WO_FAILED of {end.order.wo_id}: {end.outcome.code}")
 
     def submit(self, end: EndWritten, *, urgent: bool = False) -> None:
-        """Hands an end over without waiting, again and again while the ledger cannot take it.
+        """Submit an end without waiting, again and again while the ledger cannot take it.
 
-        A lost one is kept as WO_LATE; one that is refused is recorded as failed.
+        An end that loses is kept as WO_LATE; one that is refused is recorded as failed.
         """
         end.outcome = None
         entry = end_entry(end.order, end.receipt, end.stamp, parents=end.parents, said=end.said)
@@ -93,16 +94,16 @@ class OrderEnds:
             done.then(partial(self._acknowledged, end))
 
     def keeps(self, wo_id: str) -> bool:
-        """Whether the ledger could not take the end of this order yet."""
+        """Return whether the ledger could not take the end of this order yet."""
         return wo_id in self._kept
 
     async def record_kept(self, order: WorkOrder) -> Receipt | None:
-        """The end of this order that the ledger could not take before, recorded now; None: there is none."""
+        """Record the end of this order that the ledger could not take before; None: there is none."""
         kept = self._kept.pop(order.wo_id, None)
         return None if kept is None else await self.record(kept)
 
     def submit_kept(self) -> None:
-        """Everything that the ledger could not take before is handed over again."""
+        """Submit everything again that the ledger could not take before."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -139,7 +140,7 @@ class OrderEnds:
 
 
 def _refused(end: EndWritten, ack: Ack) -> Receipt:
-    """What stands in the place of an end that the record cannot take at all (too large): the order still gets one.
+    """Build the end in place of one that the record cannot take at all (too large): the order still gets one.
 
     A tool has done what it did: `failed` would be an invitation to run it again.
     """

@@ -48,14 +48,14 @@ class _Refusal(Exception):
 
 
 class FileReads(Struct, frozen=True):
-    """The files of this machine, but for those below `closed` (the home with its record), other homes, and keys."""
+    """Read files of this machine, except those below `closed` (the home with its record), other homes, and keys."""
 
     closed: tuple[str, ...]
     is_home: Callable[[Path], bool]
     """Whether a directory is the home of a cluster or of a worker."""
 
     def read(self, path: str, roots: Sequence[str], max_bytes: int) -> FileText:
-        """The beginning of a text file below one of the roots (absolute, `~/…`, or `*` for all); or the refusal."""
+        """Read the beginning of a text file below one of the roots (absolute, `~/…`, or `*` for all), or refuse."""
         try:
             held = self._held(path, roots)
         except _Refusal as refusal:
@@ -70,7 +70,7 @@ class FileReads(Struct, frozen=True):
             os.close(held)
 
     def _held(self, path: str, roots: Sequence[str]) -> int:
-        """A descriptor that only names the file."""
+        """Open a descriptor that only names the file."""
         refusal = _Refusal("not_found", "no such file below the roots that are permitted")
         for place in _places(path, roots):
             try:
@@ -128,19 +128,19 @@ class FileReads(Struct, frozen=True):
 
 
 def _is_for_keys(path: str) -> bool:
-    """Whether programs keep keys under this name, or in this folder."""
+    """Return whether programs keep keys under this name, or in this folder."""
     *folders, name = path.split("/")
     return any(fnmatch(name, pattern) for pattern in _KEY_NAMES) or not set(_KEY_PLACES).isdisjoint(folders)
 
 
 def _holds_key(text: str) -> bool:
-    """Whether it holds a private key in the usual form, or is nothing but tokens of well-known services."""
+    """Return whether the text holds a private key in the usual form, or nothing but tokens of well-known services."""
     words = text.split(maxsplit=_FEW_WORDS)
     return _KEYS.search(text) is not None or (0 < len(words) <= _FEW_WORDS and all(map(looks_secret, words)))
 
 
 def _places(path: str, roots: Sequence[str]) -> list[str]:
-    """Where the file may be, without a look at the disk: below the roots as they are written, or as they are."""
+    """Return where the file may be, without a look at the disk: below the roots as they are written, or as they are."""
     if not path.strip() or "\0" in path or not path.isprintable():
         raise _Refusal("not_a_path", "that is not a path")
     if ".." in PurePosixPath(path).parts:
@@ -156,7 +156,7 @@ def _places(path: str, roots: Sequence[str]) -> list[str]:
 
 
 def _plain(roots: Sequence[str]) -> list[str]:
-    """Those that are absolute; a relative one would mean another place for every process."""
+    """Return the absolute roots; a relative one would mean another place for every process."""
     places = ["/" if root == _EVERYTHING else os.path.expanduser(root) for root in roots]  # noqa: PTH111
     return [os.path.normpath(place) for place in places if os.path.isabs(place)]  # noqa: PTH117
 
@@ -183,7 +183,7 @@ def _version(found: os.stat_result) -> tuple[int, int, int]:
 
 
 def _decoded(data: bytes, *, is_cut: bool) -> tuple[str, int]:
-    """The text, and how many of the bytes it is: of a file that was cut the last character may not be whole."""
+    """Return the text and how many bytes it is: the last character of a cut file may not be whole."""
     if b"\0" in data:
         raise _Refusal("not_text", "it is binary: it holds zero bytes")
     try:
@@ -204,5 +204,5 @@ def _refused(path: str, refusal: _Refusal) -> FileText:
 
 
 def _shown(path: str) -> str:
-    """As people read it: short, and on one line."""
+    """Return the path as people read it: short, and on one line."""
     return "".join(char if char.isprintable() else "?" for char in path[:_SHOWN_CHARS]) or "(an empty path)"

@@ -18,17 +18,17 @@ _KNOWN_MAX = 10_000
 
 
 class HeldState:
-    """`word` is asked after each call of a server that may hold state."""
+    """Remember which process holds each session's state at a server; ask `word` after each call."""
 
     def __init__(self, ledger: LedgerClient, instance: str, *, page: int) -> None:
-        """`page`: how many of a session's last calls at a server are looked at."""
+        """Begin empty. `page`: how many of a session's last calls at a server are looked at."""
         self._ledger = ledger
         self._page = page
         self._instance = instance
         self._holders: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     async def word(self, session_id: str, server: str, held_by: str) -> str:
-        """What a model is told before the result; empty where the process is the one that it knows, or its first."""
+        """Return what a model is told before the result: that the state is gone; empty if the process is the same."""
         before = self._holders.get((session_id, server))
         remember(self._holders, (session_id, server), held_by, at_most=_KNOWN_MAX)
         is_lost = before != held_by if before is not None else await self._was_elsewhere(session_id, server)

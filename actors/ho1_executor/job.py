@@ -14,7 +14,7 @@ from hobus.bus.streaming import Draft
 
 
 class Job(Struct, frozen=True):
-    """`deadline` is on bus.clock.monotonic(), and leaves room for the end record."""
+    """One delivery of an order. `deadline` is on bus.clock.monotonic(), and leaves room for the end's record."""
 
     bus: Bus
     order: WorkOrder
@@ -30,7 +30,7 @@ class Job(Struct, frozen=True):
 
     @property
     def follows(self) -> str:
-        """The entry that whatever is recorded before an effect stands behind; empty: it is durable."""
+        """Return the entry behind which whatever precedes an effect is recorded; empty: it is durable."""
         return dispatched_id(self.order.wo_id) if self.is_dispatching else ""
 
     @property
@@ -39,18 +39,18 @@ class Job(Struct, frozen=True):
 
     @property
     def due_s(self) -> float:
-        """Seconds until its run ends, as far as its sender knew, at most those that are left to work."""
+        """Return the seconds until the order's run ends, as its sender knew, at most those left to work."""
         return (
             self.remaining_s if self.due_at is None else min(self.remaining_s, parse_iso(self.due_at) - self.bus.now())
         )
 
     def stamp(self) -> Stamp:
-        """Who writes about the order, and the time now."""
+        """Return who writes about the order, and the time now."""
         return Stamp(self.bus.instance, self.bus.now(), self.bus.clock.monotonic(), self.trace)
 
 
 def job_of(bus: Bus, message: ExecuteWorkOrder, call: Call, *, is_repeat: bool, reserve_s: float) -> Job:
-    """The job of a delivery: until its envelope's deadline less a reserve, and no longer than the order allows."""
+    """Build the job of a delivery: until its deadline less a reserve, and no longer than the order allows."""
     order, started = message.order, bus.clock.monotonic()
     limit_s = min(call.remaining_s(started, reserve_s=reserve_s), order.constraints.timeout_seconds)
     return Job(

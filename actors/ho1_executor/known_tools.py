@@ -32,20 +32,20 @@ _SAID_OF = ("source", "description", "parameters", "idempotent", "writes")
 
 
 class KnownToOrder(Struct, frozen=True):
-    """Definitions among which everything that an order allows can be found, but for what is `missing`, by name."""
+    """The definitions of everything that an order allows, except what is `missing`, by name."""
 
     tools: Mapping[str, ToolDefinition]
     missing: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
 
     def lacking(self, offered: Collection[str], told: Collection[str]) -> list[str]:
-        """Those wanted names of which a model was told nothing: the missing ones, and what it would be offered now."""
+        """Return the wanted names of which a model was told nothing: missing, or to be offered only now."""
         untold = missing_of(self.wanted, told)  # of nearly every order none
         return [name for name in untold if name in self.missing or not missing_of([name], offered)]
 
 
 class KnownTools:
-    """Asks the broker only when an order allows what this worker has not, and not again within a beat."""
+    """Know the cluster's tools; ask the broker only for what this worker lacks, at most once per beat."""
 
     def __init__(self, bus: Bus, own: Mapping[str, ToolDefinition], config: AdminConfig) -> None:
         self._bus = bus
@@ -62,7 +62,7 @@ class KnownTools:
         self._absent_since: dict[str, float] = {}  # sources that have been waited for
 
     async def allowed_by(self, allowed: Sequence[str], agent: AgentFile, *, within_s: float) -> KnownToOrder:
-        """What this agent's order may offer; what may come is waited for, an absence `bus.service_grace_ms` at most."""
+        """Return what this agent's order may offer; wait for what may come, at most `bus.service_grace_ms`."""
         wanted = self._wanted_by(allowed, agent)
         ends_at = self._bus.clock.monotonic() + within_s
         known: Mapping[str, ToolDefinition] = self._own
@@ -79,7 +79,7 @@ class KnownTools:
         return KnownToOrder(known, tuple(missing), tuple(wanted))
 
     def _wanted_by(self, allowed: Sequence[str], agent: AgentFile) -> dict[str, str]:
-        """`wanted_by`, made anew only when something changed."""
+        """Return `wanted_by`, computed anew only when something changed."""
         if not allowed:
             return {}
         last = self._wanted.get(agent.agent_id)
@@ -101,9 +101,9 @@ class KnownTools:
         self._sources = told.sources
 
     async def _of_others(self, wanted: Collection[str], ends_at: float) -> dict[str, ToolDefinition]:
-        """What others have of it and this worker has not: its own tools are what it says itself.
+        """Return the wanted tools that other workers announce. Each description is read once, one at a time.
 
-        A word is read once, and one at a time holds this worker up, however many there are.
+        So the worker is held up by one description at most, however many there are.
         """
         found: dict[str, ToolDefinition] = {}
         for tool_id, word in self._others.items():
@@ -120,7 +120,7 @@ class KnownTools:
         return found
 
     def _tool_of(self, word: ToolWord) -> ToolDefinition | None:
-        """None for a word that is no tool, which is said."""
+        """Return the tool; log and return None where the description is no tool's."""
         tool = definition_of(word)
         if isinstance(tool, ToolDefinition):
             return tool
@@ -128,19 +128,19 @@ class KnownTools:
         return None
 
     def _left_s(self, absent: Iterable[str], ends_at: float) -> float:
-        """How long one of these sources may still be waited for; none if no more can come of any."""
+        """Return how long one of these sources may still be waited for; 0 if nothing more can come of any."""
         now = self._bus.clock.monotonic()
         awaited = [source for source in absent if is_awaited(source, self._sources, self._config)]
         until = [self._absent_since.setdefault(source, now) + self._grace_s for source in awaited]
         return min(ends_at, max(until, default=now)) - now
 
     def _is_empty(self, name: str, source: str) -> bool:
-        """Whether the name means all tools of a source that is in order and happens to have none."""
+        """Return whether the name means all tools of a healthy source that happens to have none."""
         return name.endswith("*") and any(row.name == source and row.state == "ready" for row in self._sources)
 
 
 def wanted_by(allowed: Iterable[str], agent: AgentFile, tools: ToolsConfig) -> dict[str, str]:
-    """What an order allows and its agent may use: tool ids and `<server>__*`, each with its source.
+    """Return what an order allows and its agent may use: tool ids and `<server>__*`, each with its source.
 
     The source is empty where the configuration names none; `*` means everything that is configured.
     """
@@ -162,14 +162,14 @@ def _server_of(name: str) -> str:
 
 
 def _reach(patterns: Collection[str], name: str) -> bool:
-    """Whether a list of tools names this one or, of a server's `<server>__*`, any."""
+    """Return whether the patterns name this tool or, of a server's `<server>__*`, any."""
     if not name.endswith("*"):
         return names(patterns, name)
     return any(pattern == "*" or pattern.startswith(name[:-1]) for pattern in patterns)
 
 
 def missing_of(wanted: Iterable[str], known: Collection[str]) -> list[str]:
-    """Those of the wanted names that mean nothing among these tool ids."""
+    """Return the wanted names that match none of these tool ids."""
     return [
         name
         for name in wanted
@@ -178,9 +178,9 @@ def missing_of(wanted: Iterable[str], known: Collection[str]) -> list[str]:
 
 
 def is_awaited(source: str, sources: Iterable[SourceRow], tools: ToolsConfig) -> bool:
-    """Whether what a source brings may still come: it is configured, and nobody who lives has got to an end with it.
+    """Return whether a source may still bring tools: it is configured, and no living worker is done with it.
 
-    One that is in order somewhere brings nothing more; one that failed wherever it was tried is told as it is.
+    A source that is ready somewhere brings nothing more; one that failed wherever it was tried is told as it is.
     """
     states = {row.state for row in sources if row.name == source}
     if source not in tools.mcp_servers and not (source == PYTHON and tools.entry_points):
@@ -189,7 +189,7 @@ def is_awaited(source: str, sources: Iterable[SourceRow], tools: ToolsConfig) ->
 
 
 def definition_of(word: ToolWord) -> ToolDefinition | str:
-    """The tool that a worker told of, which runs there; or why it is none, as of a server's listing."""
+    """Return the tool that a worker announced, or why it is none, as for a server's listing."""
     if TOOL_ID.fullmatch(word.tool_id) is None:
         return "its id is none that providers take"
     if len(word.description.encode()) + len(word.parameters.encode()) > limits.DEFINITION_MAX_BYTES:

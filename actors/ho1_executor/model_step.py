@@ -69,7 +69,7 @@ class Outage(Struct):
     _seen_at: float = 0.0
 
     def saw(self, code: str, now: float) -> bool:
-        """Whether, after a request that ended with this code, there has been none for too long."""
+        """Note the code with which a request ended; return whether there has been no gateway for too long."""
         if code not in _AWAY:
             self._since = None
             return False
@@ -79,12 +79,12 @@ class Outage(Struct):
         return now - self._since >= self.longest_s
 
     def is_over(self) -> None:
-        """The gateway answered: the next absence is counted from its own beginning."""
+        """Note that the gateway answered: the next absence is counted from its own beginning."""
         self._since = None
 
 
 class ModelStep(Struct, frozen=True):
-    """Runs LLM orders of this worker."""
+    """Run LLM orders of this worker."""
 
     bus: Bus
     tools: KnownTools
@@ -99,7 +99,7 @@ class ModelStep(Struct, frozen=True):
     """(snapshot digest, agent id) -> that agent as a tool of another."""
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult:
-        """The answer that the contract wants, or the tools that the model asks for.
+        """Return the answer that the contract wants, or the tools that the model asks for.
 
         Raises WorkOrderFault with a closed code or GatewayError with the gateway's own; what was used stands in the
         job's usage.
@@ -159,14 +159,14 @@ class ModelStep(Struct, frozen=True):
             messages = [*messages, *repair_messages(response, verdict.faults, wanted)]
 
     def _judged(self, checked: CheckedContract, response: PromptResponse) -> OutputVerdict:
-        """The answer against its contract; what breaks the schema of a stranger is not told at length."""
+        """Judge the answer by its contract; what breaks a caller's schema is not told at length."""
         if response.tool_calls and not response.content.strip():
             return NO_TOOLS
         verdict, most = judge_output(checked, response.content), OUTPUT_ERRORS_MAX
         return replace(verdict, faults=verdict.faults[:most]) if checked.is_asked_for else verdict
 
     async def _known(self, job: Job, agent: AgentFile | None, snapshot: Snapshot) -> KnownToOrder:
-        """The tools there are; waiting for some takes at most half of the run's time, and no longer than a restart."""
+        """Return the tools; wait for some at most half of the run's time, and no longer than a restart."""
         if agent is None:
             return KnownToOrder({})
         restart_s = own_limits.RECONNECT_MAX_MS / 1000
@@ -178,7 +178,7 @@ class ModelStep(Struct, frozen=True):
         return replace(known, tools={**known.tools, **called}) if called else known
 
     def _agent_as_tool(self, agent_id: str, snapshot: Snapshot) -> ToolDefinition:
-        """Run by supervisors; one object for one configuration, as an offer is made anew when one of them changes."""
+        """Return the agent as a tool, run by supervisors; one object per configuration, by which offers are cached."""
         key = (snapshot.digest, agent_id)
         if key not in self.called:
             self.called[key] = ToolDefinition(
@@ -201,7 +201,7 @@ class ModelStep(Struct, frozen=True):
         return self.checked[key]
 
     async def _ask(self, job: Job, prompt: Prompt) -> PromptResponse:
-        """The gateway's response; asked again under the same key while that may help and time is left."""
+        """Return the gateway's response; ask again under the same key while that may help and time is left."""
         attempt, usual_s, may_be_sent = 1, own_limits.RETRY_INTERVAL_MS / 1000, False
         while True:
             try:
@@ -240,7 +240,7 @@ class ModelStep(Struct, frozen=True):
 
 
 def is_spent(order: WorkOrder, used_tokens: int) -> bool:
-    """Whether nothing of an enforced budget is left for a further call."""
+    """Return whether nothing of an enforced budget is left for a further call."""
     limits = order.constraints
     return limits.budget_mode == "enforce" and used_tokens >= limits.token_budget
 
@@ -257,7 +257,7 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
     due_at: str | None,
     is_dispatching: bool = False,
 ) -> Prompt:
-    """The complete call number `number` of an order, with the limits of its contract and its own.
+    """Build the complete call number `number` of an order, with the limits of its contract and its own.
 
     The gateway keeps it within the order's budget: it knows what the prompt counts, and what earlier calls used.
     """
@@ -291,7 +291,7 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
 
 
 def as_cut(order: WorkOrder, answer: OutputResult, prompt: Prompt, response: PromptResponse) -> OutputResult:
-    """An answer that is not whole: its text as far as it came, and none of its calls, which may be cut as well.
+    """Return an answer that is not whole: its text as far as it came, and none of its calls, which may be cut as well.
 
     Raises WorkOrderFault(answer_cut) where there is no text for a reader: nothing is asked again under the same cap.
     """
@@ -312,12 +312,12 @@ def as_cut(order: WorkOrder, answer: OutputResult, prompt: Prompt, response: Pro
 
 
 def all_thought(response: PromptResponse) -> str:
-    """What is told of an answer that is thinking alone."""
+    """Return what is told of an answer that is thinking alone."""
     return f"all {response.output_tokens} tokens of it went into thinking, and none into an answer"
 
 
 def is_stand_in(prompt: Prompt, response: PromptResponse, config: GatewayConfig) -> bool:
-    """Whether the embedded rules answered, and neither the prompt nor a route of the configuration names them."""
+    """Return whether the embedded rules answered though neither the prompt nor a configured route names them."""
     answered, by_tag = response.provider_id, config.domain_tag_routes
     named = {prompt.provider_id, config.default_route.provider_id}
     named |= {by_tag[tag].provider_id for tag in prompt.domain_tags if tag in by_tag}
@@ -333,10 +333,10 @@ def result_of(  # noqa: PLR0913 - what stands in a result comes from as many pla
     theirs: Sequence[ToolSpec] = (),
     is_stand_in: bool = False,
 ) -> OutputResult:
-    """An answer with its provenance, and what its model was not told of; its text stays where the gateway has it.
+    """Build the result of an answer with its provenance, and what its model was not told of; the gateway has its text.
 
     `tools`: what a model is told of now. The answer may be one that another worker, which knew others, asked for.
-    `theirs`: tools of whoever asked, whose arguments nobody judges later.
+    `theirs`: the caller's tools, whose arguments nobody judges later.
     """
     ref = response.content_ref if response.content else None
     # Calls by a model that was told of no tool are no calls.
@@ -353,7 +353,7 @@ def result_of(  # noqa: PLR0913 - what stands in a result comes from as many pla
 
 
 def with_schema_fault(call: ToolCall, theirs: Sequence[ToolSpec]) -> ToolCall:
-    """The call, with where it breaks the schema of its tool if that is one of these, and can be run."""
+    """Return the call with where it breaks the schema of its tool if that is one of these, and can be run."""
     schema = next((tool.parameters for tool in theirs if tool.tool_id == call.tool_id), None)
     if schema is None or call.fault:
         return call

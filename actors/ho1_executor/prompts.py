@@ -25,7 +25,7 @@ _parsed = lru_cache(maxsize=64)(parse_pack)
 
 
 def load_pack(packs: Mapping[str, str], pack_id: str) -> PromptPack:
-    """The parsed pack. Raises WorkOrderFault: prompt_pack_not_found, or contract_schema_invalid if it is not a pack."""
+    """Parse the pack. Raises WorkOrderFault: prompt_pack_not_found, or contract_schema_invalid if it is not a pack."""
     text = packs.get(pack_id)
     if text is None:
         raise WorkOrderFault("prompt_pack_not_found", f"no prompt pack {pack_id}; known: {', '.join(sorted(packs))}")
@@ -36,7 +36,7 @@ def load_pack(packs: Mapping[str, str], pack_id: str) -> PromptPack:
 
 
 def render(pack: PromptPack, inputs: Mapping[str, Sequence[Segment]], order: WorkOrder) -> list[PromptMessage]:
-    """The whole conversation: the pack's messages, then each earlier round of the run as the model saw it.
+    """Return the whole conversation: the pack's messages, then each earlier round of the run as the model saw it.
 
     Raises WorkOrderFault(input_schema_invalid) when the pack needs an input that is not there.
     """
@@ -45,14 +45,14 @@ def render(pack: PromptPack, inputs: Mapping[str, Sequence[Segment]], order: Wor
 
 
 def own_inputs(order: WorkOrder) -> list[Segment]:
-    """What the order gives to the sections of its pack: what it allows decides which rules on tools apply."""
+    """Return what the order gives to the sections of its pack: what it allows decides which rules on tools apply."""
     allowed = [*order.constraints.tools_allowed, *(tool.tool_id for tool in order.constraints.caller_tools)]
     given = [one for one in order.input_context if one.name != HISTORY]
     return [*given, Segment(name="tools", text=", ".join(allowed))] if allowed else given
 
 
 def _round(exchange: Exchange) -> list[PromptMessage]:
-    """What the model said or asked for, a tool message per call in call order, and what was said to it then.
+    """Return what the model said or asked for, a tool message per call in call order, and what was said to it then.
 
     A transcript is only valid for a provider when every call has its result, so a gap is refused here.
     """
@@ -80,13 +80,13 @@ _NOTHING = Offer()
 
 
 class Offers:
-    """Made anew only when something changed: of an agent nearly every order that allows tools is told the same."""
+    """Cache offers: an agent's orders that allow tools are nearly all told the same."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[AgentFile, list[str], list[ToolDefinition], Offer]] = {}  # by agent id
 
     def to(self, order: WorkOrder, agent: AgentFile | None, known: Mapping[str, ToolDefinition]) -> Offer:
-        """What the model of this order is told of the agent's own tools."""
+        """Return what the model of this order is told of the agent's own tools."""
         allowed = order.constraints.tools_allowed
         if agent is None or not allowed:
             return _NOTHING
@@ -100,7 +100,7 @@ class Offers:
 
 
 def withheld_tools(order: WorkOrder, agent: AgentFile, specs: Mapping[str, ToolDefinition]) -> list[str]:
-    """Tools that this order allows and its agent has, and that no model is told of: wildcards give none that writes."""
+    """Return tools that order and agent allow, but no model is told of: wildcards give none that writes."""
     allowed = order.constraints.tools_allowed
     return [
         tool_id
@@ -110,7 +110,7 @@ def withheld_tools(order: WorkOrder, agent: AgentFile, specs: Mapping[str, ToolD
 
 
 def offered_tools(order: WorkOrder, agent: AgentFile, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
-    """What the model is told about: tools that this order allows and its agent may use.
+    """Return what the model is told about: tools that this order allows and its agent may use.
 
     In the order's order; what one of its wildcards names, by id, so that it is the same whoever has which of them.
     """
@@ -129,7 +129,7 @@ def offered_tools(order: WorkOrder, agent: AgentFile, specs: Mapping[str, ToolDe
 
 
 def told_tools(order: WorkOrder, own: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """The agent's own tools and the caller's; where one has to be called, the caller's alone.
+    """Return the agent's own tools and the caller's; where one has to be called, the caller's alone.
 
     Raises WorkOrderFault(tool_name_taken): of two tools of one name nobody could tell which a model means.
     """

@@ -49,7 +49,7 @@ class OrderUsage(Struct):
         return self.tokens["input_tokens"] + self.tokens["output_tokens"]
 
     def add_response(self, response: PromptResponse) -> None:
-        """Counts a call that reached a provider, and what one cost that failed; a rejected one was none."""
+        """Count a call that reached a provider, also a failed one that cost something, but no rejected one."""
         if response.received_record_id:
             self.received_ids.append(response.received_record_id)
         is_answered = bool(response.sent_record_id or response.received_record_id or response.outcome == "SUCCESS")
@@ -64,7 +64,7 @@ class OrderUsage(Struct):
         self.cost_usd = round((self.cost_usd or 0.0) + (response.cost_usd or 0.0), 9) if known else None
 
     def add_unanswered(self) -> None:
-        """A call that nobody answered may have been sent: what it cost is unknown."""
+        """Count a call that nobody answered and that may have been sent: its cost is unknown."""
         self.cost_usd = None
 
     def cost(self, now_monotonic: float) -> Cost:
@@ -80,7 +80,7 @@ class OrderUsage(Struct):
 
 
 class ToolSaid(Struct):
-    """What an order's tool brought beside its text: the record keeps it, and no receipt has it.
+    """What an order's tool brought beside its text, kept by the record and in no receipt.
 
     What it told people, which no model has, and its files, which the receipt names.
     """
@@ -90,7 +90,7 @@ class ToolSaid(Struct):
     files: list[bytes] = field(default_factory=list[bytes])
 
     def named(self) -> dict[ToldPeople, str]:
-        """What there is of it, by the names that `OrderEnd.said` has."""
+        """Return what there is of it, by the names that `OrderEnd.said` has."""
         every: dict[ToldPeople, str] = {"printed": self.printed, "traceback": self.traceback}
         return {name: text for name, text in every.items() if text}
 
@@ -108,12 +108,12 @@ class Stamp(Struct, frozen=True):
 
 
 def end_id(event_type: str, wo_id: str, instance: str) -> str:
-    """Submission id of an entry of one order by one writer."""
+    """Return the submission id of an entry of one order by one writer."""
     return entry_id(event_type, by_writer(wo_id, instance))
 
 
 def completed(order: WorkOrder, result: OutputResult, usage: OrderUsage, stamp: Stamp) -> Receipt:
-    """The receipt of an order that brought something; a new text is named by the ref that its record will give it."""
+    """Build the receipt of an order that brought something; a new text is named by its ref in the record to come."""
     text = result.text
     if text.text and text.ref is None:
         own_id = end_id("WO_COMPLETED", order.wo_id, stamp.instance)
@@ -123,7 +123,7 @@ def completed(order: WorkOrder, result: OutputResult, usage: OrderUsage, stamp: 
 
 
 def failed(order: WorkOrder, code: str, message: str, usage: OrderUsage, stamp: Stamp) -> Receipt:
-    """The receipt of an order that failed; what it used until then counts."""
+    """Build the receipt of an order that failed; what it used until then counts."""
     return _receipt(order, usage, stamp, state="failed", error=WorkOrderError(code=code, message=message))
 
 
@@ -152,7 +152,7 @@ def end_entry(  # noqa: PLR0913 - all that an end says
     said: ToolSaid = NOTHING_SAID,
     is_late: bool = False,
 ) -> WriteEntry:
-    """WO_COMPLETED or WO_FAILED: the first of them for an order commits.
+    """Build WO_COMPLETED or WO_FAILED: the first of them for an order commits.
 
     `is_late`: WO_LATE, an end that lost, kept without a key, so that a true success is never hidden.
     """
@@ -182,7 +182,7 @@ def end_entry(  # noqa: PLR0913 - all that an end says
 def entry_of(
     order: WorkOrder, stamp: Stamp, event_type: str, payload: tuple[Any, ...], texts: Sequence[bytes] = (), **facts: Any
 ) -> WriteEntry:
-    """An entry about an order by one writer; `facts`: its other fields."""
+    """Build an entry about an order by one writer; `facts`: its other fields."""
     return WriteEntry(
         submission_id=end_id(event_type, order.wo_id, stamp.instance),
         stream=STREAM,
@@ -203,7 +203,7 @@ def provenance_of(order: WorkOrder) -> Provenance:
 
 
 def receipt_of(entry: Entry, order: WorkOrder) -> Receipt | None:
-    """The receipt that an end records, bytes for bytes; None for a model's answer, which its call key brings again.
+    """Return the receipt that an end records, bytes for bytes; None for a model's answer: its call key brings it again.
 
     An end that is not an executor's (a lost order, failed by its supervisor) reads as a failure with the entry's code.
     """
@@ -233,14 +233,14 @@ Step = Literal["begin", "ours", "ask"]
 
 
 def start_keys(wo_id: str, after: int, count: int, *, idempotent: bool) -> list[str]:
-    """Keys of the tries after `after`, a page of them; a call that must not run twice has only one."""
+    """Return keys of the tries after `after`, a page of them; a call that must not run twice has only one."""
     if not idempotent:
         return [] if after else [start_key(wo_id)]
     return [start_key(wo_id, after + offset) for offset in range(1, count + 1)]
 
 
 def start_entry(order: WorkOrder, tool: ToolDefinition, stamp: Stamp, *, number: int) -> WriteEntry:
-    """TOOL_STARTED of one try; the call's arguments stand in the order already."""
+    """Build TOOL_STARTED of one try; the call's arguments stand in the order already."""
     once = start_key(order.wo_id, number if tool.idempotent else None)
     payload = ToolStarted(tool.tool_id, tool.idempotent, number)
     parents = [dispatched_id(order.wo_id)]
@@ -248,7 +248,7 @@ def start_entry(order: WorkOrder, tool: ToolDefinition, stamp: Stamp, *, number:
 
 
 def step_after(starts: Sequence[Entry], instance: str) -> Step:
-    """What the starts so far mean to this worker, the last one deciding.
+    """Return what the starts so far mean to this worker, the last one deciding.
 
     begin: nobody started; ours: this very incarnation did; ask: somebody else did, and the broker knows whether it
     lives.
@@ -259,5 +259,5 @@ def step_after(starts: Sequence[Entry], instance: str) -> Step:
 
 
 def is_claimed(ack: Ack, instance: str) -> bool:
-    """Whether this write, or an earlier one of this very incarnation (a lost ack), holds the start."""
+    """Return whether this write, or an earlier one of this very incarnation (a lost ack), holds the start."""
     return ack.is_first or (ack.outcome == "lost" and ack.origin == instance)

@@ -30,11 +30,11 @@ from hobus.config.snapshot import Snapshot
 
 
 class StartUnsettled(LedgerError):
-    """A start was submitted and nobody said whether it stands; nothing was run."""
+    """Say that a start was submitted and nobody said whether it stands; nothing was run."""
 
 
 class ToolStep(Struct, frozen=True):
-    """Runs tool calls of this worker."""
+    """Run tool calls of this worker."""
 
     bus: Bus
     ledger: LedgerClient
@@ -48,7 +48,7 @@ class ToolStep(Struct, frozen=True):
     read_file: ReadText | None = None
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult | Receipt:
-        """The tool's output, or the receipt of the worker that ran it.
+        """Return the tool's output, or the receipt of the worker that ran it.
 
         Raises WorkOrderFault with a closed code; StartUnsettled when the record did not answer.
         """
@@ -111,7 +111,7 @@ class ToolStep(Struct, frozen=True):
         return call, tool, agent
 
     def _more_tools(self, agent: AgentFile) -> list[dict[str, Any]]:
-        """What the agent may use beyond the built-in tools, which tool processes know by themselves."""
+        """Return what the agent may use beyond the built-in tools, which tool processes know by themselves."""
         return [
             {"tool_id": tool_id, "description": tool.description, "idempotent": tool.idempotent}
             for tool_id, tool in self.specs.items()
@@ -142,7 +142,7 @@ class ToolStep(Struct, frozen=True):
             starts = await self._starts_of(order.wo_id, tool)
 
     async def _write_start(self, job: Job, tool: ToolDefinition, *, number: int) -> Ack:
-        """Whose this try is, durably; a barrier."""
+        """Record durably whose this try is; a barrier."""
         entry = start_entry(job.order, tool, job.stamp(), number=number)
         try:
             ack = (await self.ledger.write([entry], trace=job.trace, follows=job.follows))[0]
@@ -155,7 +155,7 @@ class ToolStep(Struct, frozen=True):
         return ack
 
     async def _end_of_other(self, order: WorkOrder, tool: ToolDefinition, start: Entry) -> Receipt | None:
-        """The receipt of the worker that started, waited for while it lives.
+        """Return the receipt of the worker that started, waiting while it lives.
 
         None: it is gone without an end, and the tool may run again. Raises WorkOrderFault(unknown_outcome) if it may
         not.
@@ -176,7 +176,7 @@ class ToolStep(Struct, frozen=True):
         return None
 
     async def _resume_ours(self, order: WorkOrder, tool: ToolDefinition) -> Receipt | None:
-        """A start of this incarnation without an end, and not at work: it was interrupted around its record."""
+        """Resume a start of this incarnation without an end that is not in progress: interrupted around its record."""
         await self.ledger.flush()  # its end may have been submitted and not acknowledged
         if (receipt := await self.ends.find(order)) is not None:
             return receipt
@@ -185,7 +185,7 @@ class ToolStep(Struct, frozen=True):
         return None
 
     async def _starts_of(self, wo_id: str, tool: ToolDefinition) -> list[Entry]:
-        """Starts so far, in order of their tries."""
+        """Return the starts so far, in order of their tries."""
         starts: list[Entry] = []
         page = self.config.bus.attempts_max
         while keys := start_keys(wo_id, len(starts), page, idempotent=tool.idempotent):
@@ -199,12 +199,12 @@ class ToolStep(Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def _validator_of(tool: ToolDefinition) -> Validator:
-    """Of its arguments; its schema was found right when the tool was."""
+    """Return the validator of the tool's arguments; the schema was checked when the tool was."""
     return validator_of(tool.parameters)
 
 
 def _refusal(agent_id: str, agent: AgentFile | None, tool: ToolDefinition) -> str:
-    """Which permission is missing, and where it would stand."""
+    """Return which permission is missing, and where it would stand."""
     if agent is not None and agent.is_withheld(tool.tool_id, writes=tool.writes):
         return why_withheld(agent_id, tool.tool_id)
     return f"agent {agent_id} may not use {tool.tool_id}: it needs it in tools and in permissions.tools"

@@ -77,7 +77,7 @@ _KEEPS_MOVING = "has a head that keeps moving"
 
 
 class Supervisor(Actor):
-    """Sessions and their turns, each under the frozen snapshot that it began with."""
+    """Own sessions and drive their turns, each under the frozen snapshot that it began with."""
 
     service = "ho2"
     needs = ("ledger",)
@@ -102,7 +102,7 @@ class Supervisor(Actor):
         return self._configurations.current.config
 
     async def start(self, bus: Bus) -> None:
-        """Everything that lives as long as this incarnation; each part knows those that are built before it alone."""
+        """Build everything that lives as long as this incarnation; each part knows only those built before it."""
         self._bus = bus
         config = self._first.config
         self._client = LedgerClient(bus, config.ledger)
@@ -122,7 +122,7 @@ class Supervisor(Actor):
         self._unowned.watch()
 
     async def ready(self) -> str:
-        """Ready once the ledger was reached: without its journal no session can be owned."""
+        """Report ready once the ledger was reached: without its journal no session can be owned."""
         try:
             await self._client.stats()
         except RuntimeFault as fault:
@@ -130,11 +130,11 @@ class Supervisor(Actor):
         return ""
 
     async def reconfigure(self, digest: str) -> None:
-        """New runs begin under this one; a session at rest is read again, as it says, before its next."""
+        """Begin new runs under this configuration; read idle sessions again before their next run."""
         await self._configurations.use(digest)
 
     async def drain(self) -> None:
-        """The runs in progress are answered and everything is durable."""
+        """Answer the runs in progress and make everything durable."""
         self._unowned.close()
         await self._runs.drain()
         if self._learning is not None:
@@ -155,9 +155,9 @@ class Supervisor(Actor):
     # --- handlers -----------------------------------------------------------------------------------------------------
 
     async def start_session(self, message: StartSession, call: Call) -> SessionReady:
-        """The session exists and is ours; durable. Idempotent by session_id: the first start decides its agent.
+        """Start the session durably. Idempotent by session_id: the first start decides the agent.
 
-        It waits its turn as a run does, whose first has had it by then.
+        A start waits its turn as a run does; a start that comes with a run has waited with that.
         """
         session_id = message.session_id or self._bus.new_id()
         self._demand_well_formed(message)
@@ -175,7 +175,7 @@ class Supervisor(Actor):
         raise SessionMoved(session_id, _KEEPS_MOVING)
 
     def _demand_well_formed(self, start: StartSession) -> None:
-        """Raises SessionFault for a session that nothing of ours can be."""
+        """Raise SessionFault for a session id, agent or settings that no session can have."""
         agent_id, wanted = self._agent_of(start), start.session_config
         if agent_id not in self._snapshot.agents:
             known = ", ".join(self._snapshot.agents)
@@ -187,7 +187,7 @@ class Supervisor(Actor):
         return start.agent_id or self._config.host.agent_id
 
     def _start(self, session: OwnedSession, start: StartSession, trace: str) -> None:
-        """The session begins, with its next write. Raises SessionFault where no run of it could have its model."""
+        """Queue the session's first entries for its next write. Raises SessionFault where no model can serve it."""
         agent_id, wanted = self._agent_of(start), start.session_config
         if refused := self._model_fault(agent_id, wanted):
             raise refused
@@ -198,7 +198,7 @@ class Supervisor(Actor):
         self._append_start(session, agent_id, wanted, trace, principal=start.principal or LOCAL)
 
     async def turn(self, message: TurnRequest, call: Call) -> TurnReply:
-        """The one answer to this input. Raises SessionFault for a verdict about it, or the fault of a failed run."""
+        """Return the one answer to this input. Raises SessionFault for a verdict, or the fault of a failed run."""
         with ExitStack() as line:
             session, decision = await self._admitted(message, call, line)
         call.after_reply(partial(self._registry.record_state, session))
@@ -231,14 +231,17 @@ class Supervisor(Actor):
             return await self._reply(run, message, call)
 
     def _require_agent(self, session: OwnedSession) -> None:
-        """Raises SessionFault for a session whose agent was removed from the configuration since it began."""
+        """Raise SessionFault if the session's agent was removed from the configuration since it began."""
         if fault := agent_fault(session.record.state.agent_id, self._snapshot.agents):
             raise SessionFault("invalid_input", fault)
 
     async def _recorded(self, session: OwnedSession, known: KnownInput, call: Call) -> TurnResult:
-        """What answered the input. Raises SessionFault(unreadable) where the record does not say so in time.
+        """Return the recorded answer of the input.
 
-        That is a verdict: whoever took it for a failure would give the input another answer. A failed run has none.
+        Raises SessionFault(unreadable) if the record cannot be read in time.
+
+        Unreadable is a verdict, not a failure: after a failure the host would give the input another answer. A failed
+        run has no recorded answer.
         """
         is_answered = known.became != "failed" or is_verdict(known.code)
         reserve_s = limits.REPLY_RESERVE_MS / 1000
@@ -261,7 +264,7 @@ class Supervisor(Actor):
             ) from None
 
     async def read_session(self, message: ReadSession, call: Call) -> SessionView:  # noqa: ARG002 - a handler's shape
-        """What is known of a session; reading never takes it over."""
+        """Return what is known of a session; reading never takes it over."""
         session = self._registry.held(message.session_id) or await self._take_over.peek(message.session_id)
         view = views.view_of(session.record)
         if view is None:
@@ -269,7 +272,7 @@ class Supervisor(Actor):
         return view
 
     async def end_session(self, message: EndSession, call: Call) -> SessionClosed:
-        """The session is closed, durably; a run in progress is cancelled first. Idempotent."""
+        """Close the session durably, after cancelling a run in progress. Idempotent."""
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._started(message.session_id)
             state = session.record.state
@@ -288,9 +291,9 @@ class Supervisor(Actor):
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
     async def leave_session(self, message: LeaveSession, call: Call) -> SessionView:
-        """The session goes on in another cell, durably.
+        """Record durably that the session goes on in another cell.
 
-        Raises SessionFault: run_active where something is not done yet, session_left where it went on to a third one.
+        Raises SessionFault: run_active while something is not done yet, session_left where it went on to a third cell.
         """
         start = StartSession(session_id=message.session_id, principal=message.principal)
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
@@ -305,7 +308,7 @@ class Supervisor(Actor):
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
     async def command(self, message: SessionCommand, call: Call) -> CommandVerdict:
-        """The command is recorded, with what became of it, before this answers. Idempotent by command_id."""
+        """Record the command and what became of it, then answer. Idempotent by command_id."""
         command, by = message.command, said_by(call, message.principal)
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._started(message.session_id)
@@ -337,14 +340,14 @@ class Supervisor(Actor):
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
     async def consolidate(self, message: Consolidate, call: Call) -> None:
-        """Signals whose gates a delivered turn has crossed; nobody waits for what becomes of them."""
+        """Consolidate signals whose gates a delivered turn has crossed; nobody waits for the result."""
         if self._memory is not None:
             await Consolidations(self._configurations.current, self._memory).run(message, trace=call.trace)
 
     # --- steps of the handlers ----------------------------------------------------------------------------------------
 
     async def _reply(self, run: RunTask, message: TurnRequest, call: Call) -> TurnReply:
-        """The run's answer; before it, that it stands still or goes on again."""
+        """Return the run's answer; report before it when the run stands still or goes on again."""
         record, run_id = run.session.record, run.session.record.state.run_id
         clients = [message.client] if message.lease else []
         run.leased_by += clients
@@ -376,7 +379,7 @@ class Supervisor(Actor):
         )
 
     async def _admitted(self, message: TurnRequest, call: Call, line: ExitStack) -> tuple[OwnedSession, Admission]:
-        """The session at hand and what becomes of this input; the caller's next step is synchronous with it."""
+        """Load the session and decide on this input; the caller's next step is synchronous with that."""
         found: dict[str, KnownInput] | None = None
         # Nothing is read before its turn, which the caller of an agent has had.
         if message.start is not None and not message.called_by and self._registry.held(message.session_id) is None:
@@ -406,13 +409,13 @@ class Supervisor(Actor):
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
     def _model_fault(self, agent_id: str, wanted: SessionConfig) -> SessionFault | None:
-        """Why each run of such a session would be refused; None: it names no model, or one that it can have."""
+        """Return why no run of such a session could have its model; None if it names none or an available one."""
         agent = self._snapshot.agents[agent_id]
         choice = self._snapshot.model_for(agent, "synthesize", session=wanted)
         return choice_fault(choice, agent, self._config.gateway) if choice.named_by == "session" else None
 
     async def _is_over(self, session: OwnedSession) -> bool:
-        """Whether the active run is none any more. The host may have answered its input while this process stood still.
+        """Return whether the active run is over because the host answered its input while this process stood still.
 
         Then the run is driven no further, and the session is to be read again.
         """
@@ -430,7 +433,7 @@ class Supervisor(Actor):
         return True
 
     async def _owned(self, session_id: str) -> OwnedSession:
-        """As `TakeOver.owned`. Raises SessionFault for a session that went on to another cell: it is read each time."""
+        """Load as `TakeOver.owned` does. Raises SessionFault for a session that went on to another cell."""
         session = await self._take_over.owned(session_id)
         if session.record.state.cell:
             self._registry.drop(session)
@@ -438,9 +441,9 @@ class Supervisor(Actor):
         return session
 
     async def _started(self, session_id: str, start: StartSession | None = None, trace: str = "") -> OwnedSession:
-        """The session, at hand and started: by `start`, which is durable with the run that it begins.
+        """Return the session, loaded and started; `start` becomes durable with the run that it begins.
 
-        One that only the host has answered so far is started under its agent.
+        A session that only the host has answered so far is started under the agent of that answer.
         """
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._owned(session_id)
@@ -462,7 +465,7 @@ class Supervisor(Actor):
     def _append_start(
         self, session: OwnedSession, agent_id: str, wanted: SessionConfig, trace: str, *, principal: str = LOCAL
     ) -> None:
-        """TookOver and SESSION_START, with what was wished for alone: each run has its model chosen."""
+        """Append TookOver and SESSION_START with the wished settings alone: each run chooses its model itself."""
         session.take_over()
         session.append(
             SessionStarted(

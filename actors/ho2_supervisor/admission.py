@@ -30,9 +30,9 @@ run begins, or the active run is about this very input: wait for its answer; or 
 def admit(
     state: SessionState, inputs: Mapping[str, KnownInput], message: TurnRequest, *, said_before: str = ""
 ) -> Admission:
-    """What becomes of a request. A known input comes first: its answer stands whatever the session is by now.
+    """Decide what becomes of a request. A known input comes first: its answer stands whatever the session is by now.
 
-    `said_before`: which other message is to have its run first; empty: none.
+    `said_before`: an earlier message that must have its run first; empty: none.
     """
     input_id, text, results, overrides = message.input_id, message.text, message.results, message.run_overrides
     if not results and not text.strip():
@@ -69,28 +69,28 @@ def admit(
 
 
 def over_fault(state: SessionState) -> SessionFault:
-    """Of a session that takes nothing new here: it goes on in another cell, or has ended."""
+    """Return the fault for a session that takes nothing new: it goes on in another cell, or has ended."""
     if not state.cell:
         return SessionFault("session_closed", f"session {state.session_id} has ended; start another one")
     return SessionFault("session_left", f"session {state.session_id} goes on in cell {state.cell}: ask there")
 
 
 def blank_fault(settings: SessionConfig | None) -> str:
-    """Why the model that they name is none; empty: they name one, or leave it out."""
+    """Return why the named model is not a valid name; empty if it is, or if none is named."""
     given = () if settings is None else (settings.provider, settings.model)
     is_blank = any(name is not None and not name.strip() for name in given)
     return "provider or model is blank; name it or leave it out" if is_blank else ""
 
 
 def files_fault(message: TurnRequest) -> str:
-    """Why a message may not bring these files; empty: they are images of its own session, or there are none."""
+    """Return why a message may not bring these files; empty if it brings none, or images of its own session."""
     own = image_id(message.session_id, "")
     strange = [file.name for file in message.files if not file.ref.startswith(own)]
     return f"files: {strange[0][:80]!r} is no image of session {message.session_id}" if strange else ""
 
 
 def conflict(known: KnownInput, digest: str, form: str) -> str:
-    """Why a request is another one than the input that has its id; empty: it is the same."""
+    """Return why a request differs from the input that has its id; empty if it is the same."""
     if known.digest not in (None, digest):
         return f"input {known.input_id} came before with another text; a new text needs a new input id"
     if known.form not in (None, form):
@@ -99,12 +99,12 @@ def conflict(known: KnownInput, digest: str, form: str) -> str:
 
 
 def is_pending_follow_up(state: SessionState, input_id: str) -> bool:
-    """Whether this input is a message that waits for its turn: its run is still to come."""
+    """Return whether this input is a follow-up whose run is still to come."""
     return any(follow_up_input(command_of(ref)) == input_id for ref in state.pending_follow_up)
 
 
 def settings_fault(wanted: SessionConfig | None) -> str:
-    """Why no run can have these settings; empty: one can, as far as the session knows."""
+    """Return why no run can have these settings; empty if one can, as far as the session knows."""
     if fault := caller_tools.offer_fault(wanted):
         return fault
     schema = None if wanted is None else wanted.output_schema
@@ -113,9 +113,9 @@ def settings_fault(wanted: SessionConfig | None) -> str:
 
 
 def template_fault(whose: str, settings: SessionConfig | None, known: Templates) -> str:
-    """Why no context can be filled by the attention template that these settings ask for; empty: it can, or none is.
+    """Return why the attention template that these settings name cannot be used; empty if it can, or none is named.
 
-    Of a session that is started it was there once: its turns go on without it, and their records warn.
+    Asked before a session starts only: later turns go on without a removed template, and their records warn.
     """
     wanted = None if settings is None else settings.attention_template
     fault = "" if wanted is None else override_fault(known, wanted)
@@ -123,7 +123,7 @@ def template_fault(whose: str, settings: SessionConfig | None, known: Templates)
 
 
 def agent_fault(agent_id: str | None, agents: Collection[str]) -> str:
-    """Why nobody can answer in a session of this agent; empty: somebody can. It may be removed after the beginning."""
+    """Return why this agent cannot answer; empty if it can. An agent may be removed after a session's beginning."""
     if agent_id in agents:
         return ""
     return (
@@ -133,7 +133,7 @@ def agent_fault(agent_id: str | None, agents: Collection[str]) -> str:
 
 
 def profile_fault(wanted: SessionConfig, gateway: GatewayConfig) -> str:
-    """Why no run can have the profile that a session's settings name; empty: it can, or none is named."""
+    """Return why no run can have the profile that a session's settings name; empty if it can, or none is named."""
     if wanted.provider_profile_id is None or wanted.provider_profile_id in gateway.profiles:
         return ""
     known = ", ".join(sorted(gateway.profiles)) or "none"

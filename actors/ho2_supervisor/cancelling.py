@@ -27,7 +27,7 @@ CANCELLED = "cancelled"
 
 
 async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, trace: str) -> TurnResult:
-    """The run's one answer, durable: it was cancelled, and no call of it is open. Raises as an append does."""
+    """Close a cancelled run: end its open orders, make its one answer durable, return it. Raises as an append does."""
     await session.barrier()
     agents, open_orders = resources.snapshot.agents, session.record.state.open_orders
     calls = {wo_id: memo.orders[wo_id].get("tool_call") for wo_id in open_orders}
@@ -62,7 +62,7 @@ async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, t
 
 
 async def end_orders(resources: Resources, session: OwnedSession, memo: RunMemo, *, trace: str) -> None:
-    """Every open order of the run has the end that its executor recorded, else one of our own making."""
+    """Give every open order of the run the end that its executor recorded, else one made here."""
     for wo_id in session.record.state.open_orders:
         await _end(resources, session, memo, wo_id, trace)
 
@@ -77,7 +77,7 @@ async def _take_ends(resources: Resources, session: OwnedSession, trace: str) ->
 
 
 async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id: str, trace: str) -> None:
-    """An end of our own making, unless one came at the last moment."""
+    """End an order here, unless its executor did at the last moment."""
     order = WorkOrder.model_validate(memo.orders[wo_id])
     receipt = lost_receipt(order, None, by=resources.bus.instance, at=session.now())
     entry = resources.order_end(receipt, provenance=session.provenance(memo.run_id.run_seq, wo_id), trace=trace)
@@ -88,7 +88,7 @@ async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id
 
 
 def _close_calls(session: OwnedSession, trace: str) -> None:
-    """Calls that were never sent are closed under the batch's own fence, which is stale by now."""
+    """Close calls that were never sent, under the batch's own fence, which is stale by now."""
     state = session.record.state
     batch = state.tool_batch
     for call_id in [] if batch is None else batch.expected_call_ids:
@@ -123,7 +123,7 @@ def _result(session: OwnedSession, memo: RunMemo, *, now: float) -> TurnResult:
 
 
 def _calls(session: OwnedSession, memo: RunMemo, receipts: dict[str, Receipt]) -> list[ToolCallSummary]:
-    """What became of each call that was sent: those of the batch that was open are ignored as stale."""
+    """Summarise each call that was sent; those of the batch that was open are ignored as stale."""
     run, batch = session.record.state.run, session.record.state.tool_batch
     stale = set() if batch is None else {c for c, status in batch.call_status.items() if status.state == "IgnoredStale"}
     summaries: list[ToolCallSummary] = []

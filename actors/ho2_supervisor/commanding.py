@@ -33,14 +33,15 @@ _BEGINNING_CHARS = 100
 
 
 def text_of(command: HostCommand) -> str | None:
-    """The words that a command brings; None for one without."""
+    """Return the words that a command brings; None for one without."""
     return command.command.text if isinstance(command.command, Steer | FollowUp) else None
 
 
 def as_recorded(command: HostCommand) -> HostCommand:
-    """The command as its entry has it: the words of a steer or a follow-up are a body.
+    """Return the command as its entry has it: the words of a steer or a follow-up become a body.
 
-    Of one with more in it than is taken the entry has only the beginnings: it is refused, and must not burst the entry.
+    Of a command that is too large the entry keeps only the beginnings: the command is refused, and must not burst the
+    entry.
     """
     if text_of(command) is not None:
         return command.model_copy(update={"command": command.command.model_copy(update={"text": ""})})
@@ -52,12 +53,12 @@ def as_recorded(command: HostCommand) -> HostCommand:
 
 
 def _size(command: HostCommand) -> int:
-    """Bytes of a command that brings no text: its reason, and the ids that it names."""
+    """Return the bytes of a command that brings no text: its reason, and the ids that it names."""
     return len(pack(command.command.model_dump()))
 
 
 def refusal_of(state: SessionState, command: HostCommand, config: AdminConfig, agents: Collection[str]) -> str:
-    """Why the owner does not take this command, whatever the life cycle says; empty: it does."""
+    """Return why the owner refuses this command, whatever the life cycle says; empty if it does not."""
     text, sessions = text_of(command), config.sessions
     if text is None:
         if (size := _size(command)) <= COMMAND_MAX_BYTES:
@@ -85,10 +86,10 @@ def receive(  # noqa: PLR0913 - what a command rests on, each by its name
     person: str = "",
     trace: str = "",
 ) -> Reduced | None:
-    """Received, then applied or rejected; what it did, or None if it was rejected. Durable with the next barrier.
+    """Record the command as received, then applied or rejected; return its effects, None if rejected.
 
-    `said_by`: principal and door; `person`: whom that door names. `agents`: those that are configured now; a lease's
-    renewal, of a run that goes on under its own, needs none.
+    Durable with the next barrier. `said_by`: principal and door; `person`: whom that door names. `agents`: those
+    configured now; a lease's renewal needs none, since its run goes on under its own configuration.
     """
     text, refusal = text_of(command), refusal_of(session.record.state, command, config, agents)
     session.append(
@@ -100,7 +101,7 @@ def receive(  # noqa: PLR0913 - what a command rests on, each by its name
 
 
 def decide(session: OwnedSession, *, refusal: str = "", trace: str = "") -> Reduced | None:
-    """The command received last is applied or rejected; also after its owner died in between."""
+    """Apply or reject the command received last; also after its owner died in between."""
     command = session.record.state.received_command
     if command is None:
         return None
@@ -114,7 +115,7 @@ def decide(session: OwnedSession, *, refusal: str = "", trace: str = "") -> Redu
 
 
 def verdict(session: OwnedSession, command: HostCommand, *, reason: str, is_repeat: bool = False) -> CommandVerdict:
-    """The answer to a command that was rejected for this reason; without one it was applied."""
+    """Return the answer to a command that was rejected for this reason; an empty reason: applied."""
     state, is_applied = session.record.state, not reason
     return CommandVerdict(
         session_id=session.session_id,
@@ -130,9 +131,9 @@ def verdict(session: OwnedSession, command: HostCommand, *, reason: str, is_repe
 
 
 async def repeated(client: LedgerClient, session: OwnedSession, command: HostCommand) -> CommandVerdict | None:
-    """The verdict that was given to the command of this id, also where memory no longer holds it; None: it is new.
+    """Return the earlier verdict on this command id, from the record if need be; None if the command is new.
 
-    Another command under its id is rejected, and changes nothing.
+    Another command under a known id is rejected, and changes nothing.
     """
     names = ("HostCommandReceived", "HostCommandApplied", "HostCommandRejected")
     came, applied, rejected = await client.lookup(
@@ -151,7 +152,7 @@ async def repeated(client: LedgerClient, session: OwnedSession, command: HostCom
 
 
 def _is_same(command: HostCommand, as_recorded: HostCommand, event: object, came: Entry) -> bool:
-    """Whether it is the command that came then; what was erased matches anything."""
+    """Return whether this is the command that came then; erased fields match anything."""
     if not isinstance(event, HostCommandReceived):
         return True
     if as_recorded.model_copy(update={"issued_at": event.command.issued_at}) != event.command:

@@ -20,10 +20,10 @@ _log = structlog.get_logger("ho2_supervisor")
 
 
 class Configurations:
-    """The last few by digest; a run at work holds its own."""
+    """Keep the last few configurations by digest; a run in progress holds its own."""
 
     def __init__(self, first: Resources, make: Callable[[Snapshot], Resources], *, kept_max: int) -> None:
-        """`first`: under which this supervisor started. `make`: what runs under another one work with."""
+        """Begin with `first`, under which this supervisor started; `make` builds the resources of another snapshot."""
         self.current = first
         self._make = make
         self._kept_max = kept_max
@@ -31,11 +31,11 @@ class Configurations:
         self._made = OrderedDict({first.snapshot.digest: first})
 
     async def use(self, digest: str) -> None:
-        """New runs begin under this one. Raises ConfigError where the record has none, its retryable fault."""
+        """Begin new runs under this configuration. Raises ConfigError for an unknown one, or the ledger's fault."""
         self.current = await self._of(digest)
 
     async def of(self, digest: str) -> Resources:
-        """That of a run; where the record does not have it whole any more, the current one, and that is said."""
+        """Return a run's configuration; the current one, with a log line, where the record no longer has it whole."""
         if not digest:
             return self.current
         try:

@@ -38,7 +38,7 @@ _log = structlog.get_logger("ho2_supervisor")
 
 @dataclass(eq=False, repr=False)
 class Driver:
-    """Drives runs, each in its own task. It drops a session from the registry that is to be read again."""
+    """Drive runs, each in its own task; drop a session from the registry when it must be read again."""
 
     configurations: Configurations
     registry: Registry
@@ -46,11 +46,11 @@ class Driver:
 
     @property
     def resources(self) -> Resources:
-        """The ways out of the process, which all configurations share."""
+        """Return the current resources, whose ways out of the process all configurations share."""
         return self.configurations.current
 
     async def drive(self, task: RunTask) -> None:
-        """The whole of a run's task: its requesters have the answer, or the fault, when this returns."""
+        """Drive a run to its end: when this returns, its requesters have the answer or the fault."""
         task.is_begun = True
         terms = task.requested.lease
         watch = None if terms is None else asyncio.get_running_loop().create_task(self._watch_lease(task, terms))
@@ -72,9 +72,9 @@ class Driver:
                 watch.cancel()
 
     async def _settle(self, task: RunTask) -> None:
-        """The run that is answered is over before its session's next begins: with its classification, and its lesson.
+        """Finish an answered run's classification and lesson before its session's next run begins.
 
-        It learns as it would have before its answer; nobody else tells HO2 what it may consolidate.
+        Nobody else tells HO2 what the run may consolidate.
         """
         session, memo = task.session, task.session.record.run
         session.untold = None
@@ -90,7 +90,7 @@ class Driver:
         await self.registry.record_state(session)
 
     async def _settle_again(self, task: RunTask, memo: RunMemo) -> None:
-        """The classification that another drive of the run began; given up where it cannot be asked for any more."""
+        """Finish a classification that another drive of the run began, or give it up where nobody can be asked."""
         session = task.session
         try:
             resources = await self.configurations.of(memo.requested.config_digest)
@@ -106,7 +106,7 @@ class Driver:
             await cancelling.end_orders(self.resources, session, memo, trace=task.trace)
 
     async def _watch_lease(self, task: RunTask, terms: LeaseTerms) -> None:
-        """The lease goes on while a client waits who is connected; the clock is journaled as soon as it is over."""
+        """Renew the lease while a connected client waits; journal the time as soon as the lease is over."""
         session, half_s = task.session, terms.heartbeat_timeout_secs / 2
         while True:
             expires_at = commands.lease_expiry(session.record.state)
@@ -124,7 +124,7 @@ class Driver:
         task.notice(session.append(TimePassed(at=session.now()), trace=task.trace))
 
     def renew(self, task: RunTask) -> None:
-        """The run's lease goes on, since a client waits for its answer."""
+        """Renew the run's lease, since a client waits for its answer."""
         session, bus, now = task.session, self.resources.bus, task.session.now()
         lease = session.record.state.lease
         if lease is None:
@@ -137,7 +137,9 @@ class Driver:
         session.flush()
 
     async def _answer(self, task: RunTask) -> TurnResult:
-        """The run's one answer. After a refused append the journal decides: answered by the host, or driven again.
+        """Return the run's one answer.
+
+        After a refused append the journal decides: answered by the host, or driven again.
 
         What the record will never take is not tried twice: the run fails without it.
         """
@@ -171,9 +173,9 @@ class Driver:
         raise SessionMoved(session.session_id, "has a head that keeps moving")
 
     async def _long_ago(self, task: RunTask, refused: EntryRefused | None) -> KnownInput | None:
-        """The input of a request that the record refused because it had come before; None: nothing was refused.
+        """Return the input whose request the record refused as a repetition; None if nothing was refused.
 
-        Raises what was refused for another reason: there is no run that could fail.
+        Raises the refusal if it had another reason: then there is no run that could fail.
         """
         if refused is None:
             return None
@@ -185,14 +187,14 @@ class Driver:
         return known
 
     def _request_again(self, task: RunTask) -> None:
-        """RunRequested did not come into the journal, and nothing says that it may not."""
+        """Append RunRequested once more: it is not in the journal, and nothing says that it may not be."""
         session = task.session
         open_calls = session.record.state.open_calls if task.requested.results else None
         now = {"continues": open_calls and open_calls.wo_id, "at": session.now()}
         session.append(task.requested.model_copy(update=now), bodies=task.bodies, trace=task.trace)
 
     async def _attempt(self, task: RunTask) -> TurnResult:
-        """The turn under the run's deadline; a failure or a verdict is journaled before it is told."""
+        """Take the turn under the run's deadline; journal a failure or a verdict before it is told."""
         session, progress = task.session, Progress()
         memo = session.record.run
         if session.record.state.is_answered:
@@ -243,7 +245,7 @@ class Driver:
         return result
 
     async def _its_turn(self, task: RunTask, memo: RunMemo, resources: Resources) -> None:
-        """Returns when the run may be at work, and what was on its way when it failed has an end."""
+        """Wait until the run may work, and end what was on its way when it last failed."""
         if task.standstill is None:
             async with waiting_told(task):
                 await task.ticket.turn()
@@ -251,14 +253,14 @@ class Driver:
             await cancelling.end_orders(resources, task.session, memo, trace=task.trace)
 
     def _due(self, task: RunTask) -> float | None:
-        """The run's deadline on the loop's clock, as of now; None: it stands still, and has none."""
+        """Return the run's deadline on the loop's clock; None while it stands still."""
         if task.standstill is not None:
             return None
         deadline_at = task.session.record.state.deadline_at or task.requested.deadline_at
         return self.resources.bus.clock.monotonic() + parse_iso(deadline_at) - self.resources.bus.now()
 
     async def _ended(self, task: RunTask, run: Run | None, fault: RuntimeFault, progress: Progress) -> TurnResult:
-        """What stands for an answer that the turn did not bring. Raises the failure, which is journaled."""
+        """Return what stands for an answer that the turn did not bring. Raises the failure, which is journaled."""
         session, active = task.session, task.session.record.run
         if active is None or session.record.state.is_answered or active.requested.input_id != task.input_id:
             # The deadline passed while RunCompleted was on its way: it decides.
@@ -281,7 +283,7 @@ class Driver:
 
 
 def _told(run: Run, result: TurnResult) -> TurnResult:
-    """Returns the result as it is; the log has how the turn ended, and none of its text."""
+    """Log how the turn ended, without any of its text, and return the result."""
     _log.info(
         "turn_answered",
         turn=str(run.run_id),

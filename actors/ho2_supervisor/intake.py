@@ -42,7 +42,7 @@ class Intake(Generic[K]):
         self._counts[principal] += 1
 
     def remove(self, principal: str, key: K) -> None:
-        """It waits no longer."""
+        """Take a waiting entry out."""
         self._waiting.remove(principal, key)
         self._uncount(principal)
 
@@ -70,7 +70,7 @@ class Intake(Generic[K]):
         return self.ahead(principal, more=1) / max(rate, limits.RATE_MIN)
 
     def require_room(self, principal: str, now: float) -> None:
-        """Raises BusError(busy) with the time after which to ask again, for a run that would wait too long."""
+        """Raise BusError(busy) with the time after which to ask again, for a run that would wait too long."""
         wait_s = self.wait_s(principal, now)
         is_standing = bool(self._waiting) and now - self._stands_since > limits.QUEUE_STANDING_S
         wait_max_s = min(self._wait_max_s, limits.QUEUE_STANDING_WAIT_MAX_S) if is_standing else self._wait_max_s

@@ -23,7 +23,7 @@ from hobus.config.snapshot import Snapshot
 
 
 class Resources(Struct, frozen=True):
-    """The ways out of the process, the same as long as a supervisor lives, and one configuration."""
+    """One configuration, and the ways out of the process, which stay the same as long as a supervisor lives."""
 
     bus: Bus
     client: LedgerClient
@@ -44,10 +44,10 @@ class Resources(Struct, frozen=True):
         stream: str = "ho2m",
         **facts: Any,
     ) -> WriteEntry:
-        """An entry beside the journals, of this moment; its parents say which journal entry it stands on.
+        """Build an entry of this moment beside the journals; its parents say which journal entry it stands on.
 
-        Counted, per incarnation, without an id of its own. `texts`: what the payload is about, as bodies behind it.
-        `facts`: its other fields.
+        Without an id of its own it is counted, per incarnation. `texts`: what the payload is about, as bodies behind
+        it. `facts`: its other fields.
         """
         counted = by_writer(self.bus.instance, str(next(self._numbers))) if not submission_id else ""
         return WriteEntry(
@@ -60,7 +60,7 @@ class Resources(Struct, frozen=True):
         )
 
     def order_end(self, receipt: Receipt, *, provenance: Provenance, trace: str) -> WriteEntry:
-        """The end of an order that no executor answered; one that HO1 recorded after all stands before it."""
+        """Build the end of an order that no executor answered; an end that HO1 recorded after all comes first."""
         event_type = f"WO_{receipt.state.upper()}"
         submission_id = entry_id(event_type, by_writer(receipt.wo_id, self.bus.instance))
         parents, texts = [dispatched_id(receipt.wo_id)], []

@@ -35,20 +35,20 @@ class RunQueue:
         return len(self._new)
 
     def ahead(self, principal: str) -> int:
-        """How many of those that wait begin before this principal's last one."""
+        """Return how many waiting runs begin before this principal's last one."""
         return max(0, self._new.ahead(principal) - 1)
 
     def require_room(self, principal: str) -> None:
-        """Raises BusError(busy) for a run that would wait too long."""
+        """Raise BusError(busy) for a run that would wait too long."""
         self._new.require_room(principal, _now())
 
     async def enter(self, principal: str) -> None:
-        """Returns when what is new may begin. Raises BusError(busy) as `require_room`."""
+        """Wait until what is new may begin. Raises BusError(busy) as `require_room`."""
         self.require_room(principal)
         await self.turn(principal, is_new=True)
 
     async def turn(self, principal: str, *, is_new: bool) -> None:
-        """Returns when the next step of this principal may run, or its run begin."""
+        """Wait until the next step of this principal may run, or its run begin."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if is_new:
             self._new.add(principal, waiter, _now())
@@ -63,7 +63,7 @@ class RunQueue:
             raise
 
     def ended(self) -> None:
-        """A run is over."""
+        """Count a run as over."""
         self._owed = min(1.0, self._owed + limits.BEGUN_FOR_ENDED)
         self._look()
 
@@ -99,7 +99,7 @@ class RunQueue:
 
 
 class RunTicket(Struct, eq=False):
-    """One run's place: it waits once, to begin; each further step waits for steps of others alone."""
+    """One run's place: it waits once, to begin; each further step waits only for steps of others."""
 
     queue: RunQueue
     principal: str
@@ -107,15 +107,15 @@ class RunTicket(Struct, eq=False):
 
     @property
     def place(self) -> int:
-        """How many turns may begin before it."""
+        """Return how many turns may begin before this one."""
         return self.queue.ahead(self.principal)
 
     async def turn(self) -> None:
-        """Returns when the run's next step may run."""
+        """Wait until the run's next step may run."""
         await self.queue.turn(self.principal, is_new=not self.has_begun)
         self.has_begun = True
 
 
 def _now() -> float:
-    """The running loop's time: virtual in the simulation."""
+    """Return the running loop's time: virtual in the simulation."""
     return asyncio.get_running_loop().time()

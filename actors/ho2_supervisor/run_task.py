@@ -26,7 +26,7 @@ Standstill = Literal["Paused", "WaitingInput"]
 
 @asynccontextmanager
 async def waiting_told(task: RunTask) -> AsyncGenerator[None]:
-    """Whoever watches the run is told, once that takes a while, that it waits to begin, and when it does."""
+    """Tell whoever watches the run, once that takes a while, that it waits to begin, and when it begins."""
     ticket = task.ticket
     told = asyncio.get_running_loop().call_later(
         TURN_TOLD_S, lambda: ticket.has_begun or task.draft.wait("Turn", place=ticket.place)
@@ -44,7 +44,7 @@ def standstill_of(lifecycle: Lifecycle) -> Standstill | None:
 
 @dataclass(eq=False, repr=False)
 class RunTask:
-    """`answer` is set exactly once. `standstill` is what the record says of the run, durably; None: it is at work."""
+    """Hold an active run's task. `answer` is set exactly once; `standstill`: the recorded one, None while it works."""
 
     session: OwnedSession
     requested: RunRequested
@@ -85,7 +85,7 @@ class RunTask:
         return self.requested.input_id
 
     async def change(self) -> None:
-        """Returns at the next change."""
+        """Wait for the next change."""
         await self._change.wait()
 
     def changed(self) -> None:
@@ -93,7 +93,7 @@ class RunTask:
         self._change = asyncio.Event()
 
     async def stand_still(self, standstill: Standstill) -> None:
-        """Until the next change; the deadline does not come meanwhile, and nobody else is kept waiting."""
+        """Stand still until the next change: no deadline comes meanwhile, and nobody else is kept waiting."""
         self.due(None)
         self.has_stood_still = True
         if self.standstill != standstill:
@@ -102,41 +102,41 @@ class RunTask:
         await self.change()
 
     def go_on(self, deadline: float) -> None:
-        """At work again, until this moment of the loop's clock."""
+        """Work again, until `deadline` on the loop's clock."""
         self.standstill = None
         self.due(deadline)
         self.changed()
 
     def due(self, deadline: float | None) -> None:
-        """The run's deadline is then; None: it has none while it waits. What has expired stays so."""
+        """Set the run's deadline; None while it waits. An expired deadline stays expired."""
         if self.scope is not None and not self.scope.expired():
             self.scope.reschedule(deadline)
 
     def go_beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """The run does not wait for this, but for its end: it is over with both."""
+        """Run work beside the run, which does not wait for it; the run is over when both are."""
         self.beside = asyncio.get_running_loop().create_task(work)
 
     def bound_beside(self, until: float) -> None:
-        """What goes on beside the run fails then, unless it has its end; the earliest moment that was said counts."""
+        """Fail the work beside the run at `until`, unless it has ended; the earliest moment given counts."""
         if self.beside_until is None or until < self.beside_until:
             self.beside_until = until
             if self.beside_scope is not None and not self.beside_scope.expired():
                 self.beside_scope.reschedule(until)
 
     def end_beside(self) -> None:
-        """What goes on beside this drive of the run is given up; another one begins it again."""
+        """Give up the work beside this drive of the run; another drive begins it again."""
         if self.beside is not None:
             self.beside.cancel()
             self.beside = None
 
     def tell(self, result: TurnResult) -> None:
-        """Whoever waits has the answer."""
+        """Give the answer to whoever waits."""
         self.told.set()
         if not self.answer.done():
             self.answer.set_result(result)
 
     def notice(self, outcome: Reduced | None) -> None:
-        """What an event did to the run: it is cancelled, goes on, or sees what was said when it looks."""
+        """Act on what an event did to the run: it is cancelled, goes on, or sees what was said when it looks."""
         if outcome is None or self.answer.done():
             return
         if self.is_begun and "run_stops" in outcome.effects:
@@ -145,7 +145,7 @@ class RunTask:
         self.changed()
 
     def is_cancellation(self) -> bool:
-        """Whether the task was cancelled because its run is being cancelled: then it goes on, and closes the run."""
+        """Return whether the task was cancelled because its run is: then it goes on, and closes the run."""
         if not self._is_stopping:
             return False
         self._is_stopping = False
@@ -153,14 +153,14 @@ class RunTask:
         return True
 
     def stop(self, fault: RuntimeFault) -> None:
-        """Driven no further: somebody else will drive the run, or has. Whoever waits is told why."""
+        """Stop driving the run, which somebody else does or did; tell whoever waits why."""
         self._is_stopping = False
         self.task.cancel()
         if not self.answer.done():
             self.answer.set_exception(fault)
 
     def _answered(self, answer: asyncio.Future[TurnResult]) -> None:
-        """Wakes everybody. A failure may find nobody waiting; asyncio need not complain."""
+        """Wake everybody who waits. A failure may find nobody waiting; asyncio need not complain."""
         if not answer.cancelled():
             answer.exception()
         self.changed()

@@ -38,7 +38,7 @@ _log = structlog.get_logger("ho2_supervisor")
 
 
 class Runs:
-    """Begins runs, each as one task in the registry, and says to them what their requesters and operators want."""
+    """Begin runs, each as one task in the registry, and tell them what their requesters and operators want."""
 
     def __init__(self, configurations: Configurations, registry: Registry, driver: Driver) -> None:
         self._bus = configurations.current.bus
@@ -61,7 +61,7 @@ class Runs:
     def begin(
         self, session: OwnedSession, message: TurnRequest, *, asked_by: str, deadline_at: str, trace: str
     ) -> RunTask:
-        """A new run for this input, requested, and driven as soon as it is its turn.
+        """Begin a new run for this input, driven as soon as its turn comes.
 
         Raises BusError(busy) where it would wait too long for that.
         """
@@ -95,7 +95,7 @@ class Runs:
         return self._start(session, requested, bodies=bodies, trace=trace, has_waited=has_waited)
 
     def go_on(self, session: OwnedSession, *, deadline_at: str, trace: str) -> RunTask:
-        """The run that has failed is driven on from its last recorded step. Raises BusError(busy) as `begin` does."""
+        """Drive a failed run on from its last recorded step. Raises BusError(busy) as `begin` does."""
         self.queue.require_room(self._bus.principal)
         session.append(RunAttached(deadline_at=deadline_at, at=session.now()), trace=trace)
         memo = session.record.run
@@ -111,28 +111,28 @@ class Runs:
                 self._start(session, memo.requested, draft=Draft(before="take_over"))
 
     def follow(self, session: OwnedSession) -> None:
-        """The oldest message that waits for the end of the run starts the next one, unless a run is active."""
+        """Begin the next run with the oldest waiting follow-up, unless a run is active."""
         session_id, follow_ups = session.session_id, self._registry.follow_ups
         if self._is_draining or session_id in follow_ups or not self._has_follow_up(session):
             return
         follow_ups[session_id] = asyncio.get_running_loop().create_task(self._follow(session))
 
     def is_settling(self, session: OwnedSession) -> bool:
-        """Whether the session's newest run is answered, and what it brought is still being recorded."""
+        """Return whether the newest run is answered and what it brought is still being recorded."""
         run = self.of(session)
         return run is not None and (run.answer.done() or session.record.state.is_answered)
 
     async def _settling(self, session: OwnedSession, run: RunTask, call: Call) -> None:
-        """Returns at the run's next change; whoever calls waits for its labels no longer than a part of their time."""
+        """Wait for the run's next change; a caller waits for its labels only for a part of their time."""
         if self.is_settling(session):
             left_s = call.remaining_s(self._bus.clock.monotonic())
             run.bound_beside(asyncio.get_running_loop().time() + left_s * own_limits.LABELS_SHARE)
         await run.change()
 
     def keeps_waiting(self, session: OwnedSession, input_id: str) -> bool:
-        """Whether this input is not to be looked at yet: the one before is being recorded, or a follow-up begins.
+        """Return whether this input must wait: the run before is being recorded, or a follow-up begins.
 
-        A follow-up was said before it, whose run it then meets, or it is that follow-up.
+        A follow-up came before this input, which then meets that run, or is that follow-up.
         """
         if is_pending_follow_up(session.record.state, input_id):
             return True
@@ -140,7 +140,7 @@ class Runs:
         return is_between and input_id not in session.record.inputs
 
     def said_before(self, session: OwnedSession, input_id: str) -> str:
-        """Which message came before this input and has no run yet either; empty: none, or it is that one."""
+        """Return the message that came before this input and has no run yet either; empty: none, or it is that one."""
         in_line = [waiting for waiting, _ in self._in_line.get(session.session_id, ())]
         if input_id in in_line or is_pending_follow_up(session.record.state, input_id):
             return ""
@@ -170,7 +170,7 @@ class Runs:
             over.set()
 
     async def hurry(self, session: OwnedSession) -> bool:
-        """Whether an input waited for labels of the one before: they are given up, and its run can be cancelled."""
+        """Give up labels of the run before that an input waits for; return whether there were any."""
         run, waiting = self.of(session), list(self._in_line.get(session.session_id, ()))
         if run is None or not waiting or not self.is_settling(session):
             return False
@@ -180,7 +180,7 @@ class Runs:
         return True
 
     async def turnover(self, session: OwnedSession, call: Call) -> None:
-        """Returns when what keeps an input waiting has changed. Raises SessionMoved if nothing here does."""
+        """Wait until what keeps an input waiting has changed. Raises SessionMoved if nothing here does."""
         run, following = self.of(session), self._registry.follow_ups.get(session.session_id)
         if following is not None:
             await asyncio.shield(following)
@@ -195,7 +195,7 @@ class Runs:
         return is_free and bool(state.pending_follow_up) and self._registry.held(session.session_id) is session
 
     async def _follow(self, session: OwnedSession) -> None:
-        """From its last step on there is nobody who sees to it: a run that ends in the next one has to."""
+        """Begin the next run at a point from which on nobody else would: a run that ends in the next one has to."""
         try:
             await self._begin_follow_up(session)
         finally:
@@ -264,12 +264,12 @@ class Runs:
         return self._registry.runs.get(session.session_id)
 
     def deadline_at(self, remaining_s: float) -> str:
-        """When a run must be over: the requester's deadline less the reserve for recording and replying, capped."""
+        """Return when a run must be over: the requester's deadline less a reserve for record and reply, capped."""
         own_s = remaining_s - own_limits.REPLY_RESERVE_MS / 1000
         return iso(self._bus.now() + max(0.0, min(own_s, self._config.budget.timeout_seconds)))
 
     def attach(self, run: RunTask, deadline_at: str) -> None:
-        """Another request for the same input: the deadline moves, never backwards, never past the longest life."""
+        """Attach another request for the same input; the deadline never moves backwards or past the longest life."""
         session = run.session
         current = session.record.state.deadline_at
         if session.record.run is None or current is None:
@@ -284,7 +284,7 @@ class Runs:
             run.due(self._bus.clock.monotonic() + parse_iso(moved) - self._bus.now())
 
     def notice(self, session: OwnedSession, outcome: Reduced | None) -> None:
-        """What an event did to the session is told to its run."""
+        """Tell the session's run what an event did to the session."""
         run = self.of(session)
         if run is not None:
             run.notice(outcome)
@@ -292,7 +292,7 @@ class Runs:
     # --- how it ends --------------------------------------------------------------------------------------------------
 
     async def cancel(self, session: OwnedSession, call: Call) -> None:
-        """The active run of a session that ends is cancelled; or the session is to be read again first."""
+        """Cancel the active run of a session that ends, or have the session read again first."""
         run = self.of(session)
         if run is None:
             return
@@ -306,7 +306,7 @@ class Runs:
             await asyncio.shield(run.answer)
 
     async def drain(self) -> None:
-        """Every run that is at work has its answer; those that stand still are let go."""
+        """Wait until every working run has its answer; let those go that stand still."""
         self._is_draining = True
         while runs := self._registry.runs:
             for session_id in list(runs):
@@ -314,7 +314,7 @@ class Runs:
             await asyncio.gather(*(run.change() for run in runs.values()))
 
     def _over(self, run: RunTask, task: asyncio.Task[None]) -> None:
-        """The task has ended; a programming error reaches the requesters, and the session is read again when asked."""
+        """End the run with its task; pass a programming error to the requesters, and have the session read again."""
         self._registry.remove(run)
         if run.ticket.has_begun:
             self.queue.ended()

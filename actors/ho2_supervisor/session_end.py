@@ -11,7 +11,7 @@ _ERRAND_IS_OVER, _CALLER_IS_ANSWERED = "errand", "called by another agent"
 
 
 def append_end(session: OwnedSession, reason: str, *, said_by: SaidBy, trace: str) -> None:
-    """The ends of its intents, then SESSION_END; durable with the next barrier."""
+    """Append the ends of the session's intents, then SESSION_END; durable with the next barrier."""
     record = session.record
     for closed in intent_rules.at_session_end(record.state.intents.active, session.now()):
         session.append(closed, trace=trace)
@@ -29,9 +29,9 @@ def append_end(session: OwnedSession, reason: str, *, said_by: SaidBy, trace: st
 
 
 def end_with_call(session: OwnedSession, requested: RunRequested, *, trace: str, is_errand: bool = False) -> None:
-    """A session that began with another agent's call, or an errand, ends in the write of its end, whoever waits for it.
+    """End a session that began with another agent's call, or an errand, in the write of that one's end.
 
-    Nobody else would end it. What was said to it since goes on.
+    Nobody else would end it. It goes on if something was said to it since.
     """
     state, is_called = session.record.state, bool(requested.called_by)
     if (is_errand or is_called) and state.next_run_seq == 2 and not state.pending_follow_up:  # noqa: PLR2004 - its first run is over

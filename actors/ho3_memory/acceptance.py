@@ -22,11 +22,11 @@ _TYPES: dict[str, ArtifactType] = {kind: kind for kind in get_args(ArtifactType)
 
 
 def artifact_of(overlay: Artifact | PlainOverlay, sources: Mapping[str, Origin], config: Ho3Config) -> Artifact:
-    """The artifact itself, or what a plain overlay reads as. Raises MemoryFault(invalid_time).
+    """Return the artifact itself, or what a plain overlay reads as. Raises MemoryFault(invalid_time).
 
     A plain overlay's id holds its bias beside signal and window: two biases of one signal are two artifacts. It belongs
-    to the principal of its events (`sources`: of those that were logged); to everybody, where they are
-    of several. A category that is no artifact type reads as topic_affinity.
+    to the principal of its events (`sources`: of those that were logged); to everybody, where they are of several. A
+    category that is no artifact type reads as topic_affinity.
     """
     if isinstance(overlay, Artifact):
         return overlay
@@ -57,7 +57,7 @@ def artifact_of(overlay: Artifact | PlainOverlay, sources: Mapping[str, Origin],
 
 
 def _timestamp(moment: str) -> str:
-    """A moment with any offset, as a `Timestamp`. Raises MemoryFault(invalid_time) for one that no calendar has."""
+    """Return a moment with any offset as a `Timestamp`. Raises MemoryFault(invalid_time) for an impossible one."""
     try:
         at = datetime.fromisoformat(moment).astimezone(UTC)
     except (ValueError, OverflowError) as error:
@@ -74,7 +74,7 @@ def demand_acceptable(  # noqa: PLR0913 - what it is judged on
     *,
     seq: int,
 ) -> None:
-    """Raises MemoryFault for an artifact that may not stand: invalid_overlay, unknown_events, invalid_time."""
+    """Raise MemoryFault for an artifact that may not stand: invalid_overlay, unknown_events, invalid_time."""
     fault = (
         fault_of_artifact(artifact, vocabulary)
         or _fault_of_events(artifact, sources)
@@ -85,7 +85,7 @@ def demand_acceptable(  # noqa: PLR0913 - what it is judged on
 
 
 def _fault_of_events(artifact: Artifact, sources: Mapping[str, Origin]) -> str:
-    """Raises MemoryFault(unknown_events)."""
+    """Return what is wrong with the artifact's events. Raises MemoryFault(unknown_events)."""
     ids = artifact.source_event_ids
     if unknown := [event_id for event_id in ids if event_id not in sources]:
         raise MemoryFault(
@@ -107,7 +107,7 @@ def _fault_of_events(artifact: Artifact, sources: Mapping[str, Origin]) -> str:
 
 
 def _fault_of_principal(artifact: Artifact, memory: AgentMemory, config: Ho3Config, seq: int) -> str:
-    """Whose it is, is decided by its events and the configuration; and by a person, who may want none of it."""
+    """Return why the artifact may not be this principal's, by its events, the configuration, and a person's refusal."""
     known = memory.artifacts.log(artifact.artifact_id)
     now = None if known is None else known.standing(known.newest)
     if now is not None and now.artifact.principal != artifact.principal:
@@ -137,13 +137,13 @@ _SHOWN_IDS = 3
 
 
 def some(ids: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first ids, and how many more there are."""
     shown = ", ".join(ids[:_SHOWN_IDS])
     return shown if len(ids) <= _SHOWN_IDS else f"{shown} and {len(ids) - _SHOWN_IDS} more"
 
 
 def fault_of_artifact(artifact: Artifact, vocabulary: ClassifyLabels) -> str:
-    """'' or what is wrong with it in itself. Raises MemoryFault(invalid_time) for a time that no calendar has."""
+    """Return what is wrong with the artifact in itself, or ''. Raises MemoryFault(invalid_time)."""
     checks = (
         fault_of_line(artifact.context_line, chars_max=CONTEXT_LINE_MAX_CHARS),
         _fault_of_labels("domain", artifact.labels.domain, vocabulary.domain),
@@ -156,7 +156,7 @@ def fault_of_artifact(artifact: Artifact, vocabulary: ClassifyLabels) -> str:
 
 
 def _fault_of_labels(kind: str, labels: Sequence[str], known: Sequence[str]) -> str:
-    """The first label's place is told, not its text, which a model may have written."""
+    """Return which label is unknown by its place, not its text, which a model may have written."""
     for number, label in enumerate(labels):
         if label not in known:
             return f"labels.{kind}[{number}] is none of classify_labels.{kind}: {', '.join(known)}"
@@ -164,7 +164,7 @@ def _fault_of_labels(kind: str, labels: Sequence[str], known: Sequence[str]) -> 
 
 
 def _fault_of_sources(artifact: Artifact) -> str:
-    """What counts once is named once."""
+    """Return which source is named more than once."""
     for name in ("source_signal_ids", "source_event_ids"):
         ids = getattr(artifact, name)
         if len(set(ids)) < len(ids):
@@ -191,7 +191,7 @@ def _fault_of_times(artifact: Artifact) -> str:
 
 
 def is_news(log: OverlayLog | None, artifact: Artifact, *, is_superseded: bool) -> bool:
-    """Whether an artifact is appended: not while it is active or waits, and not when exactly this was logged before.
+    """Return whether an artifact is appended: not while it is active or waits, nor when exactly this was logged before.
 
     One that waits since a model read it where nobody said it is news once a person says it.
     """
@@ -203,12 +203,12 @@ def is_news(log: OverlayLog | None, artifact: Artifact, *, is_superseded: bool) 
 
 
 def state_by_now(log: OverlayLog, artifact: Artifact) -> str:
-    """The log's order decides, whatever event time the logging names: all that was said about it counts."""
+    """Return the artifact's state by the log's order, whatever event time the logging names."""
     at_us = max(micros(artifact.created_at_event_ts), log.newest.at_us)
     now = log.standing(PointInTime(at_us, log.newest.seq))
     return "" if now is None else state_of(now, timestamp_of(at_us), is_superseded=False)
 
 
 def showable(line: str) -> str:
-    """What was refused may hold anything; what stands in the record of it prints as itself."""
+    """Return a refused line so that everything in it prints as itself: it may hold anything."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)

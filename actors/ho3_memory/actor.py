@@ -28,7 +28,7 @@ from hobus.config.snapshot import Snapshot
 
 
 class Memory(Actor):
-    """Always addressable, never executing by itself: a message comes in, an answer goes out. Calls no model.
+    """Answer READ and LOG; never act unasked, call no model.
 
     `failed` is set when the process must exit: its working store cannot be read or written.
     """
@@ -52,7 +52,7 @@ class Memory(Actor):
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, bus: Bus) -> None:
-        """Touches nothing; the record is read in `ready`."""
+        """Touch nothing; the record is read in `ready`."""
         self._bus = bus
         self._ledger = LedgerClient(bus, self._ledger_config)
         self.failed = asyncio.get_running_loop().create_future()
@@ -61,11 +61,11 @@ class Memory(Actor):
         self._at_what = lambda: self._store.at_what
 
     def starting(self) -> str:
-        """How much of the record was read, where a start has to read much of it."""
+        """Return how much of the record was read, where a start has to read much of it."""
         return self._at_what()
 
     async def ready(self) -> str:
-        """Ready once the derived state stands as the record has it."""
+        """Report ready once the derived state stands as the record has it."""
         try:
             await self._store.open()
         except RuntimeFault as fault:
@@ -76,7 +76,7 @@ class Memory(Actor):
         return ""
 
     async def drain(self) -> None:
-        """What was logged is acknowledged or left to whoever logs it again; the state is checkpointed."""
+        """Wait until what was logged is acknowledged or left to be logged again, and write a checkpoint."""
         if self._open.is_set():
             await self._ledger.flush()
             await self._store.checkpoint()
@@ -94,11 +94,11 @@ class Memory(Actor):
         return answers.overlays(message, *await self._asked(message, call), page_max=limits.PAGE_MAX)
 
     async def on_read_active_biases(self, message: m.ReadActiveBiases, call: Call) -> m.Biases:
-        """What may go into a prompt."""
+        """Answer what may go into a prompt."""
         return answers.biases(message, *await self._asked(message, call), page_max=limits.PAGE_MAX)
 
     async def on_read_review(self, message: m.ReadReview, call: Call) -> m.Review:
-        """What waits for a person, and what was refused."""
+        """Answer what waits for a person, and what was refused."""
         memory, moment, as_of = await self._asked(message, call)
         return m.Review(
             pending=memory.artifacts.pending(moment, message.principal),
@@ -107,7 +107,7 @@ class Memory(Actor):
         )
 
     async def on_check_gate(self, message: m.CheckGate, call: Call) -> m.GateChecked:
-        """One signal's gate; no side effects. Failures: unknown_events."""
+        """Answer one signal's gate; no side effects. Failures: unknown_events."""
         memory, moment, as_of = await self._asked(message, call)
         if message.event_id:
             known = memory.origins([message.event_id])
@@ -121,7 +121,7 @@ class Memory(Actor):
         return m.GateChecked(gate=gate, accumulator=accumulator, as_of=as_of)
 
     async def on_read_stats(self, message: m.ReadMemoryStats, call: Call) -> m.MemoryStats:
-        """How much one agent's memory holds."""
+        """Answer how much one agent's memory holds."""
         memory, moment, as_of = await self._asked(message, call)
         signals, events, overlays, active_overlays = memory.counts(moment)
         return m.MemoryStats(
@@ -138,15 +138,15 @@ class Memory(Actor):
     # --- LOG --------------------------------------------------------------------------------------------------------
 
     async def on_log_signal(self, message: m.LogSignal, call: Call) -> m.SignalsLogged:
-        """One source event is durable."""
+        """Make one source event durable."""
         return await self._log_signals(message.agent_id, [message.signal], call)
 
     async def on_log_signals(self, message: m.LogSignals, call: Call) -> m.SignalsLogged:
-        """A turn's source events are durable."""
+        """Make a turn's source events durable."""
         return await self._log_signals(message.agent_id, message.signals, call)
 
     async def on_log_overlay(self, message: m.LogOverlay, call: Call) -> m.OverlayLogged:
-        """The artifact is durable. Refused, nothing appended: invalid_overlay, unknown_events.
+        """Make the artifact durable. Refused, nothing appended: invalid_overlay, unknown_events.
 
         Appended unless it is active, or this very logging stands in the record: that is the same message once more.
         """
@@ -170,13 +170,13 @@ class Memory(Actor):
         return self._overlay_logged(message.agent_id, artifact, is_new=any(logged.is_new))
 
     async def on_deactivate_overlay(self, message: m.DeactivateOverlay, call: Call) -> m.OverlayChanged:
-        """The artifact is off from this event time on; off already, nothing is appended. Failures: unknown_artifact."""
+        """Switch the artifact off from this event time on; off already, append nothing. Failures: unknown_artifact."""
         await self._until_open(call)
         overlay = self._known_overlay(message, call)
         return await self._change(call, message) if overlay.artifact.enabled else m.OverlayChanged(overlay=overlay)
 
     async def on_activate_overlay(self, message: m.ActivateOverlay, call: Call) -> m.OverlayChanged:
-        """The artifact is on again from this event time on; on already, nothing is appended.
+        """Switch the artifact on from this event time on; on already, append nothing.
 
         Failures: unknown_artifact; rejected: it waits to be confirmed, which this is not.
         """
@@ -189,7 +189,7 @@ class Memory(Actor):
         return m.OverlayChanged(overlay=overlay)
 
     async def on_confirm_overlay(self, message: m.ConfirmOverlay, call: Call) -> m.OverlayChanged:
-        """A constraint that waited is in force from this event time on; of one that does nothing is appended.
+        """Confirm a waiting constraint from this event time on; append nothing for one in force.
 
         Failures: unknown_artifact; rejected: it is off, which this does not end.
         """
@@ -202,7 +202,7 @@ class Memory(Actor):
         return m.OverlayChanged(overlay=overlay)
 
     async def on_update_overlay_weight(self, message: m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:
-        """The artifact has this weight from this event time on. Failures: unknown_artifact."""
+        """Set the artifact's weight from this event time on. Failures: unknown_artifact."""
         await self._until_open(call)
         self._known_overlay(message, call)
         return await self._change(call, message)
@@ -210,7 +210,7 @@ class Memory(Actor):
     async def on_log_consolidation_failure(
         self, message: m.LogConsolidationFailure, call: Call
     ) -> m.ConsolidationFailureLogged:
-        """The signal's gate is closed for a while; an order's failure counts once, however often it is logged."""
+        """Close the signal's gate for a while; an order's failure counts once, however often it is logged."""
         await self._until_open(call)
         chars_max = REASON_MAX_CHARS
         message = message.model_copy(
@@ -231,7 +231,7 @@ class Memory(Actor):
     # --- steps of the handlers --------------------------------------------------------------------------------------
 
     async def _asked(self, question: m.ReadAsOf, call: Call) -> tuple[AgentMemory, PointInTime, m.AsOf]:
-        """Whose memory, as of when, and how the answer names that."""
+        """Return whose memory is asked, as of when, and how the answer names that."""
         await self._until_open(call)
         from_clock = question.as_of_ts is None
         at_us = self._now_us() if question.as_of_ts is None else micros(question.as_of_ts)
@@ -264,14 +264,14 @@ class Memory(Actor):
         return m.SignalsLogged(new_count=sum(logged.is_new), gates=gates, as_of=as_of)
 
     async def _change(self, call: Call, message: records.Change) -> m.OverlayChanged:
-        """The artifact after a change, as of that change; sent again, it counts once."""
+        """Log a change and return the artifact as of it; sent again, it counts once."""
         entry = records.change_entry(message, said_by(call, message.principal), trace=call.trace, at_us=self._now_us())
         if not self._store.memory(message.agent_id).has_change(message.artifact_id, entry.submission_id):
             await self._log([entry], call)
         return m.OverlayChanged(overlay=self._known_overlay(message, call))
 
     def _is_logged(self, message: records.Change, call: Call) -> bool:
-        """Whether this very change is here: then it is that message once more."""
+        """Return whether this very change is here: then it is that message once more."""
         entry = records.change_entry(message, said_by(call, message.principal), trace=call.trace, at_us=self._now_us())
         return self._store.memory(message.agent_id).has_change(message.artifact_id, entry.submission_id)
 
@@ -285,7 +285,7 @@ class Memory(Actor):
         )
 
     def _known_overlay(self, change: records.Change, call: Call) -> m.Overlay:
-        """The artifact that a change is about, as of the change.
+        """Return the artifact that a change is about, as of the change.
 
         Raises MemoryFault(unknown_artifact), also for another principal's than the change names; BusError(rejected) for
         too long a reason, BusError(denied) for a door that names none.
@@ -302,7 +302,7 @@ class Memory(Actor):
         return overlay
 
     async def _log(self, entries: Sequence[WriteEntry], call: Call, *, said: Sequence[records.Fact] = ()) -> Logged:
-        """Durable and counted; a checkpoint follows when one is due, since nothing runs here by itself."""
+        """Make entries durable and count them; write a checkpoint if one is due: nothing runs here by itself."""
         named = [records.of_agent(entry, self._agents) for entry in entries]
         logged = await self._store.log(named, timeout_s=self._left_s(call), said=said)
         for ack in logged.acks:
@@ -315,7 +315,7 @@ class Memory(Actor):
         return logged
 
     async def _until_open(self, call: Call) -> None:
-        """Raises LedgerError(unavailable) when the record cannot be read in time."""
+        """Wait until the record was read. Raises LedgerError(unavailable) when that takes too long."""
         self._store.demand_whole()
         if self._open.is_set():
             return
@@ -326,7 +326,7 @@ class Memory(Actor):
             raise LedgerError("unavailable", "memory has not read the record yet; ask again") from None
 
     def _left_s(self, call: Call) -> float:
-        """The caller's time less what the answer's own way takes, at most ledger.outage_wait_ms."""
+        """Return the caller's time less what the answer's way takes, at most ledger.outage_wait_ms."""
         left_s = call.remaining_s(self._bus.clock.monotonic(), reserve_s=limits.REPLY_RESERVE_MS / 1000)
         return min(left_s, self._ledger_config.outage_wait_ms / 1000)
 

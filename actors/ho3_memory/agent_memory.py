@@ -30,10 +30,10 @@ Origin = tuple[str, str]
 
 
 class AgentMemory:
-    """Grows by `apply`; a fact that is here already changes nothing."""
+    """The memory of one agent. Grows by `apply_all`; a known fact changes nothing."""
 
     def __init__(self, agent_id: str, config: Ho3Config, database: Database | None = None) -> None:
-        """`database`: its working store; None: one of its own, in memory."""
+        """Begin empty. `database`: the working store; None: an own one, in memory."""
         self.agent_id = agent_id
         self._config = config
         self._event_prefix = signal_entry_id(agent_id, "")
@@ -49,7 +49,7 @@ class AgentMemory:
         return self.apply_all([fact])[0]
 
     def apply_all(self, facts: Iterable[Fact], *, settles: bool = True) -> list[bool]:
-        """Of each whether it was new here; all of them count, or none.
+        """Apply all facts or none; return of each whether it was new.
 
         Without `settles` nothing may be asked of this memory before `settle`.
         """
@@ -60,7 +60,7 @@ class AgentMemory:
             return found
 
     def settle(self) -> None:
-        """Levels stand as all events say that were applied."""
+        """Bring levels up to all events that were applied."""
         with self._database.transaction():
             self._signals.settle()
 
@@ -83,7 +83,7 @@ class AgentMemory:
     # --- what is known ----------------------------------------------------------------------------------------------
 
     def origins(self, event_ids: Iterable[str]) -> dict[str, Origin]:
-        """Of these events those that were logged."""
+        """Return the origins of those of these events that were logged."""
         return self._signals.origins(event_ids)
 
     def has_failure(self, submission_id: str) -> bool:
@@ -94,7 +94,7 @@ class AgentMemory:
         return log is not None and log.has_change(submission_id)
 
     def principal_count(self, signal_id: str, as_of: PointInTime) -> int:
-        """Distinct principals of a signal's events; 0 where nothing is shared."""
+        """Return the number of distinct principals of a signal's events; 0 where nothing is shared."""
         return self._signals.tally((None, signal_id), as_of).principal_count
 
     # --- questions --------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class AgentMemory:
         with_ids: bool,
         after: str = "",
     ) -> Iterator[Accumulator]:
-        """Accumulators with at least so many events, one per signal and principal, sorted by both, behind a place."""
+        """Yield accumulators with at least `min_count` events, sorted by signal and principal, behind `after`."""
         for name, whose in self._signals.names(signal_id=signal_id, principal=principal):
             if place_of_signal(name, whose) <= after:
                 continue
@@ -122,11 +122,11 @@ class AgentMemory:
     def accumulator(
         self, signal_id: str, principal: str | None, as_of: PointInTime, *, with_ids: bool
     ) -> Accumulator | None:
-        """One signal's, of a principal or of everybody; None before its first event."""
+        """Return one signal's accumulator, of a principal or of everybody; None before its first event."""
         return self._signals.accumulator((principal, signal_id), as_of, with_ids=with_ids)
 
     def gate(self, signal_id: str, principal: str | None, as_of: PointInTime) -> GateResult:
-        """The gate of a signal, known or not: on a principal's own events, or on everybody's."""
+        """Judge the gate of a signal, known or not: on a principal's own events, or on everybody's."""
         whose = (principal, signal_id)
         tally, level = self._signals.judged(whose, as_of)
         facts = GateFacts(
@@ -141,7 +141,7 @@ class AgentMemory:
         return judge(signal_id, facts, as_of.at_us, self._config)
 
     def _learned(self, signal_id: str, principal: str | None, as_of: PointInTime) -> LearnedStatement | None:
-        """What a principal's statement became: what is in force, or else the newest."""
+        """Return what a principal's statement became: what is in force, or else the newest."""
         if principal is None:
             return None
         there = list(self.artifacts.overlays(as_of, signal_id=signal_id, principal=principal, active_only=False))
@@ -153,7 +153,7 @@ class AgentMemory:
         return LearnedStatement(last.artifact.artifact_id, "faded" if is_faded else last.state)
 
     def open_gate(self, signal_id: str, principal: str, as_of: PointInTime) -> GateResult:
-        """A principal's own gate; everybody's in its place, where that one alone is open."""
+        """Return a principal's own gate; everybody's in its place, where that one alone is open."""
         own = self.gate(signal_id, principal, as_of)
         if own.crossed or not self._config.shared_types:
             return own
@@ -163,9 +163,9 @@ class AgentMemory:
     def active_biases(
         self, as_of: PointInTime, *, principal: str, session_id: str | None, after: int = -1
     ) -> Iterator[Bias]:
-        """What may go into a principal's prompt behind this place, in append order.
+        """Yield what may go into a principal's prompt behind this place, in append order.
 
-        Its own, and what everybody's events made of a type that is shared; of one signal its own alone.
+        The principal's own, and what everybody's events made of a shared type; of one signal its own alone.
         """
         with self.artifacts.as_of(as_of):
             own = list(self._in_force(principal, as_of, session_id))
@@ -182,7 +182,7 @@ class AgentMemory:
     def _in_force(
         self, principal: str | None, as_of: PointInTime, session_id: str | None
     ) -> Iterator[tuple[int, Bias]]:
-        """What is active, in scope and not faded, with its place and the weight of its freshest signal.
+        """Yield what is active, in scope and not faded, with its place and the weight of its freshest signal.
 
         What rests on signals alone that went quiet so long ago that nothing is left of them is not looked at.
         """
@@ -208,22 +208,22 @@ class AgentMemory:
                 yield line.first_seq, Bias(overlay_id=name, artifact=artifact, decay=share)
 
     def quarantined(self, as_of: PointInTime, principal: str | None) -> list[Quarantined]:
-        """Lines that were refused, in order of event time; the newest `PAGE_MAX`."""
+        """Return refused lines in order of event time; the newest `PAGE_MAX`."""
         return self._failures.quarantined(as_of, principal, at_most=PAGE_MAX)
 
     def counts(self, as_of: PointInTime) -> tuple[int, int, int, int]:
-        """Signals, events, overlays, and how many of them are active."""
+        """Return the numbers of signals, events, overlays, and active overlays."""
         names = self._signals.names(signal_id=None, principal=None)
         tallies = [(name, self._signals.tally((whose, name), as_of).event_count) for name, whose in names]
         signal_count = len({name for name, count in tallies if count})
         return signal_count, sum(count for _, count in tallies), *self.artifacts.counts(as_of)
 
     def failure_times(self, signal_id: str, principal: str | None) -> list[int]:
-        """When consolidations of a signal failed, in order of event time."""
+        """Return when consolidations of a signal failed, in order of event time."""
         return self._failures.times((principal, signal_id))
 
     def weighed(self, signal_id: str, *, principal: str | None, as_of: PointInTime) -> tuple[float, bool]:
-        """What a signal weighs, 0 without an event; and whether its evidence stands (always, where gates count)."""
+        """Return a signal's weight, 0 without an event, and whether its evidence stands (always where gates count)."""
         return self._weight(self._signals.last((principal, signal_id), as_of), as_of)
 
     def _weight(self, last: tuple[int | None, Level | None], as_of: PointInTime) -> tuple[float, bool]:
@@ -233,5 +233,5 @@ class AgentMemory:
 
 
 def place_of_signal(signal_id: str, principal: str | None) -> str:
-    """Where a signal of a principal stands among all, in order of both: a space sorts before what stands in either."""
+    """Return the sort key of a principal's signal, by signal, then principal: a space sorts before both."""
     return f"{signal_id} {principal}"

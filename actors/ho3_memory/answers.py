@@ -19,7 +19,7 @@ T = TypeVar("T")
 def signals(
     asked: m.ReadSignals, memory: AgentMemory, moment: PointInTime, as_of: m.AsOf, *, page_max: int
 ) -> m.Signals:
-    """Accumulators, sorted by signal and principal."""
+    """Return accumulators, sorted by signal and principal."""
     found = memory.signals(
         moment,
         signal_id=asked.signal_id,
@@ -36,7 +36,7 @@ def signals(
 def overlays(
     asked: m.ReadOverlays, memory: AgentMemory, moment: PointInTime, as_of: m.AsOf, *, page_max: int
 ) -> m.Overlays:
-    """Overlays, in append order."""
+    """Return overlays, in append order."""
     found = memory.artifacts.overlays(
         moment,
         signal_id=asked.signal_id,
@@ -51,14 +51,14 @@ def overlays(
 def biases(
     asked: m.ReadActiveBiases, memory: AgentMemory, moment: PointInTime, as_of: m.AsOf, *, page_max: int
 ) -> m.Biases:
-    """What is in force, in append order."""
+    """Return what is in force, in append order."""
     found = memory.active_biases(moment, principal=asked.principal, session_id=asked.session_id, after=asked.after)
     page, has_more = page_of(found, page_max, lambda one: len(one.artifact.source_signal_ids))
     return m.Biases(biases=page, next=_place(memory, page[-1].artifact) if has_more else None, as_of=as_of)
 
 
 def page_of(rows: Iterable[T], page_max: int, ids_in: Callable[[T], int]) -> tuple[list[T], bool]:
-    """The first rows that are so many lines and ids together, at least one; and whether there are more."""
+    """Return the first rows that are at most so many lines and ids, at least one; and whether there are more."""
     page: list[T] = []
     size = 0
     for row in rows:
@@ -70,5 +70,5 @@ def page_of(rows: Iterable[T], page_max: int, ids_in: Callable[[T], int]) -> tup
 
 
 def _place(memory: AgentMemory, artifact: m.ArtifactFacts) -> int:
-    """Where an artifact stands in append order."""
+    """Return where an artifact stands in append order."""
     return memory.artifacts.first_seq(artifact.artifact_id)

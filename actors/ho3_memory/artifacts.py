@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
 
 class Artifacts:
-    """Grows by `change`."""
+    """The artifacts of one agent. Grows by `change`."""
 
     def __init__(self, agent_id: str, database: Database) -> None:
         self._agent_id = agent_id
@@ -64,7 +64,7 @@ class Artifacts:
     # --- growing ----------------------------------------------------------------------------------------------------
 
     def change(self, fact: Fact) -> bool:
-        """An artifact was logged, or a person said something of it; whether it was new, in any order."""
+        """Take in that an artifact was logged, or a person spoke of it; return whether that is new, in any order."""
         database, made = self._database, fact.artifact
         database.run(
             "INSERT OR IGNORE INTO artifacts (artifact_id, first_seq, newest_us, newest_seq) VALUES (?, ?, ?, ?)",
@@ -97,7 +97,7 @@ class Artifacts:
         return True
 
     def _stand(self, number: int, changes: Sequence[Change]) -> None:
-        """Let the tables say how an artifact stands after these changes."""
+        """Update the tables to how an artifact stands after these changes."""
         self._database.run("DELETE FROM subjects WHERE artifact = ?", number)
         standing = folded(changes)
         if standing is None:
@@ -125,16 +125,16 @@ class Artifacts:
     # --- one artifact -----------------------------------------------------------------------------------------------
 
     def log(self, artifact_id: str) -> OverlayLog | None:
-        """An artifact's life, as it is now; None: nothing was said about it."""
+        """Return an artifact's life so far; None: nothing was said about it."""
         row = self._database.row("SELECT number FROM artifacts WHERE artifact_id = ?", artifact_id)
         return row and OverlayLog(overlay_id(self._agent_id, artifact_id), self._changes(row[0]))
 
     def first_seq(self, artifact_id: str) -> int:
-        """An artifact's place in append order."""
+        """Return an artifact's place in append order."""
         return self._database.row("SELECT first_seq FROM artifacts WHERE artifact_id = ?", artifact_id)[0]
 
     def is_superseded(self, artifact_id: str) -> bool:
-        """Whether newer ones stand for it now; of one that is not known nothing does."""
+        """Return whether newer artifacts stand for this one now; False for an unknown one."""
         row = self._database.row(
             f"SELECT {_SUPERSEDED} FROM artifacts WHERE artifact_id = ? AND made_seq IS NOT NULL",
             artifact_id,
@@ -152,14 +152,16 @@ class Artifacts:
     # --- one signal -------------------------------------------------------------------------------------------------
 
     def consolidated_us(self, signal_id: str, principal: str | None, as_of: PointInTime) -> int | None:
-        """The latest window_end of what names a principal's signal; None: nothing does."""
+        """Return the latest window_end of what names a principal's signal; None: nothing does."""
         return self._database.row(
             "SELECT max(end_us) FROM windows WHERE whose = ? AND signal_id = ? AND end_us <= ? AND seq <= ?",
             name_of(principal), signal_id, *as_of,
         )[0]  # fmt: skip
 
     def switched_off(self, signal_id: str, principal: str | None, as_of: PointInTime) -> str:
-        """The artifact with which a person switched a principal's signal off; empty: nobody did, or it is on again.
+        """Return the artifact with which a person switched a principal's signal off.
+
+        Empty: nobody did, or it is on again.
 
         The last word decides, in the log's order; a statement that is made anew is one, too.
         """
@@ -176,7 +178,7 @@ class Artifacts:
 
     @contextmanager
     def as_of(self, as_of: PointInTime) -> Generator[None]:
-        """Let every artifact stand as it did then, inside."""
+        """Let every artifact stand as it did then, within the context."""
         later = self._database.rows("SELECT number FROM artifacts WHERE newest_us > ? OR newest_seq > ?", *as_of)
         if not later:
             yield
@@ -190,9 +192,9 @@ class Artifacts:
     def in_force(
         self, principal: str | None, as_of: PointInTime, session_id: str, *, since_us: float, open_since_us: float
     ) -> list[Line]:
-        """What of a principal's is active and in scope; to be asked inside `as_of`.
+        """Return what of a principal's is active and in scope; to be asked inside `as_of`.
 
-        Of what rests on signals without an event since so long ago nothing; `open_since_us`: the same of what nobody
+        Nothing of what rests on signals without an event since `since_us`; `open_since_us`: the same of what nobody
         stated.
         """
         rows = self._database.rows(
@@ -212,7 +214,7 @@ class Artifacts:
         return [Line(*row) for row in rows]
 
     def line(self, found: Line) -> InForce:
-        """An artifact as a prompt needs it, its events as number and digest."""
+        """Return an artifact as a prompt needs it, its events as number and digest."""
         key = found.number, found.made_seq, found.weight
         known = self._lines.get(key)
         if known is None:
@@ -228,7 +230,7 @@ class Artifacts:
     def overlays(
         self, as_of: PointInTime, *, signal_id: str | None, principal: str | None, active_only: bool, after: int = -1
     ) -> list[Overlay]:
-        """The overlays as of then behind this place in append order, as many as a page has and one more."""
+        """Return the overlays as of then behind this place in append order, as many as a page has and one more."""
         named = "number IN (SELECT artifact FROM subjects WHERE subject = :signal)" if signal_id is not None else "1"
         owned = "whose = :whose" if principal is not None else "1"
         state = _ACTIVE if active_only else "1"
@@ -238,7 +240,7 @@ class Artifacts:
         )  # fmt: skip
 
     def pending(self, as_of: PointInTime, principal: str | None) -> list[Overlay]:
-        """What waits for a person, in append order; the newest `PAGE_MAX`."""
+        """Return what waits for a person, in append order; the newest `PAGE_MAX`."""
         owned = "whose = :whose" if principal is not None else "1"
         waiting = f"is_enabled AND is_pending AND {owned} ORDER BY first_seq DESC LIMIT :limit"
         return self._shown(as_of, waiting, whose=principal, limit=PAGE_MAX)[::-1]
@@ -255,7 +257,7 @@ class Artifacts:
         return [one for one in overlays if one is not None]
 
     def counts(self, as_of: PointInTime) -> tuple[int, int]:
-        """How many there were as of then, and how many of them active."""
+        """Return how many artifacts there were as of then, and how many of them active."""
         with self.as_of(as_of):
             return self._database.row(
                 f"SELECT count(*), coalesce(sum({_ACTIVE}), 0) FROM artifacts WHERE made_seq IS NOT NULL",

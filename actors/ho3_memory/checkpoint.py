@@ -47,14 +47,14 @@ NO_FRAME = CheckpointFrame([], None, 0, b"\0" * 32)
 
 
 def encode(facts: Iterable[Fact], position: RecordPosition, digest: bytes) -> tuple[bytes, bytes]:
-    """The bytes of one frame after the one with this digest, and its own."""
+    """Return the bytes of one frame after the one with this digest, and its own digest."""
     payload = pack([_FORMAT, list(position), [_row(fact) for fact in facts]])
     following = sha256(digest + payload).digest()
     return _HEAD.pack(_MAGIC, len(payload), following) + payload, following
 
 
 def frames(read: Callable[[int, int], bytes], size_bytes: int) -> Iterator[CheckpointFrame]:
-    """Every whole frame from the beginning, one in memory at a time; `read` gives so many bytes from an offset."""
+    """Yield every whole frame from the beginning, one at a time; `read` gives so many bytes from an offset."""
     frame = _next(read, size_bytes, NO_FRAME)
     while frame is not None:
         yield frame
@@ -103,7 +103,7 @@ class CheckpointFile:
         self._digest = NO_FRAME.digest
 
     def load(self) -> Iterator[CheckpointFrame]:
-        """Its whole frames; a torn or changed rest is passed over, and written over by the next frame."""
+        """Yield the whole frames; a torn or changed rest is passed over, and overwritten by the next frame."""
         self.discard()
         handle = self._opened()
         if handle is None:
@@ -132,7 +132,7 @@ class CheckpointFile:
             return None
 
     def append(self, facts: Iterable[Fact], position: RecordPosition) -> None:
-        """One more frame, synced. Raises OSError: then the frame does not count, now or later."""
+        """Append one frame, synced. Raises OSError: then the frame does not count, now or later."""
         data, digest = encode(facts, position, self._digest)
         is_new = not self._disk.exists(FILE)
         handle = self._disk.open(FILE, create=True)

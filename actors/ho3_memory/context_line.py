@@ -92,7 +92,7 @@ _WIDE_SENTENCE_END = re.compile(r"[\u3002\uff01\uff1f](?=\S)")
 
 
 def fault_of_line(line: str, *, chars_max: int) -> str:
-    """'' or what is wrong with the line, without repeating it."""
+    """Return what is wrong with the line, without repeating it, or ''."""
     if len(line) > chars_max:
         return f"context_line has {len(line)} characters; the limit is {chars_max}"
     if hidden := _hidden(line):
@@ -115,7 +115,7 @@ def fault_of_line(line: str, *, chars_max: int) -> str:
 
 
 def _hidden(line: str) -> str:
-    """The first character that nobody sees; empty: there is none."""
+    """Return the first invisible character; empty: there is none."""
     for before, char in pairwise(f" {line}"):
         is_loose = char in _EMOJI_STYLES and unicodedata.category(before) not in _STYLED
         if is_loose or char in _FILLERS or unicodedata.category(char) in _HIDDEN:
@@ -124,13 +124,13 @@ def _hidden(line: str) -> str:
 
 
 def _skeleton(plain: str) -> str:
-    """The line as it looks: without case and accents, and in Latin letters where another script looks the same."""
+    """Return the line as it looks: without case and accents, look-alike letters of other scripts as Latin ones."""
     bare = "".join(char for char in unicodedata.normalize("NFKD", plain) if unicodedata.category(char) != "Mn")
     return bare.casefold().translate(_LOOKALIKES)
 
 
 def _has_mixed_word(plain: str) -> bool:
-    """A word of Latin and look-alike letters: nobody writes one but to pass for another word."""
+    """Return whether a word mixes Latin and look-alike letters, which only serves to pass for another word."""
     for word in _WORD.findall(plain):
         names = [unicodedata.name(char, "") for char in word if char not in _OF_UNITS]
         if any(name.startswith("LATIN") for name in names) and any(name.startswith(_FOREIGN_SCRIPTS) for name in names):

@@ -77,18 +77,18 @@ class Databases:
     """The working stores of one process."""
 
     def __init__(self, disk: Disk | None = None, on_fault: Callable[[DatabaseFailed], None] | None = None) -> None:
-        """`disk`: None keeps them in memory; `on_fault` is told once that the process must end."""
+        """Begin. `disk`: None keeps stores in memory; `on_fault` is told once that the process must end."""
         self._disk = disk
         self._on_fault = on_fault
         self.fault: DatabaseFailed | None = None
         """Why nothing in them can be believed any more."""
 
     def open(self) -> Database:
-        """An empty one. Raises DatabaseFailed."""
+        """Open an empty store. Raises DatabaseFailed."""
         return Database(self, self._disk)
 
     def failed(self, detail: str) -> DatabaseFailed:
-        """The fault to raise; the first one is kept and told."""
+        """Return the fault to raise; the first one is kept and told."""
         if self.fault is None:
             self.fault = DatabaseFailed(detail)
             if self._on_fault is not None:
@@ -97,7 +97,7 @@ class Databases:
 
 
 class Database:
-    """Statements in, rows out; raises DatabaseFailed for whatever SQLite cannot do."""
+    """One SQLite database; raises DatabaseFailed for whatever SQLite cannot do."""
 
     def __init__(self, owner: Databases, disk: Disk | None) -> None:
         self._owner = owner
@@ -114,7 +114,7 @@ class Database:
             raise self._owner.failed(str(error)) from None
 
     def row(self, sql: str, *values: object, **named: object) -> Any:
-        """The first row; None: there is none."""
+        """Return the first row; None: there is none."""
         self._demand_whole()
         try:
             return self._connection.execute(sql, named or values).fetchone()
@@ -122,7 +122,7 @@ class Database:
             raise self._owner.failed(str(error)) from None
 
     def run(self, sql: str, *values: object) -> int:
-        """How many rows it changed."""
+        """Run a statement and return how many rows it changed."""
         self._demand_whole()
         try:
             return self._connection.execute(sql, values).rowcount
@@ -130,18 +130,18 @@ class Database:
             raise self._owner.failed(str(error)) from None
 
     def run_many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
-        """Once for each row of values."""
+        """Run a statement once for each row of values."""
         for values in rows:
             self.run(sql, *values)
 
     @property
     def size_bytes(self) -> int:
-        """Of all pages, in RAM or not."""
+        """Return the size of all pages, in RAM or not."""
         return self.row("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")[0]
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """All of what follows, or nothing."""
+        """Write all of what follows, or nothing."""
         self.run("BEGIN")
         try:
             yield
@@ -152,7 +152,7 @@ class Database:
 
     @contextmanager
     def supposed(self) -> Generator[None]:
-        """Undo what is written inside."""
+        """Undo, at the end of the context, what is written in it."""
         self.run("BEGIN")
         try:
             yield

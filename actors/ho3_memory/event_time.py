@@ -26,7 +26,7 @@ class PointInTime(NamedTuple):
 
 
 def micros(timestamp: str) -> int:
-    """Microseconds since 1970 of a `Timestamp`. Raises MemoryFault(invalid_time) for a day that no calendar has."""
+    """Return microseconds since 1970 of a `Timestamp`. Raises MemoryFault(invalid_time) for an impossible day."""
     try:
         return (datetime.fromisoformat(timestamp) - _EPOCH) // _MICROSECOND
     except ValueError as error:
@@ -35,7 +35,7 @@ def micros(timestamp: str) -> int:
 
 @lru_cache(maxsize=_TIMES_KEPT)
 def timestamp_of(at_us: int) -> str:
-    """The `Timestamp` of it; what lies beyond the calendar is its last microsecond."""
+    """Return a time as `Timestamp`; one beyond the calendar as its last microsecond."""
     return (_EPOCH_UTC + timedelta(microseconds=min(at_us, LAST_US))).isoformat(timespec="microseconds") + "Z"
 
 
@@ -52,12 +52,12 @@ DECIMALS = 9
 
 
 def remaining(age_us: int, half_life_hours: float) -> float:
-    """The unrounded share that is left after `age_us`: 1 at no age or a negative one, one half at one half-life."""
+    """Return the unrounded share left after `age_us`: 1 at no age or a negative one, one half at one half-life."""
     if age_us <= 0:
         return 1.0
     return 2.0 ** -(age_us / HOUR_US / half_life_hours)
 
 
 def decay(last_seen_us: int, as_of_us: int, half_life_hours: float) -> float:
-    """What a signal weighs that was last seen then: at most 1, rounded."""
+    """Return what a signal weighs that was last seen then: at most 1, rounded."""
     return round(remaining(as_of_us - last_seen_us, half_life_hours), DECIMALS)

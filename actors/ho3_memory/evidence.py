@@ -48,7 +48,7 @@ Hours = Sequence[int]
 
 
 def present_us(hours: Hours, since_us: int, at_us: int) -> int:
-    """How much of the time between two moments counts, where `hours` has those between them."""
+    """Return how much of the time between two moments counts, where `hours` has those between them."""
     first, last = since_us // HOUR_US, at_us // HOUR_US
     between = hours[bisect_left(hours, first) : bisect_right(hours, last)]
     absent = sum(max(0, after - before - ABSENCE_MAX_HOURS) for before, after in pairwise((first, *between, last)))
@@ -56,13 +56,13 @@ def present_us(hours: Hours, since_us: int, at_us: int) -> int:
 
 
 def faded(level: Level, present: int, config: Ho3Config) -> Level:
-    """What is left of a level after so many microseconds that count."""
+    """Return what is left of a level after so many microseconds that count."""
     evidence = round(level.evidence * remaining(present, config.evidence_half_life_hours), DECIMALS)
     return Level(evidence, bool(level.is_open) and evidence >= config.gate_low)
 
 
 def raised(before: Level, session: Added | None, at_us: int, config: Ho3Config) -> tuple[Level, Added]:
-    """The level after an event, and what its session has added by then; `before`: the level at that time."""
+    """Return the level after an event, and what its session has added by then; `before`: the level at that time."""
     last = session or _NONE_ADDED
     own = last.own * remaining(at_us - last.at_us, config.evidence_half_life_hours)
     following = min(config.evidence_cap_per_session, own + 1.0)
@@ -91,7 +91,7 @@ def trace(
 
 
 def reach_us(config: Ho3Config) -> float:
-    """A signal without an event for longer than this weighs less than `bias_decay_floor`; infinite: 0."""
+    """Return after how long without an event a signal weighs less than `bias_decay_floor`; infinite: 0."""
     if config.bias_decay_floor <= 0:
         return inf
     share = max(config.bias_decay_floor - _ROUNDING, _ROUNDING / 4)
@@ -99,7 +99,7 @@ def reach_us(config: Ho3Config) -> float:
 
 
 def open_hours(config: Ho3Config) -> float:
-    """No gate stands open for longer than this, of time that counts, after its signal's newest event; or infinite."""
+    """Return how long, of time that counts, a gate can stay open after its signal's newest event; or infinite."""
     low = config.gate_low - _ROUNDING
     if config.gate_mode == "counting" or low <= 0:
         return inf
@@ -107,7 +107,7 @@ def open_hours(config: Ho3Config) -> float:
 
 
 def open_since_us(hours: Hours, at_us: int, config: Ho3Config) -> float:
-    """No gate stands open at a time whose signal had no event since then; -infinite: those of these hours may.
+    """Return since when a signal must have had an event for its gate to be open at `at_us`; -infinite: any.
 
     `hours` begins with the newest hour before that time, and goes back.
     """

@@ -12,7 +12,7 @@ _OF = "FROM failures WHERE whose = ? AND signal_id = ?"
 
 
 class Failures:
-    """Grows by `add`."""
+    """The failed consolidations of one agent. Grows by `add`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -25,17 +25,17 @@ class Failures:
         return self._database.row("SELECT 1 FROM failures WHERE submission_id = ?", submission_id) is not None
 
     def newest_us(self, whose: Whose, as_of: PointInTime) -> int | None:
-        """When a consolidation of this signal failed last; None: none did."""
+        """Return when a consolidation of this signal failed last; None: none did."""
         sql = f"SELECT max(at_us) {_OF} AND at_us <= ? AND seq <= ?"
         return self._database.row(sql, name_of(whose[0]), whose[1], *as_of)[0]
 
     def times(self, whose: Whose) -> list[int]:
-        """When consolidations of this signal failed, in order of event time."""
+        """Return when consolidations of this signal failed, in order of event time."""
         rows = self._database.rows(f"SELECT at_us {_OF} ORDER BY at_us, seq", name_of(whose[0]), whose[1])
         return [at_us for (at_us,) in rows]
 
     def quarantined(self, as_of: PointInTime, principal: str | None, *, at_most: int) -> list[Quarantined]:
-        """Lines that were refused, a principal's or (None) everyone's, in order of event time; the newest of them."""
+        """Return the newest refused lines, a principal's or (None) everyone's, in order of event time."""
         rows = self._database.rows(
             "SELECT signal_id, whose, at_us, reason, line FROM failures WHERE line != '' AND at_us <= ?1 AND seq <= ?2 "
             "AND (?3 IS NULL OR whose = ?3) ORDER BY at_us DESC, seq DESC LIMIT ?4",

@@ -74,12 +74,12 @@ def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) ->
 
 
 def _is_consolidated(consolidated_us: int | None, as_of_us: int, config: Ho3Config) -> bool:
-    """An overlay of the window that ends now names the signal: both borders belong to the window."""
+    """Return whether an overlay of the window that ends now names the signal; both borders belong to the window."""
     return consolidated_us is not None and as_of_us - hours_us(config.gate_window_hours) <= consolidated_us <= as_of_us
 
 
 def _closed_by(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config, *, is_consolidated: bool) -> str:
-    """What keeps the gate closed whatever was counted; '' if nothing does."""
+    """Return what keeps the gate closed whatever was counted; '' if nothing does."""
     if signal_id in config.gate_excluded_signals:
         return "never crosses alone (ho3.gate_excluded_signals)"
     if signal_id.startswith(STATED):
@@ -112,7 +112,7 @@ def _stated(learned: LearnedStatement | None) -> str:
 
 
 def closed_until_us(failed_us: int, config: Ho3Config) -> int:
-    """From then on a gate may open again that a failed consolidation closed."""
+    """Return when a gate may open again that a failed consolidation closed."""
     return failed_us + hours_us(config.consolidation_cooldown_hours)
 
 
@@ -128,5 +128,5 @@ def _found(tally: EventTally, level: Level | None, config: Ho3Config, *, is_shar
 
 
 def _of(count: int, needed: int, what: str) -> str:
-    """`2 of 3 sessions`; of more than are needed: `5 sessions (3 needed)`."""
+    """Return `2 of 3 sessions`; of more than are needed: `5 sessions (3 needed)`."""
     return f"{count} of {needed} {what}" if count <= needed else f"{count} {what} ({needed} needed)"

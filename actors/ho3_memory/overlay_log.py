@@ -54,15 +54,15 @@ class OverlayLog:
 
     @property
     def newest(self) -> PointInTime:
-        """From then on all that was said about it counts."""
+        """Return the point from which on all that was said about the artifact counts."""
         return PointInTime(max(one.at_us for one in self._changes), max(one.seq for one in self._changes))
 
     def standing(self, as_of: PointInTime) -> Standing | None:
-        """How it stands as of then; None before it was logged."""
+        """Return how the artifact stands as of then; None before it was logged."""
         return folded(self._counted(as_of))
 
     def overlay(self, as_of: PointInTime, *, is_superseded: bool) -> Overlay | None:
-        """The artifact as of then, with the entries that changed it; None before it was logged."""
+        """Return the artifact as of then, with the entries that changed it; None before it was logged."""
         standing = self.standing(as_of)
         if standing is None:
             return None
@@ -79,7 +79,7 @@ class OverlayLog:
         )
 
     def is_repeat(self, artifact: Artifact) -> bool:
-        """Whether exactly this, its times included, was logged before: then it is that message once more."""
+        """Return whether exactly this, its times included, was logged before: then it is that message once more."""
         return any(change.artifact == artifact for change in self._changes)
 
     def has_change(self, submission_id: str) -> bool:
@@ -90,12 +90,12 @@ class OverlayLog:
 
 
 def is_stated(artifact: Artifact) -> bool:
-    """Whether somebody said it, and no gate and no model stand behind it."""
+    """Return whether somebody said it, and no gate and no model stand behind it."""
     return artifact.gate_snapshot is None
 
 
 def rule_of(artifact: Artifact) -> str:
-    """Of a constraint its words and where it holds; empty of any other artifact. No signal's id begins like it."""
+    """Return a constraint's words and where it holds; empty for any other artifact. No signal's id begins like it."""
     if artifact.artifact_type != "constraint":
         return ""
     labels = artifact.labels
@@ -103,7 +103,7 @@ def rule_of(artifact: Artifact) -> str:
 
 
 def state_of(standing: Standing, as_of_ts: str, *, is_superseded: bool) -> OverlayState:
-    """Why an artifact may stand in prompts or not; at its very expiry it still may."""
+    """Return why an artifact may stand in prompts or not; at its very expiry it still may."""
     artifact = standing.artifact
     if not artifact.enabled:
         return "off"
@@ -118,7 +118,7 @@ def state_of(standing: Standing, as_of_ts: str, *, is_superseded: bool) -> Overl
 
 
 def folded(changes: Iterable[Change]) -> Standing | None:
-    """How an artifact stands after these changes; None: it was not logged."""
+    """Return how an artifact stands after these changes; None: it was not logged."""
     standing: Standing | None = None
     for change in changes:
         if change.artifact is not None:

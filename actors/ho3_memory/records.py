@@ -88,12 +88,12 @@ class Fact(NamedTuple):
     """Of a failure: that line; empty: there was none, or it was erased."""
 
     def at(self, seq: int) -> Fact:
-        """The same, of an entry that stands there."""
+        """Return the fact as that of an entry at this sequence."""
         return Fact(self[0], seq, *self[2:])
 
 
 def name_of(principal: str | None) -> str:
-    """A principal's name in ids and tables, or everybody's."""
+    """Return a principal's name in ids and tables, or everybody's."""
     return EVERYBODY if principal is None else principal
 
 
@@ -102,7 +102,7 @@ def signal_entry_id(agent_id: str, event_id: str) -> str:
 
 
 def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> WriteEntry:
-    """HO3_SIGNAL, named by agent and event: sent again it adds nothing."""
+    """Build HO3_SIGNAL, named by agent and event: sent again it adds nothing."""
     provenance = Provenance(agent_id=agent_id, session_id=signal.session_id)
     name = signal_entry_id(agent_id, signal.event_id)
     said = SignalLogged(signal.signal_id, signal.principal, signal.at, dict(sorted(signal.metadata.items())))
@@ -110,7 +110,7 @@ def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> Wr
 
 
 def signal_fact(agent_id: str, signal: Signal) -> Fact:
-    """What the entry of this event says, without a look into its bytes; where it stands is still to come."""
+    """Return what the entry of this event says, without a look into its bytes; its sequence is still to come."""
     name = signal_entry_id(agent_id, signal.event_id)
     return Fact(
         "signal", NO_SEQUENCE, agent_id, name, micros(signal.at), signal.signal_id, signal.session_id,
@@ -119,7 +119,7 @@ def signal_fact(agent_id: str, signal: Signal) -> Fact:
 
 
 def overlay_entry(agent_id: str, artifact: Artifact, *, earlier: int, trace: str, at_us: int) -> WriteEntry:
-    """HO3_OVERLAY; `earlier` entries about this artifact stand already."""
+    """Build HO3_OVERLAY; `earlier` entries about this artifact stand already."""
     again = f"/{earlier}" if earlier else ""
     name = entry_id("HO3_OVERLAY", f"{overlay_id(agent_id, artifact.artifact_id)}{again}")
     provenance = Provenance(agent_id=agent_id, session_id=artifact.session_id or "")
@@ -127,7 +127,7 @@ def overlay_entry(agent_id: str, artifact: Artifact, *, earlier: int, trace: str
 
 
 def change_entry(message: Change, said_by: SaidBy, *, trace: str, at_us: int) -> WriteEntry:
-    """The entry of a change, named by artifact, time and words: two of one time both count, one sent twice once."""
+    """Build the entry of a change, named by artifact, time and words: one that is sent twice counts once."""
     artifact_id, at = message.artifact_id, message.at
     event_type = _CHANGES[type(message)]
     new_weight = message.new_weight if isinstance(message, UpdateOverlayWeight) else None
@@ -139,7 +139,7 @@ def change_entry(message: Change, said_by: SaidBy, *, trace: str, at_us: int) ->
 
 
 def failure_entry(message: LogConsolidationFailure, *, trace: str, at_us: int) -> WriteEntry:
-    """HO3_CONSOLIDATION_FAILED, named by signal and order; by principal, signal and time where there was no order."""
+    """Build HO3_CONSOLIDATION_FAILED, named by signal and order; without an order by principal, signal and time."""
     own = f"{message.signal_id}/{message.wo_id}"  # an order is of one principal
     if not message.wo_id:
         own = f"{message.principal or EVERYBODY}/{message.signal_id}/{message.at}"
@@ -151,7 +151,7 @@ def failure_entry(message: LogConsolidationFailure, *, trace: str, at_us: int) -
 
 
 def of_agent(entry: WriteEntry, agents: Mapping[str, Provenance]) -> WriteEntry:
-    """The entry with what is recorded of its agent; `agents`: those that are configured, by id."""
+    """Return the entry with what is recorded of its agent; `agents`: those that are configured, by id."""
     about = entry.provenance
     agent = agents.get(about.agent_id, about)
     own = {"session_id": about.session_id, "work_order_id": about.work_order_id}
@@ -159,7 +159,7 @@ def of_agent(entry: WriteEntry, agents: Mapping[str, Provenance]) -> WriteEntry:
 
 
 def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
-    """What an entry says; None for one whose facts were erased or that is not of memory.
+    """Return what an entry says; None for one whose facts were erased or that is not of memory.
 
     Raises ValueError for one that cannot be read.
     """
@@ -186,7 +186,7 @@ def packed_artifact(artifact: Artifact) -> bytes:
 
 
 def unpacked_artifact(data: bytes) -> Artifact:
-    """The artifact behind `packed_artifact`."""
+    """Return the artifact behind `packed_artifact`."""
     said, line = unpack(data)
     return _artifact_of(payload_of(OverlayWritten, said), [None, line.encode()])
 
@@ -215,7 +215,7 @@ def _artifact_of(said: OverlayWritten, bodies: Sequence[bytes | None]) -> Artifa
 
 
 def _texts(bodies: Sequence[bytes | None]) -> tuple[str, str]:
-    """Both texts of a failure; empty where there are none, or where they were erased."""
+    """Return both texts of a failure; empty where there are none, or where they were erased."""
     refused, line = [(body or b"").decode() for body in bodies[1:3]] or ("", "")
     return refused, line
 
@@ -223,7 +223,7 @@ def _texts(bodies: Sequence[bytes | None]) -> tuple[str, str]:
 def _entry(  # noqa: PLR0913 - an entry has these parts
     name: str, stream: str, said: tuple[Any, ...], about: Provenance, *texts: str, trace: str, at_us: int
 ) -> WriteEntry:
-    """`texts`: of a person or a model, as bodies from 1 on."""
+    """Build an entry; `texts`: of a person or a model, as bodies from 1 on."""
     return WriteEntry(
         submission_id=name,
         stream=stream,

@@ -59,7 +59,7 @@ class KnownSignal(NamedTuple):
     is_open: bool
 
     def holds(self, as_of: PointInTime) -> bool:
-        """Whether all of its events count as of then."""
+        """Return whether all of the signal's events count as of then."""
         return as_of.at_us >= self.newest_us and as_of.seq >= self.newest_seq
 
 
@@ -123,7 +123,7 @@ _NO_EVENT = EventTally(0, 0, None)
 
 
 class SignalTable:
-    """Grows by `insert`; behind some of them `settle` makes it whole again before anything is asked."""
+    """The signals of one agent. Grows by `insert`; `settle` makes it whole before anything is asked."""
 
     def __init__(self, config: Ho3Config, database: Database) -> None:
         self._config = config
@@ -131,13 +131,13 @@ class SignalTable:
         self._unsettled: dict[int, _Unsettled] = {}
 
     def settle(self) -> None:
-        """Levels stand as all events say, in whatever order they came."""
+        """Bring levels up to all events, in whatever order they came."""
         for number, about in self._unsettled.items():
             self._database.run(_LEVEL, *self._trace_anew(number, about), number)
         self._unsettled.clear()
 
     def insert(self, whose: str | None, fact: Fact, event_id: str) -> bool:
-        """Whether an event of a principal's signal, or of everybody's, was new here; it may be older than others."""
+        """Add an event of a principal's signal, or of everybody's, in any order; return whether it was new."""
         known = self._known((whose, fact.about)) or self._new((whose, fact.about))
         before = self._database.row(_ADDED, known.number, fact.session_id, LAST_SEQUENCE)
         level = self._faded(
@@ -163,7 +163,7 @@ class SignalTable:
         self._unsettled[number] = _Unsettled(whose, min(since_us, there[1]), max(until_us, there[2]))
 
     def _shortens_an_absence(self, whose: str | None, fact: Fact) -> bool:
-        """Note that somebody was there; whether that makes more of the time between two known hours count."""
+        """Note that somebody was there; return whether more of the time between two known hours counts by that."""
         hour = fact.at_us // HOUR_US
         if not self._database.run(_PRESENT, name_of(whose), hour, fact.seq):
             return False
@@ -173,7 +173,7 @@ class SignalTable:
     def _faded(
         self, whose: str | None, level: Level, since_us: int, as_of: PointInTime, present: Present | None = None
     ) -> Level:
-        """What is left as of then of a level that stood since an earlier time."""
+        """Return what is left as of then of a level that stood since an earlier time."""
         if not level.evidence:
             return NOTHING
         if present is not None and present.since_hour <= (hour := since_us // HOUR_US):
@@ -183,7 +183,7 @@ class SignalTable:
         return faded(level, present_us(hours, since_us, as_of.at_us), self._config)
 
     def _hours(self, whose: str | None, as_of: PointInTime, since_us: int = 0) -> Hours:
-        """The hours with an event as of then, of those since a time."""
+        """Return the hours with an event as of then, of those since a time."""
         found = as_of.at_us // HOUR_US, as_of.seq, since_us // HOUR_US
         rows = self._database.rows(f"{_HOURS} AND hour >= ? ORDER BY hour", name_of(whose), *found)
         return [hour for (hour,) in rows]
@@ -230,7 +230,7 @@ class SignalTable:
         return KnownSignal(*self._database.row(new, name_of(whose[0]), whose[1]))
 
     def present(self, principal: str | None, as_of: PointInTime) -> Present:
-        """When a principal was there before a moment."""
+        """Return when a principal was there before a moment."""
         is_whole = not self._has_more(principal, as_of)
         if (reach := open_hours(self._config)) == inf:
             return Present(inf, [], -inf, is_whole)
@@ -246,12 +246,12 @@ class SignalTable:
         return Present(back[-1] if back else inf, absences, open_since_us(back, as_of.at_us, self._config), is_whole)
 
     def fresh(self, principal: str | None, since_us: float) -> dict[str, KnownSignal]:
-        """The signals of a principal that have an event since then."""
+        """Return the signals of a principal that have an event since then."""
         rows = self._database.rows(_FRESH, name_of(principal), since_us)
         return {signal_id: KnownSignal(*row) for signal_id, *row in rows}
 
     def origins(self, event_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """Of these events those that were logged, each with its principal and signal."""
+        """Return principal and signal of those of these events that were logged."""
         rows = (
             self._database.row(
                 "SELECT event_id, whose, signal_id FROM events JOIN signals USING (signal) "
@@ -263,7 +263,7 @@ class SignalTable:
         return {row[0]: (row[1], row[2]) for row in rows if row is not None}
 
     def names(self, *, signal_id: str | None, principal: str | None) -> list[tuple[str, str]]:
-        """Each signal and a principal that has it, sorted by both; of these, where they are named."""
+        """Return each (signal, principal that has it), sorted; only the named ones, where they are named."""
         return self._database.rows(
             f"SELECT signal_id, whose FROM signals WHERE whose != '{EVERYBODY}' "
             "AND (?1 IS NULL OR signal_id = ?1) AND (?2 IS NULL OR whose = ?2) ORDER BY signal_id, whose",
@@ -275,7 +275,7 @@ class SignalTable:
         return self.judged(whose, as_of, with_level=False)[0]
 
     def judged(self, whose: Whose, as_of: PointInTime, *, with_level: bool = True) -> tuple[EventTally, Level | None]:
-        """Counts and decayed evidence as of then; no level where the gate counts."""
+        """Return counts and decayed evidence as of then; no level where the gate counts."""
         known = self._known(whose)
         level = self._level(whose[0], known, as_of) if with_level else None
         if known is None:
@@ -297,7 +297,7 @@ class SignalTable:
     def last(
         self, whose: Whose, as_of: PointInTime, known: KnownSignal | None = None, present: Present | None = None
     ) -> tuple[int | None, Level | None]:
-        """When its newest event was as of then, None before the first; and its decayed evidence. `known`: its row."""
+        """Return the newest event's time as of then, or None, and its decayed evidence. `known`: the signal's row."""
         known = known or self._known(whose)
         level = self._level(whose[0], known, as_of, present)
         if known is None or known.holds(as_of):
@@ -332,12 +332,12 @@ class SignalTable:
         return self._faded(whose, traced[-1][0], rows[-1][0], as_of)
 
     def _has_more(self, whose: str | None, as_of: PointInTime) -> bool:
-        """Whether hours are known by later sequences: levels that stand here may follow from them."""
+        """Return whether hours of later sequences are known, from which levels that stand here may follow."""
         more = "SELECT 1 FROM presence WHERE whose = ? AND first_seq > ? LIMIT 1"
         return self._database.row(more, name_of(whose), as_of.seq) is not None
 
     def accumulator(self, whose: Whose, as_of: PointInTime, *, with_ids: bool) -> Accumulator | None:
-        """What its events add up to as of then, None before the first; it names the newest `SOURCE_EVENTS_MAX`."""
+        """Return what a signal's events add up to as of then, or None; the newest `SOURCE_EVENTS_MAX` are named."""
         tally, known = self.tally(whose, as_of), self._known(whose)
         if known is None or tally.last_us is None:
             return None

@@ -72,23 +72,23 @@ class Store:
         """Sequence of the newest checkpoint; -1: none."""
 
     def memory(self, agent_id: str) -> AgentMemory:
-        """An agent's memory; an empty one if it has none."""
+        """Return an agent's memory; an empty one if it has none."""
         return self._agents.get(agent_id) or AgentMemory(agent_id, self._config, self._nothing)
 
     @cached_property
     def _nothing(self) -> Database:
-        """What every agent without a memory is asked about: a store of its own for each question would cost 170 KB."""
+        """Return the shared store of agents without a memory: one for each question would cost 170 KB."""
         return Databases().open()
 
     def demand_whole(self) -> None:
-        """Raises DatabaseFailed when a part of it all is lost: nothing can be answered or written from the rest."""
+        """Raise DatabaseFailed when a part of the state is lost: nothing can be answered or written from the rest."""
         if self._databases.fault is not None:
             raise self._databases.fault
 
     # --- start ------------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Everything in the record is here. Raises RuntimeFault while the ledger is away: to be called again then.
+        """Read everything in the record. Raises RuntimeFault while the ledger is away: to be called again then.
 
         A checkpoint counts only if the ledger has its very entry, at its sequence, with its chain hash.
         """
@@ -118,7 +118,7 @@ class Store:
         self._read_to.update(dict.fromkeys(STREAMS, position.sequence))
 
     async def _catch_up(self, *, writes: bool = False) -> None:
-        """The watermark stands where both streams were read to, or at what was acknowledged here since.
+        """Read both streams on, and set the watermark to where both were read, or to what was acknowledged here since.
 
         The stream that is behind is read on first, so that both are whole up to some place all the time; `writes`: of
         what is whole, a checkpoint is written whenever one is due.
@@ -135,11 +135,11 @@ class Store:
 
     @property
     def _complete_seq(self) -> int:
-        """Up to here both streams were read."""
+        """Return up to where both streams were read."""
         return min(self._read_to.values())
 
     async def _read_page(self, stream: str, bare: set[str]) -> bool:
-        """Whether a stream goes on behind its next page, of which everything is here now.
+        """Read and apply a stream's next page; return whether the stream goes on behind it.
 
         What was logged here is only looked over: the ledger sends bodies for a page that holds anything else. `bare`:
         streams whose pages come without them, so far.
@@ -170,7 +170,7 @@ class Store:
         self._since_checkpoint += [fact for fact, is_new in zip(facts, self._apply(facts), strict=True) if is_new]
 
     def _apply(self, facts: Iterable[Fact]) -> list[bool]:
-        """Of each whether it was new; those of one agent that come together are written together."""
+        """Apply facts, those of one agent that come together in one transaction; return of each whether it was new."""
         is_new: list[bool] = []
         for agent_id, together in groupby(facts, attrgetter("agent_id")):
             memory = self._agents.get(agent_id)
@@ -182,7 +182,7 @@ class Store:
     # --- logging ----------------------------------------------------------------------------------------------------
 
     async def log(self, entries: Sequence[WriteEntry], *, timeout_s: float, said: Sequence[Fact] = ()) -> Logged:
-        """The acks, once the entries are durable and count here; `said`: what each says, of who knows that.
+        """Write entries; return their acks, once they are durable and count here. `said`: what each says, if known.
 
         Raises LedgerError(unavailable) when that is not so in time: the outcome is unknown, and what becomes durable
         later counts from then on.
@@ -222,7 +222,7 @@ class Store:
         return is_new
 
     def _count(self, fact: Fact | None, ack: Ack, applied: Iterator[bool]) -> bool:
-        """Whether what an entry says was new here; `applied`: of each fact whether it was."""
+        """Count an acknowledged entry; return whether it was new here. `applied`: of each fact whether it was."""
         if not ack.is_first:
             self._is_behind = True  # what stands under its id may be somebody else's
             return False
@@ -239,11 +239,11 @@ class Store:
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """Whether enough was applied since the last one, or since it could not be written, and nobody is writing it."""
+        """Return whether enough was applied since the last checkpoint, or failed one, and nobody is writing it."""
         return len(self._since_checkpoint) >= self._due_count and not self._is_writing
 
     async def checkpoint(self) -> None:
-        """What was applied stands in the file, if ledger and disk allow; otherwise the next start reads more."""
+        """Write what was applied to the file, if ledger and disk allow; else the next start reads more."""
         self._is_writing = True
         try:
             await self._catch_up()
@@ -267,12 +267,12 @@ class Store:
         self._due_count = len(self._since_checkpoint) + limits.CHECKPOINT_ENTRIES
 
     def _next_facts(self) -> list[Fact]:
-        """The oldest facts that no frame holds, as many as one frame takes; the record was read beyond them."""
+        """Return the oldest facts that no frame holds, as many as one frame takes; the record was read beyond them."""
         counted = [fact for fact in self._since_checkpoint if fact.seq <= self._complete_seq]
         return sorted(counted, key=_SEQUENCE)[: limits.CHECKPOINT_ENTRIES]
 
     def _write_checkpoint(self, facts: list[Fact], entry: Entry | None) -> None:
-        """One frame; facts that another call wrote while this one asked the ledger are not written again."""
+        """Write one frame, without facts that another call wrote while this one asked the ledger."""
         self.demand_whole()
         last = facts[-1]
         if entry is None or entry.sequence != last.seq:
@@ -286,7 +286,7 @@ class Store:
 
 
 def _readable(entry: Entry) -> Fact | None:
-    """What an entry says; one that cannot be read must not keep memory from opening."""
+    """Return what an entry says; None for an unreadable one, which must not keep memory from opening."""
     try:
         return fact_of(entry.sequence, entry)
     except (ValueError, TypeError, LookupError, RuntimeFault) as error:

@@ -40,7 +40,7 @@ _log = structlog.get_logger("session_host")
 
 
 class Terms:
-    """What turns go by, of one snapshot."""
+    """What turns need of one snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -61,7 +61,7 @@ class SessionHost(Actor):
         self._answers = FirstAnswers[TurnResult](lambda result: result.outcome != "error")
 
     async def start(self, bus: Bus) -> None:
-        """What an earlier incarnation spooled is on its way to the ledger."""
+        """Submit to the ledger what an earlier incarnation spooled."""
         self._bus = bus
         self._ledger = LedgerClient(bus, self._terms.snapshot.config.ledger)
         self._keeper = RecordKeeper(
@@ -75,12 +75,12 @@ class SessionHost(Actor):
             self._keeper.submit(entry, keep=False)
 
     async def reconfigure(self, digest: str) -> None:
-        """Turns that come from now on, and what degrades from now on, go by this one."""
+        """Use this snapshot for turns that come, and for what degrades, from now on."""
         self._terms = Terms(await Snapshots(self._terms.snapshot, self._ledger, kept_max=1).get(digest))
         self._degradation = Degrader(self._bus, self._ledger, self._keeper, self._terms.snapshot, self._sessions)
 
     async def drain(self) -> None:
-        """Records of degraded turns are in the ledger, or stay on disk."""
+        """Bring records of degraded turns into the ledger, or leave them on disk."""
         await self._ledger.flush()
 
     def counters(self) -> dict[str, int]:
@@ -89,7 +89,7 @@ class SessionHost(Actor):
     # --- messages ---------------------------------------------------------------------------------------------------
 
     async def on_start_session(self, message: StartSession, call: Call) -> SessionReady:
-        """A session exists; idempotent by its id, which is drawn here if the client names none."""
+        """Start a session; idempotent by its id, which is drawn here if the client names none."""
         start = turns.start_for(
             message, message.session_id or self._bus.new_id(), message.agent_id or self._terms.config.agent_id, call
         )
@@ -106,7 +106,7 @@ class SessionHost(Actor):
         )
 
     async def on_process_turn(self, message: ProcessTurn, call: Call) -> TurnResult:
-        """One message, answered before the client's deadline: by HO2, a verdict, degraded, or an honest error.
+        """Answer one message before the client's deadline: by HO2, a verdict, degraded, or an honest error.
 
         Once the reply of a turn that HO2 answered is on its way, HO2 is told which signals it may consolidate.
         """
@@ -129,15 +129,16 @@ class SessionHost(Actor):
             return result
 
     async def on_embed(self, message: Embed, call: Call) -> PromptResponse:
-        """Texts as vectors: no turn, so that nothing stands in for them."""
+        """Return texts as vectors: no turn, so that nothing stands in for them."""
         return await self._bus.request(
             "gateway", message, expect=PromptResponse, timeout_s=self._client_left(call), trace=call.trace
         )
 
     async def on_end_session(self, message: EndSession, call: Call) -> SessionClosed:
-        """Best effort: whatever HO2 says, the client is done with this id; its next turn gets a new session.
+        """End a session as far as possible: whatever HO2 says, the client is done with this id.
 
-        Told within the client's time: a record that is away, or HO2, keeps nobody in a session that is over for him.
+        Answered within the client's time: a record that is away, or HO2, keeps nobody in a session that is over for
+        him.
         """
         try:
             return await self._bus.request(
@@ -155,10 +156,10 @@ class SessionHost(Actor):
     # --- HO2 --------------------------------------------------------------------------------------------------------
 
     async def _supervised(self, turn: Turn) -> TurnResult:
-        """HO2's answer. It knows whether the session has begun, unless this host alone does, on its own disk.
+        """Return HO2's answer. HO2 knows whether the session has begun, unless this host alone does, on its own disk.
 
-        It is asked until the answer is there: also while the run stands still, and to keep its lease alive. A run that
-        has stood still is never ended for the deadline of who asked: they are told how it stands.
+        Ask until the answer is there: also while the run stands still, and to keep its lease alive. A run that has
+        stood still is never ended for the deadline of who asked: they are told how it stands.
         """
         start = turn.start if turn.is_first or self._keeper.holds_of(session_stream(turn.session_id)) else None
         request = made_of(TurnRequest, turn.message, session_id=turn.session_id, client=turn.client, start=start)
@@ -177,7 +178,7 @@ class SessionHost(Actor):
         raise AssertionError("counting does not end")
 
     async def _ask(self, turn: Turn, message: TurnRequest, name: str) -> TurnReply:
-        """HO2's reply; asked again while the session changes hands, which is no failure."""
+        """Return HO2's reply; ask again while the session changes hands, which is no failure."""
         for tries in count(1):
             try:
                 return await self._bus.request(
@@ -198,7 +199,7 @@ class SessionHost(Actor):
         raise AssertionError("counting does not end")
 
     def _supervisor_left(self, turn: Turn) -> float:
-        """The client's deadline less what degrading takes. Raises BusError(expired) when nothing is left for HO2."""
+        """Return the client's deadline less what degrading takes. Raises BusError(expired) if nothing is left."""
         left = turn.deadline - turn.reserves * self._s("degrade_reserve_ms") - self._bus.clock.monotonic()
         if left <= 0:
             raise BusError("expired", f"no time is left for the supervisor before the deadline of {turn.input_id}")
@@ -208,5 +209,5 @@ class SessionHost(Actor):
         return min(call.remaining_s(self._bus.clock.monotonic()), self._s("turn_timeout_ms"))
 
     def _s(self, name: str) -> float:
-        """A setting of section `host` in seconds."""
+        """Return a setting of section `host` in seconds."""
         return getattr(self._terms.config, name) / 1000

@@ -27,7 +27,7 @@ _log = structlog.get_logger("session_host")
 
 
 class Degrader:
-    """Answers a turn that the supervisor could not."""
+    """Answer turns that the supervisor could not."""
 
     def __init__(
         self, bus: Bus, ledger: LedgerClient, keeper: RecordKeeper, snapshot: Snapshot, sessions: BegunSessions
@@ -42,7 +42,7 @@ class Degrader:
         self._prompts = DegradedPrompts(snapshot)
 
     async def answer(self, turn: Turn, fault: RuntimeFault, told: FirstAnswer[TurnResult]) -> TurnResult:
-        """The reduced answer, or the one that the stream has instead, or an honest error; before the deadline.
+        """Return the reduced answer, or the one that the stream has, or an honest error; before the deadline.
 
         A record that takes nothing, its disk full, can still be read: no model is asked for what it has, and the one
         that is asked answers as the session's agent. `told`: what another one who asks the same was told meanwhile.
@@ -69,12 +69,12 @@ class Degrader:
         return await self._deliver(turn, response, told, fault)
 
     def told_before(self, turn: Turn) -> TurnResult | None:
-        """What a client was told of this turn while the record was away, for as long as it does not say so itself."""
+        """Return what a client was told of this turn while the record was away, until the record says so itself."""
         told = self._keeper.held(records.delivered_id(turn))
         return told and turns.result_in(turn, None, told, None)
 
     def _record(self, turn: Turn, fault: RuntimeFault) -> None:
-        """Before the gateway is called; pipelined, on disk if the ledger stays silent, never in an answer's way."""
+        """Record the degradation before the gateway is called: pipelined, spooled if need be, delaying no answer."""
         _log.warning(
             "turn_degrades", turn=turn_trace(turn.session_id, turn.input_id), input_id=turn.input_id, code=fault.code
         )
@@ -83,7 +83,7 @@ class Degrader:
     async def _deliver(
         self, turn: Turn, response: PromptResponse, told: FirstAnswer[TurnResult], fault: RuntimeFault
     ) -> TurnResult:
-        """TurnDegraded is durable and first, or what came before it is the answer.
+        """Make TurnDegraded durable and first, or return what came before it.
 
         The ledger has the reserve of this turn to say so, even if much more is left until the deadline.
         """
@@ -117,7 +117,7 @@ class Degrader:
         return turns.degraded(turn, response, fault)
 
     async def _recorded(self, turn: Turn, within_s: float) -> tuple[TurnResult | None, Turn]:
-        """What answered this input before: the run's own result, a verdict, or an earlier degraded reply.
+        """Return what answered this input before: the run's own result, a verdict, or an earlier degraded reply.
 
         None: nothing did, or the ledger does not say so in time. Beside it the turn as one of its session's agent.
         """
@@ -134,7 +134,7 @@ class Degrader:
             return turns.error(turn, "unavailable", sentence), turn
 
     async def _looked_up(self, turn: Turn) -> list[Entry | None]:
-        """The input as HO2 recorded it, what answers it, and what this names besides; asked until the ledger says."""
+        """Look up the input, its answer, and what that names besides; ask until the ledger says."""
         while True:
             try:
                 return await self._ledger.lookup(

@@ -33,7 +33,7 @@ _REASON_MAX_CHARS = 64
 
 
 def answer_keys(turn: Turn) -> list[str]:
-    """Where what answers an input stands: what ended it, what was delivered without that, what it names besides.
+    """Return where an input's answer stands: what ended it, what was delivered without that, what it names besides.
 
     And, last, whose session it is.
     """
@@ -42,12 +42,12 @@ def answer_keys(turn: Turn) -> list[str]:
 
 
 def delivered_id(turn: Turn) -> str:
-    """The submission id of what a client was told while the record was away."""
+    """Return the submission id of what a client was told while the record was away."""
     return entry_id("TurnDegraded", f"{turn.session_id}/{turn.input_id}/delivered")
 
 
 def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
-    """DEGRADATION: why the supervisor did not answer. Its payload says the same however often it is tried."""
+    """Build DEGRADATION: why the supervisor did not answer. Its payload is the same however often it is tried."""
     return _entry(
         turn,
         entry_id("DEGRADATION", f"{turn.session_id}/{turn.input_id}"),
@@ -61,7 +61,7 @@ def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
 def turn_degraded(
     turn: Turn, response: PromptResponse, fault: RuntimeFault, *, now: float, delivered: bool
 ) -> WriteEntry:
-    """TurnDegraded, without prev and tenure: undelivered it competes for the turn, delivered it says what was."""
+    """Build TurnDegraded without prev and tenure: undelivered it competes for the turn, delivered it says what was."""
     submission_id = delivered_id(turn) if delivered else entry_id("TurnDegraded", f"{turn.session_id}/{turn.input_id}")
     event = TurnDegraded(
         input_id=turn.input_id,
@@ -114,7 +114,7 @@ class DegradedPrompts:
         self._snapshot = snapshot
 
     def prompt_of(self, turn: Turn, sessions: BegunSessions) -> DegradedPrompt:
-        """The call for this turn; the same for every retry of its input id. It goes where the turn would have gone."""
+        """Return the call for this turn, to where the turn would have gone; the same for every retry."""
         agent_class = turn.about.agent_class
         order_id = degraded_order_id(turn.input_id)
         boundary, wanted, contract = self._contract.boundary, turn.message.run_overrides, self._contract

@@ -65,7 +65,7 @@ class Turn(Struct, frozen=True):
 def turn_of(
     message: ProcessTurn, call: Call, *, now: Callable[[], float], config: HostConfig, agents: Mapping[str, Provenance]
 ) -> Turn:
-    """The turn of a request; a first turn's session follows from the caller's role and its input id.
+    """Return the turn of a request; a first turn's session follows from the caller's role and its input id.
 
     Degrading may take `limits.RESERVE_SHARE_MAX` of a turn's whole time at most, so that a short deadline still leaves
     the supervisor its chance.
@@ -94,7 +94,7 @@ def turn_of(
 
 
 def start_for(start: StartSession, session_id: str, agent_id: str, call: Call) -> StartSession:
-    """What the supervisor is asked for; only the door has seen a key, and so states a principal."""
+    """Return what the supervisor is asked for; only the door has seen a key, and so states a principal."""
     return StartSession(
         session_id=session_id,
         agent_id=agent_id.upper(),
@@ -104,7 +104,7 @@ def start_for(start: StartSession, session_id: str, agent_id: str, call: Call) -
 
 
 def refusal_of(text: str, max_bytes: int) -> tuple[str, str] | None:
-    """Code and sentence for a text that is no turn; None for one that is."""
+    """Return code and sentence for a text that is no turn; None for one that is."""
     if (size := len(text.encode())) > max_bytes:
         return "too_large", f"The message has {size} bytes; at most {max_bytes} are taken (host.prompt_max_bytes)."
     if is_blank(text):
@@ -113,12 +113,12 @@ def refusal_of(text: str, max_bytes: int) -> tuple[str, str] | None:
 
 
 def is_verdict(fault: RuntimeFault) -> bool:
-    """Whether nothing degrades: somebody refused on purpose, or the turn goes on if it is asked for again."""
+    """Return whether nothing degrades: somebody refused on purpose, or the turn goes on if it is asked for again."""
     return fault.code in VERDICT_CODES | GATEWAY_REFUSALS | _REFUSED or STEPS_KEPT in fault.facts
 
 
 def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:
-    """What HO2 is told after the reply; None if the turn named no signal that crossed its gate."""
+    """Return what HO2 is told after the reply; None if the turn named no signal that crossed its gate."""
     return (
         Consolidate(
             session_id=result.session_id,
@@ -134,7 +134,7 @@ def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:
 def error(
     turn: Turn, code: str, sentence: str, *, cost: Cost | None = None, retry_after_ms: int | None = None
 ) -> TurnResult:
-    """An honest no: a code, and one sentence for the user."""
+    """Return an honest no: a code, and one sentence for the user."""
     return TurnResult(
         response=sentence,
         outcome="error",
@@ -149,7 +149,7 @@ def error(
 
 
 def unanswered(turn: Turn, fault: RuntimeFault, code: str, response: PromptResponse | None = None) -> TurnResult:
-    """Nobody answered: no model, in the gateway's words, which name the provider and the fix, or not even the gateway.
+    """Return the error of a turn that nobody answered, in the gateway's words where it has any.
 
     A record without space, which ends both, is named as such. Why the supervisor did not is said where that is news.
     """
@@ -172,12 +172,12 @@ def unanswered(turn: Turn, fault: RuntimeFault, code: str, response: PromptRespo
 
 
 def refused(turn: Turn, fault: RuntimeFault) -> TurnResult:
-    """A verdict."""
+    """Return the result of a verdict."""
     return error(turn, fault.code, fault.detail, cost=before(fault), retry_after_ms=fault.retry_after_ms)
 
 
 def reason_of(turn: Turn, fault: RuntimeFault | None, response: PromptResponse) -> str:
-    """Who did not answer, and why: HO2's fault says it, or the gateway where that only says that time ran out."""
+    """Return who did not answer, and why: by HO2's fault, or the gateway's where that only says that time ran out."""
     return (
         response.instead_of
         if fault is None
@@ -189,7 +189,7 @@ def reason_of(turn: Turn, fault: RuntimeFault | None, response: PromptResponse) 
 
 
 def degraded(turn: Turn, response: PromptResponse, fault: RuntimeFault | None = None) -> TurnResult:
-    """The reduced answer, marked as such, after HO2's fault."""
+    """Return the reduced answer, marked as such, after HO2's fault."""
     return TurnResult(
         response=response.content,
         outcome="degraded",
@@ -205,7 +205,7 @@ def degraded(turn: Turn, response: PromptResponse, fault: RuntimeFault | None = 
 
 
 def result_in(turn: Turn, asked: Entry | None, entry: Entry | WriteEntry, due: Entry | None) -> TurnResult:
-    """The answer that the stream decided for: of the run, answered or refused or cancelled, or an earlier degradation.
+    """Return the answer that the stream decided for: the run's, also refused or cancelled, or an earlier degradation.
 
     `asked` is the input's RunRequested, if there is one, and `due` its CONSOLIDATION_DUE. An answer to another text, or
     in another form, is none to this turn, and a text that was erased matches any. Raises ValueError where what the
@@ -239,7 +239,7 @@ def result_in(turn: Turn, asked: Entry | None, entry: Entry | WriteEntry, due: E
 def recorded_in(
     turn: Turn, found: Sequence[Entry | None], agents: Mapping[str, Provenance]
 ) -> tuple[TurnResult | None, Turn]:
-    """What the entries behind `records.answer_keys` answer; and the turn as one of its session's agent, by its start.
+    """Return what the entries behind `records.answer_keys` answer, and the turn as one of its session's agent.
 
     Raises ValueError as `result_in`.
     """
@@ -249,7 +249,7 @@ def recorded_in(
 
 
 def as_agent(turn: Turn, agent_id: str, agents: Mapping[str, Provenance]) -> Turn:
-    """The turn as one of this agent, which may be configured no more."""
+    """Return the turn as one of this agent, which may be configured no more."""
     return replace(
         turn,
         agent_id=agent_id,

@@ -35,7 +35,7 @@ _OFFERABLE = {role for role in ROLES if role != "broker" and role not in CLIENT_
 
 
 def refusal_of(hello: Hello) -> Refused | None:
-    """Why this hello cannot be accepted whatever its token says; None if it may be authenticated."""
+    """Return why this hello cannot be accepted whatever its token; None if it may be authenticated."""
     if hello.protocol != HEADER_VERSION:
         return Refused(
             code="bad_protocol",
@@ -58,7 +58,7 @@ def row_for(service: str, frame: Header) -> Row | None:
 
 
 def denial_of(row: Row | None, role: str, frame: Header) -> str:
-    """The reason code for which the policy does not let this pass; '' if it may."""
+    """Return the reason code for which the policy denies this frame; '' if the frame may pass."""
     if row is None:
         return "unknown_type"
     if role not in row.senders:
@@ -69,7 +69,7 @@ def denial_of(row: Row | None, role: str, frame: Header) -> str:
 
 
 def malformation_of(frame: Header, header_bytes: int) -> str:
-    """What is wrong with a well-typed header; '' if nothing."""
+    """Return what is wrong with a well-typed header; '' if nothing."""
     if header_bytes > HEADER_MAX_BYTES - HEADER_ROOM_BYTES:
         return f"a header of {header_bytes} bytes; at most {HEADER_MAX_BYTES - HEADER_ROOM_BYTES}"
     is_long = header_bytes > ID_MAX_CHARS  # else nothing in it can be too long
@@ -83,7 +83,7 @@ def malformation_of(frame: Header, header_bytes: int) -> str:
 
 
 def excess_of(message: Message) -> str:
-    """Which field holds more than its limit allows, in words; '' if none does."""
+    """Return in words which field of the message exceeds its limit; '' if none does."""
     cls = type(message)
     for field in cls.__struct_fields__:
         limit = LIMITED_BY.get((cls, field))
@@ -93,14 +93,14 @@ def excess_of(message: Message) -> str:
 
 
 class Announced(NamedTuple):
-    """All that a worker tells of its tools."""
+    """Everything that a worker announced of its tools."""
 
     tools: dict[str, ToolWord]
     sources: dict[str, ToolSource]
 
 
 class Announcement:
-    """The parts of one, as far as they have come."""
+    """The parts of an announcement that have arrived so far."""
 
     def __init__(self) -> None:
         self._part = 0
@@ -109,7 +109,7 @@ class Announcement:
         self._sources: list[ToolSource] = []
 
     def add(self, said: AnnounceTools, size: int) -> Announced | None:
-        """All of it once its last part is there. Raises BusError for a part that may not be; then it begins anew."""
+        """Add a part; return the whole with its last part. Raises BusError for an invalid part, and begins anew."""
         try:
             if said.part == 1:
                 self._clear()
@@ -164,7 +164,7 @@ class Announcement:
 
 
 def oversized(words: Iterable[ToolWord], max_bytes: int) -> str:
-    """The first tool that says more of itself than that; '' if none does."""
+    """Return the first tool whose description exceeds `max_bytes`; '' if none does."""
     for word in words:
         if (
             len(word.description.encode("utf-8", "replace")) + len(word.parameters.encode("utf-8", "replace"))

@@ -50,7 +50,7 @@ _GARBAGE = header(Kind.POST, "")  # stands in the tap for what has no header
 
 
 class BrokerCore:
-    """Routes, queues, stamps, enforces, watches."""
+    """Route, queue, stamp, enforce policy, watch peers: one event in, actions out."""
 
     def __init__(  # noqa: PLR0913 - what a broker knows at its start
         self,
@@ -64,7 +64,10 @@ class BrokerCore:
         config_digest: str = "",
         expected: Iterable[str] | None = None,
     ) -> None:
-        """`expected`: everybody who may come back; when all have, hellos are collected no longer. None: not known."""
+        """Begin empty.
+
+        `expected`: every instance that may come back, to end the collecting of hellos; None: unknown.
+        """
         self._state = state = State(settings, epoch=epoch, now=now, wall_now=wall_now)
         state.me.config_digest = config_digest
         self._records = RecordBook(settings, instance=state.me.instance)
@@ -85,7 +88,7 @@ class BrokerCore:
 
     @property
     def instance(self) -> str:
-        """`broker/1@<epoch>`."""
+        """Return `broker/1@<epoch>`."""
         return self._state.me.instance
 
     @property
@@ -102,12 +105,12 @@ class BrokerCore:
         return [peer.instance for peer in self._state.names.values()]
 
     def count(self, seen: Mapping[str, int]) -> None:
-        """So many more of what the transport saw."""
+        """Add to the counters what the transport saw."""
         for what, count in seen.items():
             self._state.counts[what] += count
 
     def set_wall(self, now: float, wall_now: float) -> None:
-        """The wall clock at `now`; clocks drift, so the loop repeats it."""
+        """Set the wall clock at `now`; the loop repeats this, since clocks drift."""
         self._state.wall_offset = wall_now - now
 
     def step(self, event: Event, now: float) -> list[Action]:
@@ -138,9 +141,9 @@ class BrokerCore:
         return actions
 
     def survive(self, event: Event, now: float) -> list[Action]:
-        """After a defect in `step(event, now)`: what it had decided by then; the frame's sender is told, and lost.
+        """Return the actions decided before `step(event, now)` failed; tell the frame's sender, and drop it.
 
-        Its request fails as `internal`. It may connect again; whoever did nothing wrong does. Never raises.
+        The sender's request fails as `internal`; the sender may connect again. Never raises.
         """
         state = self._state
         state.now = now
@@ -160,7 +163,7 @@ class BrokerCore:
         return actions
 
     def next_wakeup(self) -> float | None:
-        """When a Tick is due; None if nothing will ever be."""
+        """Return when a Tick is due; None if never."""
         state = self._state
         at = self._liveness.next_at()
         for other in (state.deadlines.earliest(), self._records.next_at()):
@@ -226,7 +229,7 @@ class BrokerCore:
             self._garbage(peer.connection, f"kind {frame.kind} is not for a broker", len(body), origin)
 
     def _garbage(self, connection: bytes, detail: str, size_bytes: int, origin: Origin) -> None:
-        """Counted, tapped, recorded; nobody but its sender could notice."""
+        """Count, tap and record something that is no frame."""
         state = self._state
         peer = state.connections.get(connection)
         sender = peer.instance if peer is not None else ""
@@ -269,10 +272,10 @@ class BrokerCore:
 
 
 class Liveness:
-    """Looks at every peer when the longest silence could be over, and at busy ones each probe interval.
+    """Look at every peer when the longest silence could be over, and at busy ones each probe interval.
 
     A killed peer shows as a send that cannot be done, so workers with work are probed often; a frozen one shows as
-    silence. If the broker itself stood still, nobody is blamed for it.
+    silence. If the broker itself stood still, nobody is blamed for that.
     """
 
     def __init__(self, state: State, membership: Membership) -> None:
@@ -285,12 +288,12 @@ class Liveness:
         self._next_probe = state.now
 
     def next_at(self) -> float:
-        """When to look next."""
+        """Return when to look next."""
         is_probing = self._state.in_flight and self._next_probe < self._next_scan
         return self._next_probe if is_probing else self._next_scan
 
     def tick(self) -> None:
-        """Loses peers that were silent too long; probes silent ones that have work."""
+        """Drop peers that were silent too long; probe silent ones that have work."""
         state = self._state
         if state.now >= self._next_scan:
             self._scan()

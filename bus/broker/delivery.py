@@ -27,7 +27,7 @@ _CANCEL_MAX_BYTES = 256
 
 
 class Delivery:
-    """What peers send each other."""
+    """Carry frames between peers."""
 
     def __init__(self, state: State, endings: Endings, placement: Placement) -> None:
         self._state = state
@@ -36,7 +36,7 @@ class Delivery:
         self._post_hold_s = POST_HOLD_MS / 1000
 
     def admit(self, peer: BoundPeer, frame: Header, header_bytes: int, body: bytes) -> Row | None:
-        """The catalog row under which an asking frame may pass; None when it was refused (and answered)."""
+        """Return the catalog row under which an asking frame may pass; answer and return None where it may not."""
         fault = malformation_of(frame, header_bytes)
         if fault:
             # The id may be what is wrong, so only a usable one is answered.
@@ -58,7 +58,7 @@ class Delivery:
         return row
 
     def _is_own_id(self, peer: BoundPeer, message_id: str, type_name: str) -> bool:
-        """Not counted by another; and a worker from elsewhere asks for models under calls of its own orders alone."""
+        """Return whether the peer may use this id: no other peer's, and from elsewhere only calls of its own orders."""
         if not peer.address:
             return not is_foreign(message_id, peer.instance)
         if message_id.startswith(f"{peer.instance}:"):
@@ -67,7 +67,7 @@ class Delivery:
         return order in peer.in_flight or (self._state.is_collecting and order in peer.announced)
 
     def ask(self, peer: BoundPeer, frame: Header, body: bytes, row: Row) -> None:
-        """A request or post that may pass is delivered, waits, or fails."""
+        """Deliver, queue or fail a request or post that may pass."""
         state = self._state
         is_post = frame.kind == _POST
         service = state.services.get(role_of(frame.destination))
@@ -107,7 +107,7 @@ class Delivery:
     def _taken_in(  # noqa: PLR0913, PLR0917 - what a request consists of
         self, peer: BoundPeer, frame: Header, body: bytes, row: Row, service: Service, deadline: float
     ) -> OpenRequest | None:
-        """The request, counted in its principal's share; None when that is full, and its sender was told so."""
+        """Return the request, counted in its principal's share; None when that is full, which the sender is told."""
         state = self._state
         principal = behalf_of(peer, frame)
         share = share_of(peer, row, principal)
@@ -126,7 +126,7 @@ class Delivery:
         return pending
 
     def answer(self, worker: BoundPeer, frame: Header, body: bytes, header_bytes: int) -> None:
-        """A reply or failure goes to the requester and gives the slot back; a stream frame only passes."""
+        """Pass a reply or failure to the requester and free the slot; a stream frame only passes."""
         state = self._state
         pending = worker.in_flight.get(frame.correlation_id)
         if pending is None:
@@ -153,7 +153,7 @@ class Delivery:
             self._placement.pump(worker)
 
     def _pass_on(self, pending: OpenRequest, worker: BoundPeer, frame: Header, body: bytes) -> None:
-        """To everybody who asked and still lives, stamped."""
+        """Send the stamped frame to every requester that still lives."""
         state, requester, asked = self._state, pending.requester, pending.header
         stamped = header_of((
             HEADER_VERSION, frame.kind, frame.message_id, frame.correlation_id, frame.causation_id, frame.type,
@@ -173,7 +173,7 @@ class Delivery:
         state.tap(verdict, stamped, worker.instance, worker=worker.instance, body=body)
 
     def cancel(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
-        """A waiting request ends as cancelled; one in a handler is cancelled there, and its answer is the handler's."""
+        """End a waiting request as cancelled; pass the cancel to the worker of one in progress, whose answer counts."""
         state = self._state
         if len(body) > _CANCEL_MAX_BYTES:
             self._endings.deny(peer, frame, b"", "malformed", "the body of a cancel is a reason code")
@@ -197,10 +197,10 @@ class Delivery:
             self._placement.stop(worker, frame, peer.instance, body)
 
     def _cancel_announced(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
-        """Nobody asked this broker for it. It may have been asked of an earlier one, whose worker still has it.
+        """Cancel a request that an earlier broker had and whose worker may still have it.
 
-        Who asked is then not known: the role must be one that may ask this service, the id not counted by another
-        peer, and a client's counted under its own name.
+        The requester is not known then: the role must be one that may ask this service, the id must not be another
+        peer's, and a client's must be counted under its own name.
         """
         state = self._state
         service = state.services.get(frame.destination.partition("/")[0])
@@ -225,7 +225,7 @@ class Delivery:
             remember(service.early_cancels, frame.correlation_id, cancel, at_most=limits.DEDUPE_WINDOW)
 
     def fail_for_a_defect(self, peer: BoundPeer, frame: Header) -> None:
-        """The one who asked is told that the broker failed, unless it has its answer."""
+        """Tell the requester that the broker failed, unless it has its answer."""
         state = self._state
         if frame.kind != Kind.REQUEST:
             return
@@ -240,7 +240,7 @@ class Delivery:
             self._endings.refuse(peer, frame, "internal", words)
 
     def look_at(self, pending: OpenRequest) -> None:
-        """A time at which this one had to be looked at has come."""
+        """Check a request whose time to be looked at has come."""
         state = self._state
         if state.now >= pending.deadline:
             if pending.is_post:
@@ -257,7 +257,7 @@ class Delivery:
             self._endings.fail(pending, "no_route", f"{pending.direct} is not there; see `hobus ps`")
 
     def _attach(self, known: OpenRequest, peer: BoundPeer, frame: Header, body: bytes, deadline: float) -> None:
-        """The same request again, re-sent or by a successor: all who asked and still live get the one answer."""
+        """Join a request that is sent again, by its sender or a successor; all living requesters get the one answer."""
         state = self._state
         is_other = (known.header.type, known.header.destination) != (frame.type, frame.destination)
         if is_other or not _may_join(known.requester, peer):
@@ -277,7 +277,7 @@ class Delivery:
         state.tap("queued", known.header_for_tap(), peer.instance, worker=holder, body=body, code="attached")
 
     def _announced_holder(self, pending: OpenRequest) -> BoundPeer | None:
-        """The peer that said it works on this id, or has answered it, when it said hello."""
+        """Return the peer that announced this id in its hello as in progress or answered."""
         service = pending.service
         for peer in list(service.announcing):
             if not peer.announced or peer not in service.offering:
@@ -294,7 +294,7 @@ class Delivery:
         return malformation_of(frame, header_bytes) if header_bytes > 1024 else ""  # noqa: PLR2004 - short ones fit
 
     def _stray(self, worker: BoundPeer, frame: Header, body: bytes) -> None:
-        """An answer that belongs to nothing this worker has: late, or forged."""
+        """Tap an answer to nothing that this worker has: late, or forged."""
         state = self._state
         message_id = frame.correlation_id
         late = worker.late.get(message_id)
@@ -316,5 +316,5 @@ class Delivery:
 
 
 def _may_join(asked: BoundPeer, peer: BoundPeer) -> bool:
-    """Instances of an actor take over from each other; clients are different people with the same role."""
+    """Return whether `peer` may take over a request: instances of an actor may, clients are different people."""
     return peer.role not in CLIENT_ROLES or peer.instance.partition("@")[0] == asked.instance.partition("@")[0]

@@ -15,14 +15,14 @@ _VERDICTS = {"denied": "denied", "malformed": "malformed", "expired": "expired",
 
 
 class Endings:
-    """Ends pending requests and refuses frames."""
+    """End pending requests and refuse frames."""
 
     def __init__(self, state: State, records: RecordBook) -> None:
         self._state = state
         self._records = records
 
     def finish(self, pending: OpenRequest, by: RequestEvent) -> None:
-        """The request is in no table any more; its body is let go, the heap may still hold its shell."""
+        """Take the request out of every table and release its body; the heap may still hold its shell."""
         if pending.state == "waiting":
             pending.service.waiting.remove(pending)
         pending.move(by)
@@ -36,7 +36,7 @@ class Endings:
         self._state.deadlines.forget(pending)
 
     def unbind(self, pending: OpenRequest, *, keeps_slot: bool = False) -> None:
-        """Its worker does not work on it any more; with `keeps_slot` it still does, but nobody will want the answer."""
+        """Detach the request from its worker; `keeps_slot`: the worker goes on, and its answer is nobody's."""
         worker = pending.worker
         if worker is None:
             return
@@ -65,7 +65,7 @@ class Endings:
         retryable: bool | None = None,
         by: RequestEvent = "failed",
     ) -> None:
-        """The requester gets a Failure (retryable as its code says, unless told); a post is a dead letter."""
+        """Answer the requester with a Failure (retryable as its code says, unless given); make a post a dead letter."""
         self.unbind(pending)
         self.finish(pending, by)
         pending.service.failed[code] += 1
@@ -74,7 +74,7 @@ class Endings:
             self._answer(requester, pending.header, code, detail, verdict, retryable=retryable)
 
     def expire(self, pending: OpenRequest) -> None:
-        """Its deadline passed: the requester is told, the worker is told to stop."""
+        """End a request whose deadline passed: tell the requester, and tell the worker to stop."""
         worker = pending.worker
         if worker is not None:
             self.unbind(pending, keeps_slot=True)
@@ -85,7 +85,7 @@ class Endings:
         self.fail(pending, "expired", words, by="expired")
 
     def dead_letter(self, pending: OpenRequest, code: str) -> None:
-        """Given up: counted, tapped, recorded. A request's sender gets `peer_lost`, a post's sender nothing."""
+        """Give a request or post up: count, tap, record; a request's sender gets `peer_lost`, a post's nothing."""
         state = self._state
         state.counts["dead_letters"] += 1
         self._records.note("DEAD_LETTER", code, pending.requester.instance, pending.header, pending.service.name)
@@ -103,7 +103,7 @@ class Endings:
         )
 
     def deny(self, peer: BoundPeer, frame: Header, body: bytes, reason: str, detail: str) -> None:
-        """A frame against the policy goes nowhere; asking kinds are answered, all are counted, tapped, recorded."""
+        """Refuse a frame that the policy forbids: count, tap, record, and answer it if it asked."""
         state = self._state
         state.counts["denied"] += 1
         frame = frame._replace(sensitive=True)  # what it holds is unknown
@@ -115,7 +115,7 @@ class Endings:
             state.tap("denied", frame, peer.instance, body=body, code=reason)
 
     def refuse(self, peer: BoundPeer, frame: Header, code: str, detail: str, *, body: bytes = b"") -> None:
-        """An asking frame that never became pending is answered with a Failure."""
+        """Answer an asking frame that never became pending with a Failure."""
         self._state.counts[code] += 1
         self._answer(peer, frame, code, detail, _VERDICTS.get(code, "failed"), body=body)
 
@@ -139,7 +139,7 @@ class Endings:
 
 
 def remember_late(worker: BoundPeer, message_id: str, late: Late, *, bound: int) -> None:
-    """An answer may still come for this id; the oldest are forgotten beyond the bound and give their slots back."""
+    """Remember that an answer may still come for this id; beyond `bound` forget the oldest and free their slots."""
     worker.late[message_id] = late
     while len(worker.late) > bound:
         _, forgotten = worker.late.popitem(last=False)

@@ -25,7 +25,7 @@ Authenticate = Callable[[Hello], Refused | None]
 
 
 class Enrolment:
-    """Asks the book of keys, if there is one, and records what happens to keys."""
+    """Ask the book of keys, if there is one, and record what happens to keys."""
 
     def __init__(self, state: State, records: RecordBook, authenticate: Authenticate, keys: KeyBook | None) -> None:
         self._state = state
@@ -39,11 +39,11 @@ class Enrolment:
 
     @property
     def listens(self) -> str:
-        """`HOST:PORT` for workers elsewhere; empty: none."""
+        """Return `HOST:PORT` for workers elsewhere; empty: none."""
         return self._keys.listens if self._keys is not None else ""
 
     def identify(self, hello: Hello, origin: Origin) -> Refused | None:
-        """By its key on a connection that proved one, by its token on a local socket; never the one for the other."""
+        """Check a hello by its key on a connection that proved one, by its token on a local socket; never crosswise."""
         if not origin.key:
             return self._authenticate(hello)
         if self._keys is None:
@@ -51,7 +51,7 @@ class Enrolment:
         return self._keys.authenticate(hello, origin.key)
 
     def join(self, body: bytes, origin: Origin) -> Joined | Refused:
-        """The worker is enrolled, durably, or not."""
+        """Enrol the worker durably, or refuse it."""
         if self._keys is None or not origin.key:
             return Refused(
                 code="bad_token", detail="a local socket cannot be used to join: connect by the token's address"
@@ -65,7 +65,7 @@ class Enrolment:
         return answer
 
     def create_token(self, wanted: CreateToken) -> TokenCreated:
-        """Its key counts from now on. Raises BusError."""
+        """Create a token whose key counts from now on. Raises BusError."""
         if self._keys is None or not self._keys.listens:
             raise BusError(
                 "rejected",
@@ -77,18 +77,18 @@ class Enrolment:
         return created
 
     def use_snapshot(self, digest: str) -> None:
-        """Who says hello from elsewhere must run under this snapshot from now on."""
+        """Require this snapshot of every hello from elsewhere from now on."""
         if self._keys is not None:
             self._keys.use_snapshot(digest)
 
     def revoke(self, name: str) -> str:
-        """The key of this worker, which is let in no more. Raises BusError."""
+        """Let the key of this worker in no more, and return it. Raises BusError."""
         key = self._book.revoke(name)
         self._record_keys()
         return key
 
     def rotate(self, name: str, grace_s: int) -> None:
-        """This worker is to enrol another key in `grace_s`, or loses the one that it has. Raises BusError."""
+        """Let this worker enrol another key within `grace_s`, else it loses the one that it has. Raises BusError."""
         self._book.rotate(name, self._wall + grace_s)
 
     def is_rotating(self, key: str) -> bool:
@@ -112,7 +112,7 @@ class Enrolment:
         )
 
     def key_refused(self, fingerprint: str, address: str) -> None:
-        """A key that nobody enrolled was not let in: counted, and named if it has not just been."""
+        """Count a key that nobody enrolled, and record it unless that was done just before."""
         state = self._state
         state.counts["keys_refused"] += 1
         name = self._refused_keys.add(fingerprint, address, state.now)
@@ -122,7 +122,7 @@ class Enrolment:
         state.tap("denied", header(Kind.HELLO, ""), "", worker=f"{name} {address}", code="unknown_key")
 
     def refused_keys(self) -> list[RefusedKey]:
-        """Keys that were not let in."""
+        """Return the keys that were not let in."""
         return self._refused_keys.rows(self._state.now)
 
     def _record_keys(self) -> None:
@@ -132,7 +132,7 @@ class Enrolment:
 
 
 class RefusedKeys:
-    """Keys that were not let in: all counted, at most `named_max` kept and named per window, as anybody makes them."""
+    """Count keys that were not let in; keep and name at most `named_max` per window, since anybody can make keys."""
 
     def __init__(self, *, named_max: int, window_s: float) -> None:
         self._named_max = named_max
@@ -142,7 +142,7 @@ class RefusedKeys:
         self._window_ends = 0.0
 
     def add(self, fingerprint: str, address: str, now: float) -> str | None:
-        """The name under which this is to be recorded; "others" beyond the bound; None when that was said already."""
+        """Return the name under which to record a refusal: "others" beyond the bound, None if recorded already."""
         _, count, _ = self._seen.pop(fingerprint, ("", 0, 0.0))
         remember(self._seen, fingerprint, (address, count + 1, now), at_most=self._named_max)
         if now >= self._window_ends:
@@ -155,7 +155,7 @@ class RefusedKeys:
         return name
 
     def rows(self, now: float) -> list[RefusedKey]:
-        """Those that are kept, the latest last."""
+        """Return the refused keys that are kept, the latest last."""
         return [
             RefusedKey(key=key, address=address, count=count, last_ms=max(0, int((now - at) * 1000)))
             for key, (address, count, at) in self._seen.items()
@@ -163,35 +163,38 @@ class RefusedKeys:
 
 
 class KeyBook(Protocol):
-    """What is asked of the book of keys."""
+    """The port through which the broker asks the book of keys."""
 
     @property
     def listens(self) -> str:
-        """`HOST:PORT` where the broker listens; empty: nowhere."""
+        """Return `HOST:PORT` where the broker listens; empty: nowhere."""
         ...
 
     def authenticate(self, hello: Hello, key: str) -> Refused | None:
-        """None if this key is enrolled as who the hello says; else why not, and the fix."""
+        """Return None if this key is enrolled as who the hello says; else why not, and the fix."""
         ...
 
     def join(self, join: Join, key: str, now: float) -> Joined | Refused:
-        """The worker's own key is enrolled, durably, under its token's role; or why not. `now`: wall seconds."""
+        """Enrol the worker's own key durably under its token's role, or say why not. `now`: wall seconds."""
         ...
 
     def create_token(self, wanted: CreateToken, now: float) -> TokenCreated:
-        """The token's key counts from now on, durably. Raises BusError."""
+        """Create a token durably; its key counts from now on. Raises BusError."""
         ...
 
     def use_snapshot(self, digest: str) -> None:
-        """A hello that offers anything must name this one from now on."""
+        """Require this snapshot of every hello that offers anything from now on."""
         ...
 
     def revoke(self, name: str) -> str:
-        """The public key of this worker, which is taken back, durably, and let in no more. Raises BusError."""
+        """Take back the public key of this worker, durably, and return it; it is let in no more. Raises BusError."""
         ...
 
     def rotate(self, name: str, ends_at: float) -> None:
-        """It is to enrol another key until then (wall seconds), or loses the one that it has. Raises BusError."""
+        """Let a worker enrol another key until then (wall seconds), else it loses the one that it has.
+
+        Raises BusError.
+        """
         ...
 
     def is_rotating(self, key: str) -> bool:
@@ -203,9 +206,9 @@ class KeyBook(Protocol):
         ...
 
     def gone(self, connected: Container[str], now: float) -> list[str]:
-        """Workers that were in `connected` at no call for as long as their token says; `now`: seconds that go on."""
+        """Return workers absent from `connected` for as long as their token says; `now`: monotonic seconds."""
         ...
 
     def take_records(self) -> list[Noted]:
-        """What is to be recorded since the last call; at first all that is known."""
+        """Return what is to be recorded since the last call; at first everything known."""
         ...

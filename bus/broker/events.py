@@ -20,7 +20,7 @@ LOCAL = Origin()
 
 
 class FrameReceived(Struct, frozen=True):
-    """One well-cut frame pair of a connection; `connection` is the transport's own random name for it."""
+    """One well-formed frame pair; `connection` is the transport's own random name of the connection."""
 
     connection: bytes
     header: bytes
@@ -29,7 +29,7 @@ class FrameReceived(Struct, frozen=True):
 
 
 class FrameGarbage(NamedTuple):
-    """Something of a connection that is not a frame pair (wrong number of parts)."""
+    """Bytes from a connection that are no frame pair (wrong number of parts)."""
 
     connection: bytes
     detail: str
@@ -38,33 +38,33 @@ class FrameGarbage(NamedTuple):
 
 
 class Connected(NamedTuple):
-    """A connection is new (its transport's first, empty message): who has it is still to be said."""
+    """A connection is new (the transport's first, empty message); its peer has yet to say hello."""
 
     connection: bytes
 
 
 class UnknownKey(NamedTuple):
-    """Somebody connected with a key that is not known, and was not let in."""
+    """A connection with an unknown key was refused."""
 
     fingerprint: str
     address: str
 
 
 class ConnectionLost(NamedTuple):
-    """The transport could not send to this connection: nobody is there, or it no longer takes anything."""
+    """The transport could not send to this connection: its peer is gone, or takes nothing any more."""
 
     connection: bytes
 
 
 class Tick(Struct, frozen=True):
-    """Nothing but time has passed."""
+    """Time has passed, and nothing else happened."""
 
 
 Event = FrameReceived | FrameGarbage | Connected | UnknownKey | ConnectionLost | Tick
 
 
 class Send(Struct, frozen=True):
-    """Send these two parts to a connection; if that fails, feed back ConnectionLost."""
+    """Send these two parts to a connection; if that fails, step ConnectionLost."""
 
     connection: bytes
     header: bytes
@@ -80,7 +80,7 @@ class CutOff(NamedTuple):
 
 
 class CutKey(NamedTuple):
-    """End every connection that proved this public key: it was taken back."""
+    """End every connection that proved this public key, which was revoked."""
 
     key: str
 

@@ -49,7 +49,7 @@ TOLD: dict[int, type[Beat | Ready | Credit | AnnounceTools]] = {
 
 @dataclass
 class Membership:
-    """Binds connections to principals and unbinds them."""
+    """Bind connections to principals and unbind them."""
 
     _state: State
     _endings: Endings
@@ -58,7 +58,7 @@ class Membership:
     _enrolment: Enrolment
 
     def hello(self, connection: bytes, frame: Header, body: bytes, origin: Origin) -> None:
-        """The connection is bound, or refused and as unbound as before."""
+        """Bind the connection, or refuse it and leave it unbound."""
         state = self._state
         try:
             hello = decode(Hello, body, limits.BODY_MAX_BYTES)
@@ -98,7 +98,7 @@ class Membership:
         state.met(peer.instance)
 
     def join(self, connection: bytes, frame: Header, body: bytes, origin: Origin) -> None:
-        """A worker elsewhere is enrolled, or told why not; its connection stays as bound as it is."""
+        """Enrol a worker elsewhere or say why not; whether its connection is bound does not change."""
         answer = self._enrolment.join(body, origin)
         if isinstance(answer, Refused):
             peer = self._state.connections.get(connection)
@@ -112,7 +112,7 @@ class Membership:
             self._state.tap("control", _without_body(frame), "", worker=answer.name, code="joined")
 
     def tells(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
-        """A bound peer tells of itself (one of TOLD), and that is known and acted on; what it may not say is not."""
+        """Take in what a bound peer says of itself (one of TOLD); refuse what it may not say."""
         state, whole = self._state, None
         try:
             # An idle peer's beat is its last one again, which was looked at.
@@ -149,7 +149,7 @@ class Membership:
                 self._runs(peer, whole)
 
     def _runs(self, peer: BoundPeer, whole: Announced) -> None:
-        """These tools from now on; what waits for one that it no longer has is placed anew."""
+        """Replace the peer's tools; place anew what waits for one that it no longer has."""
         had = peer.tool_queues
         peer.announced_tools = self._known_words(whole)
         peer.can_run(whole.tools)
@@ -157,7 +157,7 @@ class Membership:
         self._placement.pump(peer)
 
     def tell_readiness(self) -> None:
-        """Everybody learns at once when a role gains its first ready peer, or loses its last; a launcher, of each."""
+        """Tell all peers when a role gains its first ready peer or loses its last; tell launchers of each change."""
         state = self._state
         state.is_readiness_new, word = False, state.word_on_readiness
         ready = [peer.role for peer in state.connections.values() if peer.shown_state == "ready"]
@@ -203,9 +203,9 @@ class Membership:
         self.lose(peer, "said bye", is_final=True, counted_as="peers_left")
 
     def drain(self, peer: BoundPeer) -> None:
-        """The peer gets no new work; what it works on, it may finish.
+        """Give the peer no new work; what it works on, it may finish.
 
-        It is told: no launcher ends one elsewhere, and one here that has a lane takes nothing new by that either.
+        The peer is told: no launcher ends one elsewhere, and one here that has a lane takes nothing new by that either.
         """
         peer.is_drained = True
         self._tell_drained(peer)
@@ -218,12 +218,12 @@ class Membership:
             self._state.control(peer.connection, Kind.CREDIT, Credit(slots=0))
 
     def connected(self, connection: bytes) -> None:
-        """A new connection is asked for a hello: its peer may believe that it is bound, from before a restart."""
+        """Ask a new connection for a hello: its peer may believe that it is bound since before a restart."""
         if connection not in self._state.connections:
             self._state.control(connection, Kind.WELCOME, Rehello())
 
     def unknown(self, connection: bytes, frame: Header | None) -> None:
-        """A frame of an unbound connection is dropped; its sender is asked to say hello."""
+        """Drop a frame of an unbound connection and ask its sender to say hello."""
         state = self._state
         state.counts["unbound_frames"] += 1
         if frame is not None and state.asking.allows(connection, state.now):
@@ -231,19 +231,19 @@ class Membership:
             state.tap("denied", _without_body(frame), "", code="unbound")
 
     def heard_unbound(self, connection: bytes, size_bytes: int, origin: Origin) -> None:
-        """So much came on a connection that had not said hello; one from elsewhere is cut off beyond the bound."""
+        """Count bytes of a connection that has not said hello; cut off one from elsewhere beyond the bound."""
         if not origin.address or connection in self._state.connections:
             return
         if why := self._state.conduct.unbound(connection, size_bytes):
             self.cut_off(connection, why)
 
     def malformed(self, connection: bytes, origin: Origin) -> None:
-        """One more malformed frame; a connection from elsewhere is cut off at the last that is borne."""
+        """Count a malformed frame; cut off a connection from elsewhere at the bound."""
         if origin.address and (why := self._state.conduct.malformed(connection)):
             self.cut_off(connection, why)
 
     def cut_off(self, connection: bytes, why: str) -> None:
-        """The connection is over: its peer, if it had one, is lost, and comes back as far as the transport lets it."""
+        """End the connection; its peer, if it had one, is lost and may come back."""
         state = self._state
         peer = state.connections.get(connection)
         name = peer.instance if peer is not None else ""
@@ -254,7 +254,7 @@ class Membership:
         state.actions.append(CutOff(connection, name, why))
 
     def revoke(self, name: str) -> None:
-        """This worker's key is revoked: its connections end, and its work goes to others. Raises BusError."""
+        """Revoke this worker's key: end its connections, give its work to others. Raises BusError."""
         key = self._enrolment.revoke(name)
         peer = self._state.names.get(name)
         if peer is not None:
@@ -262,7 +262,7 @@ class Membership:
         self._state.actions.append(CutKey(key))
 
     def rotate(self, name: str, grace_s: int) -> None:
-        """This worker is told to come with another key; the one that it has is good until then. Raises BusError."""
+        """Tell this worker to bring another key; the present one is good until then. Raises BusError."""
         self._enrolment.rotate(name, grace_s)
         if (peer := self._state.names.get(name)) is not None:
             self._tell_rotating(peer)
@@ -280,7 +280,7 @@ class Membership:
             self._state.control(peer.connection, Kind.WELCOME, RotateKey(name=peer.name))
 
     def lose(self, peer: BoundPeer, why: str, *, is_final: bool, counted_as: str = "peers_lost") -> None:
-        """The peer is gone: its work goes to others or fails, its keys are free; its own requests stay."""
+        """Drop the peer: give its work to others or fail it, free its keys; its own requests stay."""
         state = self._state
         if peer.is_lost:
             return
@@ -318,7 +318,7 @@ class Membership:
                 self._placement.replace_waiting(service.waiting.waiting_for(queue))
 
     def forget(self, instance: str, why: str) -> None:
-        """This incarnation never comes back."""
+        """Forget an incarnation that never comes back."""
         self._state.met(instance)
         remember(self._state.gone, instance, why, at_most=limits.DEDUPE_WINDOW)
 
@@ -377,7 +377,7 @@ class Membership:
         self._state.is_readiness_new = True
 
     def _reconcile(self, peer: BoundPeer, hello: Hello) -> None:
-        """What the peer says it works on, has answered and owns is what the broker believes from now on."""
+        """Believe what the peer's hello says of work in progress, answers and owned keys."""
         if peer.service is None:
             return
         state = self._state
@@ -407,7 +407,7 @@ class Membership:
         self._attach_waiting(peer)
 
     def _stop_cancelled(self, peer: BoundPeer, in_progress: dict[str, None]) -> None:
-        """What was cancelled while the broker restarted is not wanted of this worker either."""
+        """Cancel at this worker what was cancelled while the broker restarted."""
         service = peer.service
         if service is None or not service.early_cancels:
             return
@@ -417,7 +417,7 @@ class Membership:
                 self._placement.stop(peer, *cancelled)
 
     def _attach_waiting(self, peer: BoundPeer) -> None:
-        """Requests that wait and that this peer announced are its own; nobody else gets them."""
+        """Attach waiting requests that this peer announced to it alone."""
         if not peer.announced or peer.service is None:
             return
         for pending in peer.service.waiting.everything():
@@ -451,7 +451,7 @@ class Membership:
             self._placement.pump(peer)
 
     def _known_words(self, whole: Announced) -> Announced:
-        """Words that another worker says as well are kept once."""
+        """Keep texts that another worker announced as well only once."""
         known: dict[str, ToolWord] = {}
         for other in self._state.names.values():
             if other.announced_tools is not None:
@@ -463,7 +463,7 @@ class Membership:
         )
 
     def _turn_down(self, peer: BoundPeer, frame: Header, body: bytes, fault: RuntimeFault) -> None:
-        """What a bound peer may not say changes nothing; it is counted, recorded, and the peer told why."""
+        """Refuse what a bound peer may not say: count, record, tell the peer why, change nothing."""
         state = self._state
         state.counts["malformed"] += 1
         self._records.note("DENIED", "malformed", peer.instance, None, "")
@@ -475,5 +475,5 @@ class Membership:
 
 
 def _without_body(frame: Header) -> Header:
-    """As it may be tapped: a hello's body holds a token, an unbound sender's names count for nothing."""
+    """Return the frame as it may be tapped: no body (a hello's holds a token), no claimed names."""
     return frame._replace(sensitive=True, sender="")

@@ -34,7 +34,7 @@ _ABOUT_PEERS = (control.ReadPeers.TYPE, control.ReadPeer.TYPE, control.ReadTools
 
 
 class Operations:
-    """Answers at once; questions about peers wait until a restarted broker has heard who is there."""
+    """Answer requests to service `broker`; hold questions about peers until a restarted broker has collected hellos."""
 
     def __init__(
         self, state: State, endings: Endings, placement: Placement, membership: Membership, enrolment: Enrolment
@@ -77,13 +77,13 @@ class Operations:
             self._answer(peer, frame, message, body)
 
     def release(self) -> None:
-        """The collecting is over: what was held is answered."""
+        """Answer what was held, now that the collecting is over."""
         held, self._held = self._held, []
         for peer, frame, message in held:
             self._answer(peer, frame, message, b"")
 
     def _hold(self, peer: BoundPeer, frame: Header, message: Message, body: bytes) -> None:
-        """The question alone is kept: the bytes that it came in may be far more."""
+        """Keep the question without the bytes in which it came, which may be far more."""
         state = self._state
         if len(self._held) >= limits.QUEUE_MAX:
             self._endings.refuse(peer, frame, "busy", "the broker has just started; try later")
@@ -107,7 +107,7 @@ class Operations:
         state.tap("delivered", stamped, state.me.instance, worker=state.me.instance, body=data)
 
     def _mirror(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
-        """A lane's frames are tapped in place of the post that told of them, and its calls are timed."""
+        """Tap a lane's frames in place of the post that told of them, and time its calls."""
         state = self._state
         if peer.address:  # it has no lane here
             self._endings.deny(peer, frame, body, "sender_not_allowed", "lanes are this machine's alone")
@@ -289,7 +289,7 @@ class ToolListing:
                 self._workers.setdefault(f"tool {tool_id}", []).append(peer.instance)
 
     def keys(self) -> Iterator[str]:
-        """Where a page may end; `source ...` comes before `tool ...`."""
+        """Yield where a page may end; `source ...` comes before `tool ...`."""
         yield from self._sources
         yield from self._words
 
@@ -305,9 +305,9 @@ R = TypeVar("R", bound=Record)
 
 
 def page_of(keys: Iterable[str], row: Callable[[str], R], *, after: str, max_bytes: int) -> tuple[list[R], str]:
-    """The rows behind `after`, at least one, and where the next page begins ('' if this is the last one).
+    """Return the rows behind `after`, at least one, and where the next page begins ('' if this is the last).
 
-    Rows that come and go between two pages change nothing about the others: each that stays is read exactly once.
+    Each row that stays is read exactly once, whatever rows come and go between two pages.
     """
     found: list[R] = []
     size, last = 0, ""

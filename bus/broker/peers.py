@@ -27,14 +27,14 @@ _BELIEVED, _ABOUT = ("ho2", "http"), ":about"
 
 
 class Late(NamedTuple):
-    """A request that ended here while its worker still worked on it: its answer is to come, and nobody's."""
+    """A request that ended while its worker still worked on it: an answer may come, and is nobody's."""
 
     holds_slot: bool
     attempt: int  # under which the worker has it; 0: it said so itself, in a hello
 
 
 class BoundPeer:
-    """One bound connection. `instance` is its principal; `connection` changes when it reconnects."""
+    """One bound connection. `instance` is its principal; `connection` changes when the peer reconnects."""
 
     def __init__(self, connection: bytes, instance: str, role: str, now: float) -> None:
         self.connection = connection
@@ -74,18 +74,18 @@ class BoundPeer:
         self.beaten: bytes | None = None  # the bytes that it came as
 
     def can_run(self, tools: Iterable[str]) -> None:
-        """It has these tools from now on, and no other."""
+        """Replace the tools that this peer has."""
         self.tools = list(tools)
         self.tool_queues = tuple(tool_queue(tool) for tool in self.tools)
 
     def judge(self) -> None:
-        """Keeps `takes_work` and `is_leaving` true after a change of state."""
+        """Update `takes_work` and `is_leaving` after a change of state."""
         self.is_leaving = self.is_lost or self.is_drained or self.ready_state == "draining"
         self.takes_work = not self.is_leaving and self.ready_state != "starting"
 
     @property
     def has_slot(self) -> bool:
-        """Whether it may get a request that takes a slot: one is free, and its loop is not far behind with others."""
+        """Return whether the peer may get a request that takes a slot: one is free, and its loop is not far behind."""
         return self.used + self.leased < self.slots and not (self.used and self.lags)
 
     @property
@@ -110,15 +110,15 @@ class BoundPeer:
 
 
 def tool_queue(tool: str) -> str:
-    """The name of the queue for whoever has this tool; no instance is called so."""
+    """Return the name of the queue for whoever has this tool; no instance has such a name."""
     return f"tool:{tool}"
 
 
 def behalf_of(peer: BoundPeer, frame: Header) -> str:
-    """The principal on whose behalf this request is. Nobody can ask in another's name.
+    """Return the principal on whose behalf a request is made; nobody can ask in another's name.
 
-    A client asks for itself, whoever works on a request asks for that one's principal. Two of this machine are believed
-    what they say: a supervisor, whose runs outlive the requests that began them, and the HTTP door, about its keys.
+    A client asks for itself; whoever works on a request asks for that request's principal. Two roles of this machine
+    may state it: a supervisor, whose runs outlive the requests that began them, and the HTTP door, for its keys.
     """
     if frame.principal and not peer.address and peer.role in _BELIEVED:
         return frame.principal if peer.role != "http" else key_principal(frame.principal)
@@ -129,9 +129,9 @@ def behalf_of(peer: BoundPeer, frame: Header) -> str:
 
 
 def share_of(peer: BoundPeer, row: Row, principal: str) -> str:
-    """Whose share this peer's request for `principal` is of; "" for the cluster's own, which ask because others did.
+    """Return whose share a request for `principal` counts in; "" for the cluster's own, caused by others.
 
-    A command about what its sender has open is not kept out by that.
+    A command about what its sender has open has a share apart, so that the sender's own load does not keep it out.
     """
     if peer.role not in CLIENT_ROLES:
         return peer.principal if peer.address else ""
@@ -159,12 +159,12 @@ class Service:
         """Request id -> a cancel that came, after a restart, before the worker that may have the request."""
 
     def note_work(self, peer: BoundPeer) -> None:
-        """This one has just got a request or answered one: it has been idle for less long than all others."""
+        """Note that the peer has just got or answered a request: all others have been idle longer."""
         if peer in self.offering:
             self.offering.move_to_end(peer)
 
     def note_presence(self, now: float) -> None:
-        """Keeps `absent_since` true: one that is leaving does not count as offering."""
+        """Update `absent_since`; a peer that is leaving does not count as offering."""
         for peer in self.offering:
             if not peer.is_leaving:
                 self.absent_since = None
@@ -215,30 +215,30 @@ class OpenRequest:
         self.slotted = self.row.mode != "immediate" and not self.is_post
 
     def after(self, event: RequestEvent) -> RequestState:
-        """Its state once this has happened to it. Raises IllegalMove."""
+        """Return the state that `event` leads to. Raises IllegalMove."""
         try:
             return REQUEST_TRANSITIONS[self.state][event]
         except KeyError:
             raise IllegalMove(f"{event} while {self.state}: {self.header.message_id}") from None
 
     def move(self, event: RequestEvent) -> None:
-        """This happened to it. Raises IllegalMove, and its state is as it was."""
+        """Move to the state that `event` leads to. Raises IllegalMove and changes nothing where there is none."""
         self.state = REQUEST_TRANSITIONS[self.state].get(event) or self.after(event)  # one look, at every step
 
     @property
     def shared_queue(self) -> str:
-        """Where it waits when no one instance is meant: for anybody, or for whoever has its tool."""
+        """Return the queue of a request that no one instance is meant for: anybody's, or that of its tool."""
         return tool_queue(self.tool) if self.tool else ""
 
     def join(self, peer: BoundPeer) -> None:
-        """One more requester, or a known one again; none loses its answer because another one came."""
+        """Add a requester, or make a known one the newest; none loses its answer."""
         if peer is self.requester:
             return
         self.also = self._others_than(peer)
         self.requester = peer
 
     def leave(self, peer: BoundPeer) -> bool:
-        """This requester wants no answer any more; whether nobody else does."""
+        """Remove a requester; return whether nobody wants the answer any more."""
         left = self._others_than(peer)
         if left:
             self.also, self.requester = left[:-1], left[-1]
@@ -248,5 +248,5 @@ class OpenRequest:
         return tuple(other for other in (*self.also, self.requester) if other is not peer and not other.is_lost)
 
     def header_for_tap(self) -> Header:
-        """The header with the catalog's word on whether its body is sensitive; the sender's counts for nothing."""
+        """Return the header marked sensitive as the catalog says, whatever the sender claims."""
         return self.header._replace(sensitive=self.row.sensitive)

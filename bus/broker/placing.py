@@ -24,7 +24,7 @@ from hobus.bus.messages.control import Cancelled
 
 
 class Placement:
-    """Delivers requests or lets them wait."""
+    """Deliver requests or let them wait."""
 
     def __init__(self, state: State, endings: Endings) -> None:
         self._state = state
@@ -34,7 +34,7 @@ class Placement:
         self._queue_max = limits.QUEUE_MAX
 
     def place(self, pending: OpenRequest, *, bounded: bool = False) -> None:
-        """Delivered, waiting, or failed; `bounded`: a full queue refuses it."""
+        """Deliver the request, queue it, or fail it; `bounded`: refuse it where the queue is full."""
         service = pending.service
         if self._state.is_collecting:
             self._wait(pending, pending.direct or pending.shared_queue, bounded=bounded)
@@ -63,7 +63,7 @@ class Placement:
             self._place_at(worker, pending, bounded=bounded)
 
     def _place_at(self, worker: BoundPeer | None, pending: OpenRequest, *, bounded: bool) -> None:
-        """At this one and no other: now, or when it has room."""
+        """Deliver to this worker and no other: now, or when it has room."""
         if worker is None:
             self._await_service(pending, bounded=bounded)
         elif worker.takes_work and self._has_room(worker, pending):
@@ -72,7 +72,7 @@ class Placement:
             self._wait(pending, worker.instance, bounded=bounded)
 
     def _place_by_tool(self, pending: OpenRequest, *, bounded: bool) -> None:
-        """To a worker that announced the tool; while there is none, it waits for one as for a service."""
+        """Deliver to a worker that announced the tool, or wait for one as for a service."""
         able = [peer for peer in pending.service.offering if pending.tool in peer.tools]
         worker = least_loaded(able, slotted=pending.slotted, mailbox_max=self._mailbox_max)
         if pending.sticky and (owner := self._owner(pending, able)) is not None:
@@ -95,9 +95,9 @@ class Placement:
             self._state.deadlines.hasten(pending, self._state.now + self._grace_s)
 
     def look_at_tool(self, pending: OpenRequest) -> None:
-        """Fails one for whose tool nobody has come within the grace, and nobody still starts what would bring it.
+        """Fail a request for whose tool no worker came within the grace and nobody is still starting its source.
 
-        Asking again would not help.
+        The failure is not retryable.
         """
         self._note_ability(pending, [peer for peer in pending.service.offering if pending.tool in peer.tools])
         if pending.unable_since is None:
@@ -119,7 +119,7 @@ class Placement:
         self._endings.fail(pending, code, said, retryable=False)
 
     def deliver(self, pending: OpenRequest, worker: BoundPeer) -> None:
-        """The worker has the request, stamped and with what is left of its deadline."""
+        """Send the stamped request with what is left of its deadline to the worker."""
         state = self._state
         frame = pending.header
         now = state.now
@@ -149,10 +149,10 @@ class Placement:
             self._bind(pending, worker)
 
     def ask_anew(self, pending: OpenRequest, worker: BoundPeer, *, is_stopped: bool = True) -> None:
-        """Somebody wants what this worker is at, and may have missed what it streamed: it gets the request once more.
+        """Send the worker the request that it works on once more: a requester joined and may have missed its stream.
 
-        As the next attempt where it was told to stop: by the attempt in its answer a failure of the stopped run is
-        known (`Delivery.answer`).
+        A request that was told to stop goes out as its next attempt, so that the stopped run's failure is known by its
+        attempt (`Delivery.answer`).
         """
         remaining_ms = int((pending.deadline - self._state.now) * 1000)
         if remaining_ms <= 0:
@@ -174,7 +174,7 @@ class Placement:
         state.tap("delivered", stamped, stamped.sender, worker=worker.instance, body=pending.body)
 
     def stop(self, worker: BoundPeer, cancel: Header, requester: str, body: bytes) -> None:
-        """The worker is told that a request is not wanted any more."""
+        """Tell the worker that a request is not wanted any more."""
         stamped = header(
             Kind.CANCEL,
             cancel.message_id,
@@ -188,7 +188,7 @@ class Placement:
         self._state.tap("delivered", stamped, requester, worker=worker.instance, body=body)
 
     def adopt(self, pending: OpenRequest, worker: BoundPeer) -> None:
-        """A re-announced request is in flight at the worker that says so, which is told that it is asked again."""
+        """Mark a re-announced request as in flight at the worker that says so, and tell that worker of it."""
         if pending.state == "waiting":
             pending.service.waiting.remove(pending)
         self._bind(pending, worker)
@@ -212,7 +212,7 @@ class Placement:
             pending.service.sticky.started(pending.sticky, worker)
 
     def pump(self, worker: BoundPeer) -> None:
-        """The worker has what it may have of what waits."""
+        """Deliver what waits to the worker as far as it has room."""
         service = worker.service
         if service is None or not worker.takes_work or self._state.is_collecting:
             return
@@ -231,7 +231,7 @@ class Placement:
             self.place(pending)
 
     def take_back(self, pending: OpenRequest, worker: BoundPeer) -> None:
-        """Its worker is lost: another one gets it if it may, else the requester is told."""
+        """Deliver a lost worker's request to another one if it may be redelivered, else tell the requester."""
         self._endings.unbind(pending)
         name, message_id = worker.instance, pending.header.message_id
         if pending.after("worker_lost") == "done":
@@ -249,25 +249,25 @@ class Placement:
             self.place(pending)
 
     def replace_waiting(self, waiting: Iterable[OpenRequest]) -> None:
-        """Places anew what waited under conditions that no longer hold."""
+        """Place anew what waited under conditions that no longer hold."""
         for pending in waiting:
             if pending.state == "waiting":
                 self.take_out(pending)
                 self.place(pending)
 
     def take_out(self, pending: OpenRequest) -> None:
-        """It waits no longer, and is nowhere yet."""
+        """Take a request out of its queue, to be placed anew."""
         pending.service.waiting.remove(pending)
         pending.move("taken_out")
 
     def flush_absent(self, service: Service) -> None:
-        """Nobody has offered the service for its grace, or it was given up: requests for it fail, posts wait on."""
+        """Fail requests for a service that nobody offered within its grace, or that was given up; posts wait on."""
         for pending in service.waiting.everything():
             if pending.state == "waiting" and not pending.direct and (not pending.is_post or service.is_given_up):
                 self._no_service(pending)
 
     def _owner(self, pending: OpenRequest, able: Collection[BoundPeer]) -> BoundPeer | None:
-        """Of its key, one of these."""
+        """Return the owner of the request's key, one of `able`."""
         sticky, key = pending.service.sticky, pending.sticky
         owner = sticky.owner(key, self._state.now)
         if owner is None or owner not in able:
@@ -289,7 +289,7 @@ class Placement:
             self._wait(pending, ANYBODY, bounded=bounded)
 
     def _is_without_hope(self, pending: OpenRequest) -> bool:
-        """Whether nobody has offered the service for its grace, or nobody will."""
+        """Return whether nobody has offered the service for its grace, or nobody will."""
         service = pending.service
         absent_since = service.absent_since
         return absent_since is not None and (
@@ -324,7 +324,7 @@ class Placement:
 
 
 def _is_on_its_way(pending: OpenRequest) -> bool:
-    """Whether a worker says that it is starting what may bring the tool; that comes to an end by itself."""
+    """Return whether a worker says that it is starting what may bring the tool; such a start ends by itself."""
     said = [peer.announced_tools for peer in pending.service.offering if not peer.is_leaving]
     return any(
         source.state == "starting" and source.may_bring(pending.tool)
@@ -335,9 +335,11 @@ def _is_on_its_way(pending: OpenRequest) -> bool:
 
 
 def least_loaded(offering: Iterable[BoundPeer], *, slotted: bool, mailbox_max: int) -> BoundPeer | None:
-    """The worker with room that has the least to do, the first of them; `offering`: the one idle longest first.
+    """Return the worker with room that has the least to do; of equals the first.
 
-    One without any work ends the search, so that an order among thousands costs what it costs among few.
+    `offering`: the one idle longest first.
+
+    A worker without any work ends the search, so that an order among thousands costs what it costs among few.
     """
     best: BoundPeer | None = None
     best_load = 0.0

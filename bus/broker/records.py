@@ -25,7 +25,7 @@ _ID = re.compile(r"[A-Za-z0-9._:@#/-]{1,200}")
 
 
 class Noted(NamedTuple):
-    """Something that is to stand in the ledger; with a `submission_id` a repeat adds nothing."""
+    """Something to be recorded in the ledger; with a `submission_id` a repeat adds nothing."""
 
     event_type: str
     decision: str
@@ -36,7 +36,7 @@ class Noted(NamedTuple):
 
 
 class RecordBook:
-    """At most one Write per interval, at most one of them on its way; what does not fit is counted."""
+    """Send at most one Write per interval and one at a time; count what does not fit."""
 
     def __init__(self, settings: BusSettings, *, instance: str) -> None:
         self._settings = settings
@@ -53,11 +53,11 @@ class RecordBook:
         self._dropped_unsaid = 0
 
     def set_time(self, wall_now: float) -> None:
-        """The wall clock of what is noted from now on."""
+        """Set the wall clock of what is noted from now on."""
         self._wall_us = int(wall_now * 1_000_000)
 
     def note(self, event_type: str, code: str, sender: str, frame: Header | None, service: str) -> None:
-        """One more of this kind. Dead letters are kept one by one, denials by sender, type and reason."""
+        """Count one event of this kind. Dead letters are kept one by one, denials by sender, type and reason."""
         known_type = frame.type if frame is not None and frame.type in CLASSES else ""
         message_id = frame.message_id if frame is not None and event_type == "DEAD_LETTER" else ""
         facts = Denied(sender, 0, 0, known_type, service, message_id if _ID.fullmatch(message_id) else "")
@@ -74,11 +74,11 @@ class RecordBook:
             self._dropped_unsaid += 1
 
     def next_at(self) -> float | None:
-        """When something is due; None while there is nothing, or while the ledger has it."""
+        """Return when something is due; None while there is nothing, or while the ledger has it."""
         return self._next_at if (self._notes or self._batch) and not self._is_sent else None
 
     def due(self, now: float) -> tuple[Header, bytes] | None:
-        """The Write to send now: the unacknowledged one again, or a new one."""
+        """Return the Write to send now: the unacknowledged one again, or a new one."""
         if self._is_sent or now < self._next_at or not (self._notes or self._batch):
             return None
         if not self._batch:
@@ -96,7 +96,7 @@ class RecordBook:
         return frame, self._batch
 
     def settle(self, answer: Header, body: bytes) -> None:
-        """A reply ends the batch; a failure keeps it for the next interval, same submission ids."""
+        """End the batch at a reply; keep it for the next interval, under the same submission ids, at a failure."""
         self._is_sent = False
         if answer.kind != Kind.REPLY:
             return

@@ -21,7 +21,7 @@ enough that the broker's loop hardly notices."""
 
 
 class Ring:
-    """Recent frames, bounded in number and bytes. Beats are not kept: they would push everything else out."""
+    """Keep recent frames, bounded in number and bytes; beats, which would push everything else out, are not kept."""
 
     def __init__(self, *, frames_max: int, bytes_max: int) -> None:
         self._frames_max = frames_max
@@ -31,7 +31,7 @@ class Ring:
         self._oldest = 0  # frames that have left: the place of the oldest one that is kept
 
     def add(self, taps: Sequence[Tap]) -> None:
-        """Keeps these; the oldest go."""
+        """Keep these frames; drop the oldest."""
         kept, size, gone = self._taps, self._bytes, 0
         for tap in taps:
             if tap.header.kind != _BEAT:
@@ -44,10 +44,10 @@ class Ring:
         self._oldest += gone
 
     def answer(self, epoch: str, *, since: float, next_sequence: int, with_bodies: bool = False) -> Iterator[bytes]:
-        """Pieces of everything that was tapped at `since` (wall clock) or later and up to now; the last one says so.
+        """Yield, in pieces, every frame tapped between `since` (wall clock) and now; the last piece says so.
 
-        Each names the first number of the answer and how many records it has in all: what of it is lost is known, and
-        what else is missing between that number and the next one is beats.
+        Each piece names the first number of the answer and its number of records, so that losses are known exactly;
+        other missing numbers are beats.
         """
         return self._pieces(epoch, since, self._oldest + len(self._taps), next_sequence, with_bodies=with_bodies)
 

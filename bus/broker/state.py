@@ -28,7 +28,7 @@ SERVICES: tuple[str, ...] = tuple(sorted({row.service for row in ROWS}))
 
 
 class State:
-    """All that the parts of the core share; `now` and `actions` belong to the running step."""
+    """What the parts of the core share; `now` and `actions` belong to the running step."""
 
     def __init__(self, settings: BusSettings, *, epoch: str, now: float, wall_now: float) -> None:
         self.settings = settings
@@ -63,11 +63,11 @@ class State:
         self.asking, self.refusing = Pace(settings), Pace(settings)  # for a hello; why somebody was refused
 
     def waited(self, elapsed_s: float) -> None:
-        """A request that takes a slot has waited so long for one."""
+        """Note how long a request that takes a slot waited for one."""
         self.times[_QUEUE_WAIT].add(elapsed_s)
 
     def counters(self) -> dict[str, int]:
-        """What the broker has counted and timed since its start, named as in a heartbeat."""
+        """Return what the broker has counted and timed since its start, named as in a heartbeat."""
         counts = dict(sorted(self.counts.items()))
         return counts | {key: value for name, one in self.times.items() for key, value in one.counters(name).items()}
 
@@ -76,7 +76,7 @@ class State:
         return peer if peer is not None and peer.instance == instance else None
 
     def forget(self, peer: BoundPeer) -> None:
-        """It is in no table of connections and services any more; what it worked on ends by its deadline."""
+        """Remove the peer from the tables of connections and services; what it worked on ends by its deadline."""
         peer.is_lost = True
         peer.judge()
         self.is_readiness_new = True
@@ -87,7 +87,7 @@ class State:
             peer.service.note_presence(self.now)
 
     def met(self, instance: str) -> None:
-        """It has said hello, or never will: with the last one of those expected the collecting is over."""
+        """Note that an expected instance has come or never will; after the last one the collecting is over."""
         if self.expected is not None:
             self.expected.discard(instance)
             if not self.expected:
@@ -111,7 +111,7 @@ class State:
         self.actions.append(Tap(self.sequence, at, verdict, frame, sender, worker, body, code, told))
 
     def send(self, to: BoundPeer, frame: Header, body: bytes) -> None:
-        """Hands a frame to a peer; what is meant for the broker itself is kept for it."""
+        """Hand a frame to a peer; keep what is meant for the broker itself."""
         if to is self.me:
             self.own_answers.append((frame, body))
         elif not to.is_lost:
@@ -120,7 +120,7 @@ class State:
     def say(  # noqa: PLR0913 - what a frame of the broker's own says
         self, to: BoundPeer, kind: Kind, message: Message, *, correlation_id: str, trace: str = "", body: bytes = b""
     ) -> Header:
-        """Sends an answer or a cancel of the broker's own, of this body if it is packed already; its header."""
+        """Send an answer or a cancel of the broker's own (`body`: packed already) and return its header."""
         frame = header(
             kind, f"{self.me.instance}:{self.sequence + 1}", correlation_id=correlation_id, type=message.TYPE,
             destination=to.instance, trace=trace, sender=self.me.instance,
@@ -129,11 +129,11 @@ class State:
         return frame
 
     def control(self, connection: bytes, kind: Kind, message: Message) -> None:
-        """Sends a control frame of the broker's own."""
+        """Send a control frame of the broker's own."""
         self.actions.append(Send(connection, *self._packed(kind, message)))
 
     def beat(self, connection: bytes) -> None:
-        """Sends the word on readiness: packed once, it goes to everybody at each of their beats."""
+        """Send the word on readiness, which is packed once for all peers."""
         if self._beaten[0] is not self.word_on_readiness:
             self._beaten = (self.word_on_readiness, *self._packed(Kind.BEAT, self.word_on_readiness))
         self.actions.append(Send(connection, *self._beaten[1:]))

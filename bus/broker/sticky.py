@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class OwnsKeys(Protocol):
-    """Who may own keys, and knows which."""
+    """What can own routing keys, and knows which."""
 
     name: str
     keys: dict[str, None]
@@ -23,7 +23,7 @@ P = TypeVar("P", bound=OwnsKeys)
 
 
 class Owner(Generic[P]):
-    """One key's owner."""
+    """The owner of one key."""
 
     __slots__ = ("in_flight", "peer", "used_at")
 
@@ -34,7 +34,7 @@ class Owner(Generic[P]):
 
 
 class StickyTable(Generic[P]):
-    """key -> owner for one service, least recently used first."""
+    """Map key to owner for one service, least recently used first."""
 
     def __init__(self, idle_s: float, keys_max: int) -> None:
         self._idle_s = idle_s
@@ -42,7 +42,7 @@ class StickyTable(Generic[P]):
         self._owners: OrderedDict[str, Owner[P]] = OrderedDict()
 
     def owner(self, key: str, now: float) -> P | None:
-        """The owner while it lives and is not idle on the key; asking counts as use."""
+        """Return the owner while it lives and is not idle on the key; asking counts as use."""
         owner = self._owners.get(key)
         if owner is None:
             return None
@@ -54,7 +54,7 @@ class StickyTable(Generic[P]):
         return owner.peer
 
     def assign(self, key: str, peer: P, now: float) -> None:
-        """`peer` owns the key from now on; beyond the bound the key that was not used longest has no owner any more."""
+        """Make `peer` the key's owner; beyond the bound the least recently used key loses its owner."""
         self._owners[key] = Owner(peer, now)
         self._owners.move_to_end(key)
         peer.keys[key] = None
@@ -62,7 +62,7 @@ class StickyTable(Generic[P]):
             self._make_room(now)
 
     def _make_room(self, now: float) -> None:
-        """Forgets the key that was used longest ago; those being worked on count as used now."""
+        """Forget the least recently used key; keys that are worked on count as used now."""
         for _ in range(len(self._owners)):
             key, owner = next(iter(self._owners.items()))
             if not owner.in_flight:
@@ -72,25 +72,25 @@ class StickyTable(Generic[P]):
             self._owners.move_to_end(key)
 
     def claim(self, key: str, peer: P, now: float) -> None:
-        """A re-announced key: `peer` owns it unless somebody else does."""
+        """Give a re-announced key to `peer` unless somebody else owns it."""
         if self.owner(key, now) is None:
             self.assign(key, peer, now)
 
     def started(self, key: str, peer: P) -> None:
-        """A request with this key is being worked on by its owner: the key is not idle."""
+        """Note that the owner works on a request of this key, so that the key is not idle."""
         owner = self._owners.get(key)
         if owner is not None and owner.peer is peer:
             owner.in_flight += 1
 
     def ended(self, key: str, peer: P, now: float) -> None:
-        """It is not worked on any more by `peer`, which may have lost the key meanwhile."""
+        """Note that `peer`, which may have lost the key meanwhile, no longer works on it."""
         owner = self._owners.get(key)
         if owner is not None and owner.peer is peer and owner.in_flight:
             owner.in_flight -= 1
             owner.used_at = now
 
     def release(self, peer: P) -> None:
-        """All keys of a peer have no owner."""
+        """Take all keys from a peer."""
         for key in list(peer.keys):
             owner = self._owners.get(key)
             if owner is not None and owner.peer is peer:
@@ -98,7 +98,7 @@ class StickyTable(Generic[P]):
         peer.keys.clear()
 
     def expire(self, now: float) -> None:
-        """Forgets idle keys; those being worked on stay."""
+        """Forget idle keys, except those that are worked on."""
         while self._owners:
             key, owner = next(iter(self._owners.items()))
             if now < owner.used_at + self._idle_s:
@@ -118,5 +118,5 @@ class StickyTable(Generic[P]):
 
 
 def first_owner(key: str, candidates: Sequence[P]) -> P:
-    """The candidate with the highest hash of (key, name): stable when others come and go."""
+    """Return the candidate with the highest hash of (key, name): stable when others come and go."""
     return max(candidates, key=lambda peer: hashlib.blake2b(f"{key}\0{peer.name}".encode(), digest_size=8).digest())

@@ -88,7 +88,7 @@ _KIND_NAMES: dict[int, str] = {int(kind): kind.name.lower() for kind in Kind}
 
 
 def record_of(tap: Tap, epoch: str, *, with_body: bool = True) -> TapRecord:
-    """The flat record; without its body where the reader may not see it (size and hash stay)."""
+    """Return the flat record; without its body where the reader may not see it (size and hash stay)."""
     header, told = tap.header, tap.told
     return TapRecord(
         epoch,
@@ -117,7 +117,7 @@ def record_of(tap: Tap, epoch: str, *, with_body: bool = True) -> TapRecord:
 
 
 def record_from(fields: Any) -> TapRecord:
-    """The record behind its positional form. Raises ValueError for anything else."""
+    """Return the record behind its positional form. Raises ValueError for anything else."""
     if not isinstance(fields, (list, tuple)) or len(fields) != len(TapRecord._fields):
         raise ValueError("not a tap record")
     return TapRecord._make(fields)

@@ -44,7 +44,7 @@ class RingQuestion(NamedTuple):
 
 
 def live_batch(epoch: str, taps: Sequence[Tap], next_sequence: int, *, with_bodies: bool = False) -> bytes:
-    """Consecutive records; an empty batch only says which sequence number comes next."""
+    """Pack consecutive records; an empty batch only says which sequence number comes next."""
     first = taps[0].sequence if taps else next_sequence
     return pack(["live", TAP_VERSION, epoch, first, _records(taps, epoch, with_bodies=with_bodies)])
 
@@ -54,12 +54,12 @@ def _records(taps: Sequence[Tap], epoch: str, *, with_bodies: bool) -> list[Any]
 
 
 def ring_topic(nonce: str, since_s: float, *, with_bodies: bool = False) -> bytes:
-    """The subscription that asks for what was tapped in the last `since_s` seconds."""
+    """Return the subscription that asks for what was tapped in the last `since_s` seconds."""
     return (_RING_BODIES if with_bodies else _RING) + f"{nonce}:{since_s}".encode()
 
 
 def question_of(topic: bytes) -> RingQuestion | None:
-    """What a ring topic asks for; None for any other topic."""
+    """Return what a ring topic asks for; None for any other topic."""
     nonce, colon, seconds = topic[1:].partition(b":")
     if topic[:1] not in (_RING, _RING_BODIES) or not colon or not nonce:
         return None
@@ -71,12 +71,12 @@ def question_of(topic: bytes) -> RingQuestion | None:
 
 
 def ring_piece(head: Sequence[Any], taps: Sequence[Tap], epoch: str, *, with_bodies: bool) -> bytes:
-    """One piece of a ring's answer."""
+    """Pack one piece of a ring's answer."""
     return pack(["ring", TAP_VERSION, *head, _records(taps, epoch, with_bodies=with_bodies)])
 
 
 class TapAssembler:
-    """Turns payloads into batches and counts exactly what is missing between them."""
+    """Turn payloads into batches and count exactly what is missing between them."""
 
     def __init__(self, *, wants_ring: bool) -> None:
         self._wants_ring = wants_ring
@@ -91,7 +91,7 @@ class TapAssembler:
         return not self._wants_ring
 
     def feed(self, payload: bytes) -> list[TapBatch]:
-        """The batches that are complete with this payload. Raises ValueError for anything that is not a tap's."""
+        """Return the batches that this payload completes. Raises ValueError for what is no tap's payload."""
         fields = unpack(payload)
         if not isinstance(fields, list) or len(fields) < 2 or fields[1] != TAP_VERSION:  # noqa: PLR2004 - name, version
             raise ValueError(f"not a tap payload of version {TAP_VERSION}")
@@ -103,7 +103,7 @@ class TapAssembler:
         return self._live(fields)
 
     def head(self, payload: bytes) -> list[TapBatch]:
-        """A ring's answer that is asked only how far the broker is: up to there nothing more comes but what came.
+        """Read a ring's answer that was asked only how far the broker is: nothing more comes up to there.
 
         The ring answers behind what was sent before on the same connection. Raises ValueError.
         """

@@ -67,4 +67,4 @@ REQUEST_TRANSITIONS: Final[dict[RequestState, dict[RequestEvent, RequestState]]]
 
 
 class IllegalMove(RuntimeError):
-    """A request was to do what its state does not allow."""
+    """Say that a request was to do what its state does not allow."""

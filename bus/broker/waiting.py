@@ -20,7 +20,7 @@ Place = tuple[str, bool, bool]
 
 
 class Waits(Protocol):
-    """What can wait; its room keeps its place."""
+    """What can wait in a room, and keeps its place there."""
 
     header: Header
     body: bytes
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=Waits)
 
 
 class WaitingRoom(Generic[T]):
-    """All that waits for one service."""
+    """Everything that waits for one service."""
 
     __slots__ = ("_queues", "_shared_first", "count")
 
@@ -44,7 +44,7 @@ class WaitingRoom(Generic[T]):
         self.count = 0
 
     def add(self, pending: T, target: str) -> None:
-        """Waits for `target` (an instance, a tool's queue) or for ANYBODY."""
+        """Queue for `target` (an instance, a tool's queue) or for ANYBODY."""
         place = (target, pending.slotted, pending.row.low)
         queue = self._queues.get(place)
         if queue is None:
@@ -54,7 +54,7 @@ class WaitingRoom(Generic[T]):
         self.count += 1
 
     def remove(self, pending: T) -> None:
-        """Waits no longer; does nothing for one that did not wait."""
+        """Take out of the queue; do nothing if it did not wait."""
         place = pending.place
         if place is None:
             return
@@ -71,7 +71,7 @@ class WaitingRoom(Generic[T]):
         return weight_of(principal)
 
     def take(self, target: str, tool_queues: Sequence[str] = (), *, slotted: bool) -> T | None:
-        """The next one that `target` may serve, taken out: other work before low, its own and the shared in turn."""
+        """Take out the next one that `target` may serve: low types last, its own and the shared in turn."""
         self._shared_first = not self._shared_first
         order = (ANYBODY, target, *tool_queues) if self._shared_first else (*tool_queues, target, ANYBODY)
         for low in (False, True):
@@ -84,7 +84,7 @@ class WaitingRoom(Generic[T]):
         return None
 
     def waiting_for(self, target: str) -> list[T]:
-        """Those bound to one instance, in order."""
+        """Return those bound to one instance, in order."""
         return [
             pending
             for slotted in (False, True)

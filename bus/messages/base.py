@@ -49,12 +49,12 @@ Timestamp = Annotated[
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 class RecordMeta(StructMeta):
-    """Of records: fields by name alone, and what is a message has its name on the wire from its class parameter."""
+    """Make classes of records: fields by name alone; a message's name on the wire comes from its class parameter."""
 
     def __new__(
         mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], wire: str = "", **config: Any
     ) -> Any:
-        """The class; `class Beat(Message, wire="bus.beat")` has that TYPE."""
+        """Make the class; `class Beat(Message, wire="bus.beat")` has that TYPE."""
         own = {**namespace, "TYPE": wire} if wire else namespace
         return super().__new__(mcls, name, bases, own, kw_only=True, **config)
 
@@ -71,16 +71,16 @@ class Record(Struct, metaclass=RecordMeta, frozen=True, forbid_unknown_fields=Tr
 
     @classmethod
     def model_validate(cls, value: Any) -> Self:
-        """The record behind a JSON-like value. Raises msgspec.ValidationError, which is a ValueError."""
+        """Return the record behind a JSON-like value. Raises msgspec.ValidationError, which is a ValueError."""
         return convert(value, cls)
 
     @classmethod
     def model_validate_json(cls, text: bytes | str) -> Self:
-        """The record behind a JSON text. Raises ValueError."""
+        """Return the record behind a JSON text. Raises ValueError."""
         return json.decode(text, type=cls)
 
     def checked(self) -> Self:
-        """The same record, made of what people wrote, as if it had come from outside. Raises ValidationError."""
+        """Return the record checked as if it had come from outside, for what people wrote. Raises ValidationError."""
         try:
             return decode(_encode(self), type=type(self))
         except UnicodeEncodeError:
@@ -89,13 +89,13 @@ class Record(Struct, metaclass=RecordMeta, frozen=True, forbid_unknown_fields=Tr
             raise ValidationError("a number needs more than 64 bits") from None
 
     def model_copy(self, *, update: Mapping[str, Any]) -> Self:
-        """The same record with these fields, which are not checked: what it shares is frozen, and shared."""
+        """Return the record with these fields, which are not checked; everything else is frozen, and shared."""
         return structs.replace(self, **update)
 
     def model_dump(
         self, *, mode: Literal["python", "json"] = "python", exclude_defaults: bool = False
     ) -> dict[str, Any]:
-        """Its fields by name, and those of what it holds; bytes as they are, in `json` mode as base64."""
+        """Return the fields by name, at every depth; bytes as they are, in `json` mode as base64."""
         dumped: dict[str, Any] = (
             _without_defaults(self)
             if exclude_defaults
@@ -109,7 +109,7 @@ class Record(Struct, metaclass=RecordMeta, frozen=True, forbid_unknown_fields=Tr
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
-        """A record within a model of a program's own: checked as anywhere else."""
+        """Check a record within a model of a program's own as anywhere else."""
         from pydantic_core import core_schema  # noqa: PLC0415 - whoever gets here has loaded it
 
         return core_schema.no_info_plain_validator_function(
@@ -124,7 +124,7 @@ _FLAT = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def _without_defaults(value: Any) -> Any:
-    """What is made of records, lists and maps as maps of what is not at its default."""
+    """Return records, lists and maps as maps of what is not at its default."""
     kind = type(value)
     if kind is list or kind is tuple:
         return [one if type(one) in _FLAT else _without_defaults(one) for one in value]
@@ -140,14 +140,14 @@ def _without_defaults(value: Any) -> Any:
 
 @cache
 def _defaults(cls: type[Record]) -> tuple[tuple[str, ...], tuple[Any, ...], dict[str, Any]]:
-    """Its fields, their defaults (to compare with, never to hand out), and its tag under its name."""
+    """Return a class's fields, their defaults (to compare with, never to hand out), and its tag under its name."""
     form, found = cls.__struct_config__, dict(named_defaults(cls))
     return tuple(found), tuple(found.values()), {form.tag_field: form.tag} if form.tag_field is not None else {}
 
 
 @cache
 def named_defaults(cls: type[Record]) -> tuple[tuple[str, Any], ...]:
-    """Fields and their defaults; NODEFAULT, which nothing equals, for none."""
+    """Return fields and their defaults; NODEFAULT, which nothing equals, for none."""
     return tuple(
         (one.name, one.default if one.default_factory is NODEFAULT else one.default_factory())
         for one in structs.fields(cls)
@@ -155,7 +155,7 @@ def named_defaults(cls: type[Record]) -> tuple[tuple[str, Any], ...]:
 
 
 def _positional(value: Any) -> list[Any]:
-    """A record within a value that is packed: its fields, in their order. MessagePack asks for all that it has not."""
+    """Return a packed record's fields in their order; MessagePack asks this for every type that it does not know."""
     if isinstance(value, Record):
         fields = [*structs.astuple(value)]
         return _shortened(type(value), fields) if value.ADDED_LATER else fields
@@ -184,20 +184,20 @@ class Message(Record):
     if TYPE_CHECKING:
 
         def __init_subclass__(cls, wire: str = "") -> None:
-            """What a type checker is told of `wire`."""
+            """Tell type checkers of `wire`."""
 
     def to_bytes(self) -> bytes:
-        """The body on the wire. Raises OverflowError for a number that needs more than 64 bits."""
+        """Return the body on the wire. Raises OverflowError for a number that needs more than 64 bits."""
         return _encode(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The message behind a body, checked. Raises ValueError."""
+        """Return the checked message behind a body. Raises ValueError."""
         return convert(unpack(data), cls)
 
 
 def fault_in(error: ValidationError) -> tuple[str, str]:
-    """(place, what is wrong there) of a value that is not as its class says, without the value; no place: the whole."""
+    """Return (place, what is wrong there) of a value that is not as its class says, without the value."""
     said, _, place = str(error).partition(" - at `$")
     if (about := _FIELD.match(said)) is not None:
         place, said = f"{place.rstrip('`')}.{about[2]}", "is missing" if about[1] == "missing required" else "unknown"
@@ -206,13 +206,13 @@ def fault_in(error: ValidationError) -> tuple[str, str]:
 
 
 def faults_in(error: ValidationError) -> str:
-    """The same in a line."""
+    """Return the place and the fault in one line."""
     place, said = fault_in(error)
     return f"{place or 'body'}: {said}"
 
 
 def unpack(data: bytes) -> Any:
-    """The value behind `pack`; raises ValueError for anything that is not one whole MessagePack value."""
+    """Return the value behind `pack`; raises ValueError for anything that is not one whole MessagePack value."""
     try:
         return msgpack.unpackb(data, raw=False, strict_map_key=True)
     except ValueError:
@@ -222,7 +222,7 @@ def unpack(data: bytes) -> Any:
 
 
 def named(value: Any) -> Any:
-    """Messages, records and named tuples as dicts, at every depth; what has no names as it is."""
+    """Return messages, records and named tuples as dicts, at every depth; what has no names as it is."""
     if isinstance(value, Record):
         return {name: named(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple) and (fields := getattr(type(value), "_fields", ())):
@@ -233,7 +233,7 @@ def named(value: Any) -> Any:
 
 
 def made_of(cls: type[T], *sources: object, **own: Any) -> T:
-    """A value of this class: `own` fields, and others that a source has under the same name; the first one's counts."""
+    """Build a value of this class: `own` fields, and others from the first source that has the name."""
     found: dict[str, Any] = {}
     for source in reversed(sources):
         names, values_in = _common(cls, type(source))
@@ -243,14 +243,14 @@ def made_of(cls: type[T], *sources: object, **own: Any) -> T:
 
 @cache
 def _common(cls: type, source: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Fields of `cls` that each value of the class `source` has, as a field or as a property, and what takes them."""
+    """Return fields of `cls` that each value of the class `source` has, and a function that takes them."""
     has = frozenset(_field_names(source))
     names = tuple(name for name in _field_names(cls) if name in has or hasattr(source, name))
     return names, attrgetter(*names, names[0]) if names else lambda _source: ()
 
 
 def _field_names(cls: type) -> Iterable[str]:
-    """Of a record, a model, a named tuple or a dataclass."""
+    """Return the field names of a record, a model, a named tuple or a dataclass."""
     known = (
         getattr(cls, kind, ()) for kind in ("__struct_fields__", "model_fields", "_fields", "__dataclass_fields__")
     )
@@ -262,7 +262,7 @@ canonical_bytes: Callable[[Any], bytes] = Encoder(order="sorted").encode
 
 
 def metas_in(hint: Any) -> Iterator[Meta]:
-    """What annotations say of a field, of the type `T`, `T | None`, or of what these are made of: outermost first."""
+    """Yield what annotations say of a field, of type `T`, `T | None`, or what these are made of: outermost first."""
     if get_origin(hint) is Annotated:
         yield from (meta for meta in reversed(hint.__metadata__) if isinstance(meta, Meta))
         yield from metas_in(hint.__origin__)

@@ -119,7 +119,7 @@ class Refused(Message, wire="bus.refused"):
     ]
 
     def __post_init__(self) -> None:
-        """Cut where it is made and where it is read."""
+        """Cut the detail where it is made and where it is read."""
         structs.force_setattr(self, "detail", cut(self.detail, DETAIL_MAX_CHARS))
 
 
@@ -198,7 +198,7 @@ class ToolSource(Record):
     ] = field(default_factory=list[Printable])
 
     def may_bring(self, tool_id: str) -> bool:
-        """Whether a tool of this id would be one of its: a server's name stands before its tools'."""
+        """Return whether the source may bring a tool of this id: a server's name stands before its tools'."""
         server, separator, _ = tool_id.partition(SEPARATOR)
         return server == self.name if separator else self.kind == "python"
 

@@ -45,7 +45,7 @@ class Failure(Message, wire="bus.failure"):
     ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Bounded where it is made and where it is read; a failure is told also without its facts."""
+        """Bound the texts where they are made and read; a failure is told also without its facts."""
         if len(self.detail) > DETAIL_MAX_CHARS:
             structs.force_setattr(self, "detail", cut(self.detail, DETAIL_MAX_CHARS))
         if self.facts and (size := len(pack(self.facts))) > FACTS_MAX_BYTES:

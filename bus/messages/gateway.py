@@ -39,17 +39,17 @@ class PromptMessage(Record):
 
     @property
     def text(self) -> str:
-        """The exact text that the provider gets."""
+        """Return the exact text that the provider gets."""
         return texts_of([self])[0]
 
     @property
     def images(self) -> list[SeenImage]:
-        """What the provider gets beside its text: what its model sees."""
+        """Return what the provider gets beside the text: images that its model sees."""
         return [file for segment in self.segments for file in segment.files if isinstance(file, SeenImage)]
 
 
 def texts_of(messages: Iterable[PromptMessage]) -> list[str]:
-    """The exact text of each, as its provider gets it."""
+    """Return the exact text of each message, as its provider gets it."""
     said = [one.segments for one in messages]  # nearly always one of them
     return ["" if not one else "".join([part.text for part in one]) if one[1:] else one[0].text for one in said]
 

@@ -32,7 +32,7 @@ class GivenMessage(Record):
 
 
 def told(messages: Sequence[GivenMessage]) -> str:
-    """The words of a turn that goes on from there: the user's last message behind what was said before it.
+    """Return the words of a turn that goes on from there: the user's last message behind what was said before it.
 
     Raises ValueError for a conversation that does not end with one.
     """
@@ -47,7 +47,7 @@ def told(messages: Sequence[GivenMessage]) -> str:
 
 
 def with_history(instructions: Sequence[str], exchange: Sequence[str], words: str) -> str:
-    """The words behind what was said before them; alone where nothing was.
+    """Return the words behind what was said before them; alone where nothing was.
 
     `exchange`: messages as `user: …` or `assistant: …`.
     """
@@ -70,7 +70,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(message: str) -> list[Stretch]:
-    """Its parts in order, the person's own words last; empty for a message without a history.
+    """Return the message's parts in order, the person's own words last; empty for a message without a history.
 
     Who writes such a beginning by hand has less read as theirs, never more.
     """
@@ -88,7 +88,7 @@ def stretches(message: str) -> list[Stretch]:
 
 
 def own_words(message: str) -> str:
-    """What of a message its person said now: all of it, unless it begins as one with a history does."""
+    """Return what of a message its person said now: all of it, unless it begins as one with a history does."""
     if not _has_history(message):
         return message
     return message[found[-1].start :] if (found := stretches(message)) else ""
@@ -99,7 +99,7 @@ def _has_history(message: str) -> bool:
 
 
 def both_ends(text: str, chars_max: int) -> str:
-    """The text, or of a long one its beginning and its end, so that at the cut no sentence seems to begin or end."""
+    """Return the text, or of a long one beginning and end, so that at the cut no sentence seems to begin or end."""
     if len(text) <= chars_max:
         return text
     half = max(1, (chars_max - len(_CUT)) // 2)

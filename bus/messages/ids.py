@@ -117,27 +117,27 @@ class ToolBatchId(Record):
 
 
 def session_id_of(principal: str, input_id: str) -> str:
-    """The session of a first turn without one: UUIDv5, so that a retry finds the same session."""
+    """Return the session of a first turn without one: UUIDv5, so that a retry finds the same session."""
     return str(uuid5(_SESSION_NAMESPACE, f"{principal}\n{input_id}"))
 
 
 def called_session(wo_id: str) -> str:
-    """The session of the agent that this order calls: the same however often the call is made."""
+    """Return the session of the agent that this order calls: the same however often the call is made."""
     return session_id_of("agent", wo_id)
 
 
 def shown_session(session_id: str) -> str:
-    """`SES-<8 hex>`, the form that people read; accepted back as a prefix."""
+    """Return `SES-<8 hex>`, the form that people read; accepted back as a prefix."""
     return f"SES-{session_id[:8]}"
 
 
 def work_order_id(step: StepId, call: str = "") -> str:
-    """`WO-<session>-<run>.<round>.<step>[.<call>]`: the idempotency key of a work order everywhere."""
+    """Return `WO-<session>-<run>.<round>.<step>[.<call>]`: the idempotency key of a work order everywhere."""
     return f"WO-{step}.{call}" if call else f"WO-{step}"
 
 
 def call_in(wo_id: str, step: StepId) -> str:
-    """The call that an order of this step is for; empty: it is for none, or the order is of another step."""
+    """Return the call that an order of this step is for; empty: it is for none, or the order is of another step."""
     own = f"WO-{step}."
     return wo_id[len(own) :] if wo_id.startswith(own) else ""
 
@@ -153,12 +153,12 @@ def is_call(wo_id: str) -> bool:
 
 
 def is_beside(wo_id: str) -> bool:
-    """Whether nothing of its run waits for this order: neither a step nor the answer."""
+    """Return whether nothing of its run waits for this order: neither a step nor the answer."""
     return wo_id.endswith(f".{BESIDE_CALL_ID}")
 
 
 def beside_order_id(run_id: RunId) -> str:
-    """The order of that classification: in the first step of its run."""
+    """Return the order id of the classification that runs beside the answer: in the first step of its run."""
     return work_order_id(StepId(turn_id=TurnId(run_id=run_id, turn_seq=1), step_seq=1), BESIDE_CALL_ID)
 
 
@@ -167,32 +167,34 @@ def degraded_order_id(input_id: str) -> str:
 
 
 def degraded_call_key(session_id: str, input_id: str) -> str:
-    """Idempotency key of that call: its call number stands for the session, since another one may use this input id."""
+    """Return the idempotency key of the host's last call; its number stands for the session, since input ids repeat."""
     return call_key(degraded_order_id(input_id), 1 + int(_digest(session_id)[:8], 16))
 
 
 def consolidation_order_id(agent_id: str, principal: str | None, signal_id: str, window_key: int, number: int) -> str:
-    """`WO-CONS-<hash(agent, principal, signal, window key)>-<n>`: the n-th try of a principal's signal in a window."""
+    """Return `WO-CONS-<hash(agent, principal, signal, window key)>-<n>`: the n-th try of a signal in a window."""
     return f"WO-CONS-{_digest(agent_id, principal, signal_id, window_key)}-{number}"
 
 
 def order_of_call(key: str) -> str:
-    """The work order of a call's key; "" for what is none."""
+    """Return the work order of a call's key; "" for what is none."""
     return key.rpartition("#")[0]
 
 
 def call_key(wo_id: str, number: int) -> str:
-    """`<wo_id>#<call number>`: the idempotency key of one provider call (counting from 1)."""
+    """Return `<wo_id>#<call number>`: the idempotency key of one provider call (counting from 1)."""
     return f"{wo_id}#{number}"
 
 
 def call_id(position: int) -> str:
-    """A tool call's id: its zero-padded position (from 1) in the answer, so that text order is call order."""
+    """Return a tool call's id: its zero-padded position (from 1) in the answer, so that text order is call order."""
     return f"{position:03d}"
 
 
 def held_id(call: str, tool_id: str, arguments: dict[str, Any], place: str) -> str:
-    """`<call>-<digest>`: names a call that waits for an approval with what it is to do; `place`: `<run>.<round>`.
+    """Return `<call>-<digest>`: names a call that waits for an approval with what it is to do.
+
+    `place`: `<run>.<round>`.
 
     An approval that was meant for other arguments, another tool, or the same call of another round fits no call.
     """
@@ -200,28 +202,28 @@ def held_id(call: str, tool_id: str, arguments: dict[str, Any], place: str) -> s
 
 
 def position_of(held: str) -> str:
-    """The call id in the name of a held call."""
+    """Return the call id in the name of a held call."""
     return held.partition("-")[0]
 
 
 def caller_call_id(run: RunId, turn_seq: int, call: str) -> str:
-    """`call_<8 hex of the session>_<run>_<round>_<call>`: a call that the caller of a turn is to run itself."""
+    """Return `call_<8 hex of the session>_<run>_<round>_<call>`: a call that the caller of a turn runs itself."""
     return f"call_{run.session_id[:8]}_{run.run_seq}_{turn_seq}_{call}"
 
 
 def intent_id(session_id: str, number: int) -> str:
-    """`INT-<session>-<nnn>`: the n-th intent of a session, counting from 1."""
+    """Return `INT-<session>-<nnn>`: the n-th intent of a session, counting from 1."""
     return f"INT-{session_id}-{number:03d}"
 
 
 def intent_entry_id(event_type: str, intent: str) -> str:
-    """`<event type>:<session>/<nnn>`: an intent is declared, superseded and closed once at most."""
+    """Return `<event type>:<session>/<nnn>`: an intent is declared, superseded and closed once at most."""
     session_id, _, number = intent.removeprefix("INT-").rpartition("-")
     return entry_id(event_type, f"{session_id}/{number}")
 
 
 def signal_event_id(session_id: str, run_seq: int, signal_id: str) -> str:
-    """`EVT-<session>-<run>-<signal>`: one event per signal and run, however often it is sent."""
+    """Return `EVT-<session>-<run>-<signal>`: one event per signal and run, however often it is sent."""
     return f"EVT-{session_id}-{run_seq}-{signal_id}"
 
 
@@ -230,17 +232,17 @@ _END_MARKS = " .!…。！"  # noqa: RUF001 - as they are typed
 
 
 def words_of(text: str) -> str:
-    """Its words, whatever their case, white space and the mark at their end: texts with the same ones say the same."""
+    """Return a text's words without case, white space and closing mark: texts with the same words say the same."""
     return " ".join(text.casefold().split()).rstrip(_END_MARKS)
 
 
 def statement_signal_id(subject: str) -> str:
-    """`explicit:<hash>` of what a statement is about, its words if nothing else is known: these stand in no id."""
+    """Return `explicit:<hash>` of what a statement is about, its words if nothing else is known; no id shows them."""
     return f"explicit:{_digest(subject)}"
 
 
 def gate_window_key(as_of: str, window_hours: float) -> int:
-    """`floor(unix hours of as_of / window_hours)`, in whole microseconds so that no rounding moves a border."""
+    """Return `floor(unix hours of as_of / window_hours)`, in whole microseconds so that no rounding moves a border."""
     since = datetime.fromisoformat(as_of) - datetime(1970, 1, 1, tzinfo=UTC)
     return since // timedelta(microseconds=round(window_hours * 3_600_000_000))
 
@@ -253,32 +255,32 @@ def artifact_id(
     model: str,
     prompt_pack_version: str,
 ) -> str:
-    """`ART-<hash>` of principal (None: everybody), sorted sources, window key (`explicit`: stated), model, pack."""
+    """Return `ART-<hash>` of principal (None: all), sorted sources, window key (`explicit`: stated), model, pack."""
     return f"ART-{_digest(principal, sorted(source_signal_ids), window_key, model, prompt_pack_version)}"
 
 
 def overlay_id(agent_id: str, artifact: str) -> str:
-    """`OVL-<hash>`: an agent's artifact has one overlay, however often it is logged."""
+    """Return `OVL-<hash>`: an agent's artifact has one overlay, however often it is logged."""
     return f"OVL-{_digest(agent_id, artifact)}"
 
 
 def _digest(*parts: Any) -> str:
-    """The first 80 bits are enough: an agent's ids are thousands, not billions."""
+    """Return a hash of the parts. 80 bits are enough: an agent's ids are thousands, not billions."""
     return sha256(pack(list(parts))).hexdigest()[:20]
 
 
 def body_ref(submission_id: str, number: int) -> str:
-    """`<submission id>/<n>`: the n-th body (from 0) of the entry that brought it."""
+    """Return `<submission id>/<n>`: the n-th body (from 0) of the entry that brought it."""
     return f"{submission_id}/{number}"
 
 
 def image_id(session_id: str, digest: str) -> str:
-    """The submission id of an image that a message of this session brought, by its SHA-256."""
+    """Return the submission id of an image that a message of this session brought, by its SHA-256."""
     return entry_id("TURN_IMAGE", f"{session_id}/{digest}")
 
 
 def split_body_ref(ref: str) -> tuple[str, int]:
-    """The submission id and body number of a ref. Raises ValueError for anything else."""
+    """Return the submission id and body number of a ref. Raises ValueError for anything else."""
     submission_id, slash, number = ref.rpartition("/")
     if not slash or not submission_id or not number.isdigit():
         raise ValueError(f"not a body ref: {ref[:80]!r}")
@@ -299,7 +301,7 @@ class TurnRef(NamedTuple):
 
     @property
     def run(self) -> str:
-        """`<session>-<run>`; empty if no run is named."""
+        """Return `<session>-<run>`; empty if no run is named."""
         return f"{self.session_id}-{self.run_seq}" if self.run_seq else ""
 
 
@@ -307,22 +309,22 @@ NO_TURN = TurnRef()
 
 
 def turn_trace(session_id: str, input_id: str) -> str:
-    """`<session>/<input>`: the trace of a turn's first frame, whose own ids name neither."""
+    """Return `<session>/<input>`: the trace of a turn's first frame, whose own ids name neither."""
     return f"{session_id}/{input_id}"
 
 
 def entry_id(event_type: str, about: str) -> str:
-    """`<event type>:<what it is about>`: the submission id of an entry."""
+    """Return `<event type>:<what it is about>`: the submission id of an entry."""
     return f"{event_type}:{about}"
 
 
 def dispatched_id(wo_id: str) -> str:
-    """The submission id of WO_DISPATCHED: the order as it was given out."""
+    """Return the submission id of WO_DISPATCHED: the order as it was given out."""
     return entry_id("WO_DISPATCHED", wo_id)
 
 
 def ended_id(wo_id: str) -> str:
-    """The submission id of OrderEnded, on its session's stream."""
+    """Return the submission id of OrderEnded, on its session's stream."""
     return entry_id("OrderEnded", wo_id)
 
 
@@ -335,62 +337,62 @@ def snapshot_id(digest: str) -> str:
 
 
 def by_writer(about: str, instance: str) -> str:
-    """`<what it is about>/<writer>`: of entries that several writers may make about one thing, or that one counts."""
+    """Return `<what it is about>/<writer>`: of entries that several writers may make about one thing, or one counts."""
     return f"{about}/{instance}"
 
 
 def start_key(wo_id: str, number: int | None = None) -> str:
-    """The once key for which TOOL_STARTED of an order compete; `number`: of a tool that may run again, its try."""
+    """Return the once key for which TOOL_STARTED of an order compete; `number`: the try of a repeatable tool."""
     return f"start:{wo_id}" if number is None else f"start:{wo_id}/{number}"
 
 
 def end_key(wo_id: str) -> str:
-    """The once key for which all ends of an order compete."""
+    """Return the once key for which all ends of an order compete."""
     return f"end:{wo_id}"
 
 
 def sent_key(attempt: str) -> str:
-    """The once key of PROMPT_SENT; `attempt`: `<call key>/<number>`."""
+    """Return the once key of PROMPT_SENT; `attempt`: `<call key>/<number>`."""
     return f"sent:{attempt}"
 
 
 def got_key(attempt: str) -> str:
-    """The once key for which the two possible ends of an attempt compete."""
+    """Return the once key for which the two possible ends of an attempt compete."""
     return f"got:{attempt}"
 
 
 def requested_id(session_id: str, input_id: str) -> str:
-    """The submission id of RunRequested, by which HO2 admits an input."""
+    """Return the submission id of RunRequested, by which HO2 admits an input."""
     return entry_id("RunRequested", f"{session_id}/{input_id}")
 
 
 def started_id(session_id: str) -> str:
-    """The submission id of SESSION_START: the first append of the first tenure."""
+    """Return the submission id of SESSION_START: the first append of the first tenure."""
     return entry_id("SESSION_START", f"{session_id}/1.1")
 
 
 def turn_key(session_id: str, input_id: str) -> str:
-    """The once key for which everything competes that can be the one answer to an input."""
+    """Return the once key for which everything competes that can be the one answer to an input."""
     return f"turn:{session_id}/{input_id}"
 
 
 def session_key(session_id: str) -> str:
-    """The once key of SESSION_START, by which whoever knows a session's id finds its agent."""
+    """Return the once key of SESSION_START, by which whoever knows a session's id finds its agent."""
     return f"session:{session_id}"
 
 
 def candidates_key(session_id: str, input_id: str) -> str:
-    """The once key of CONSOLIDATION_DUE: what the answer to this input names, the same for everybody who answers it."""
+    """Return the once key of CONSOLIDATION_DUE: what the answer names, the same for everybody who answers the input."""
     return f"candidates:{session_id}/{input_id}"
 
 
 def delivered_key(session_id: str, input_id: str) -> str:
-    """The once key of TurnDegraded{delivered: true}: what a client was told while the record was away; it wins."""
+    """Return the once key of TurnDegraded{delivered: true}, what a client was told without the record; it wins."""
     return f"delivered:{session_id}/{input_id}"
 
 
 def turn_in(ids: Iterable[str]) -> TurnRef:
-    """The turn that these ids (trace, message, correlation and causation id, routing key) name together.
+    """Return the turn that these ids (trace, message, correlation and causation id, routing key) name together.
 
     The session is the first one named; run and input are taken from ids of that session alone.
     """
@@ -411,7 +413,7 @@ def turn_in(ids: Iterable[str]) -> TurnRef:
 
 
 def trace_from(message_id: str) -> str:
-    """The trace that says what a derived id says: `<session>/<input>`, `<session>-<run>` or the session; else empty."""
+    """Return the trace in a derived id: `<session>/<input>`, `<session>-<run>` or the session; else empty."""
     turn = turn_in([message_id])
     return turn_trace(turn.session_id, turn.input_id) if turn.input_id else turn.run or turn.session_id
 
@@ -420,12 +422,12 @@ _LEAST_CHARS = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
 
 
 def iso(now_s: float) -> str:
-    """A wall-clock time (seconds since 1970, UTC) as `Timestamp`."""
+    """Return a wall-clock time (seconds since 1970, UTC) as `Timestamp`."""
     return iso_of_us(round(now_s * 1_000_000))
 
 
 def iso_of_us(at_us: int) -> str:
-    """A time in microseconds since 1970, UTC, as `Timestamp`. Raises ValueError for one of no year."""
+    """Return a time in microseconds since 1970, UTC, as `Timestamp`. Raises ValueError for one of no year."""
     try:
         return f"{_second(at_us // 1_000_000)}.{at_us % 1_000_000:06d}Z"
     except (OverflowError, OSError):
@@ -434,13 +436,13 @@ def iso_of_us(at_us: int) -> str:
 
 @lru_cache(maxsize=64)
 def us_of_iso(text: str) -> int:
-    """Microseconds since 1970 of a `Timestamp`. Raises ValueError for a day or an hour that there is not."""
+    """Return microseconds since 1970 of a `Timestamp`. Raises ValueError for a day or an hour that there is not."""
     return _second_of(text[:19]) * 1_000_000 + int(text[20:26])
 
 
 @lru_cache(maxsize=8)
 def _second(second: int) -> str:
-    """A whole second in words; a turn names the same one some twenty times."""
+    """Return a whole second in words; cached, as a turn names the same one some twenty times."""
     return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
@@ -450,7 +452,7 @@ def _second_of(text: str) -> int:
 
 
 def parse_iso(text: str) -> float:
-    """Seconds since 1970 of a `Timestamp`."""
+    """Return seconds since 1970 of a `Timestamp`."""
     return datetime.fromisoformat(text).timestamp()
 
 

@@ -340,7 +340,7 @@ class LogOverlay(Message, wire="memory.log_overlay"):
     ]
 
     def __post_init__(self) -> None:
-        """As it was read: checked as the form that was meant, so that a wrong field is told of that form alone."""
+        """Check the overlay as the form that was meant, so that a wrong field is told of that form alone."""
         given: Any = self.overlay
         if not isinstance(given, Record):
             is_plain = isinstance(given, dict) and bool({"signal_id", "salience_weight"} & given.keys())

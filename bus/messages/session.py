@@ -256,12 +256,12 @@ class SessionReady(Message, wire="session.ready"):
 
 
 def words_of(text: str, results: Iterable[CallResult]) -> str:
-    """What a turn says: the message of the user, or the results of calls as a person would read them."""
+    """Return what a turn says: the user's message, or the results of calls as a person would read them."""
     return text or "\n".join(f"Result of {result.tool_call_id}: {result.content}" for result in results)
 
 
 def lasting_of(overrides: SessionConfig | None) -> SessionConfig:
-    """What of a first turn's overrides is its session's, too: the model and the attention template that it names."""
+    """Return what of a first turn's overrides is its session's, too: model and attention template."""
     if overrides is None:
         return SessionConfig()
     return SessionConfig(
@@ -270,7 +270,7 @@ def lasting_of(overrides: SessionConfig | None) -> SessionConfig:
 
 
 def form_of(overrides: SessionConfig | None) -> str:
-    """Tells the forms of answers apart that requests of one input ask for; empty: none of its own."""
+    """Return what tells the forms of answers apart that requests of one input ask for; empty: none of its own."""
     schema = None if overrides is None else overrides.output_schema
     return "" if schema is None else hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()
 

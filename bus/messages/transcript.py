@@ -38,27 +38,27 @@ def begins(role: str, call_id: str = "") -> str:
 
 
 def ends(calls: Sequence[ToolCall] = ()) -> str:
-    """What stands behind it, with the calls that an assistant's message asks for."""
+    """Return what stands behind a message, with the calls that an assistant's message asks for."""
     if not calls:
         return _END
     return f"{_CALLS}{json.dumps([call.model_dump(exclude_defaults=True) for call in calls], ensure_ascii=True)}{_END}"
 
 
 class Told(NamedTuple):
-    """Of a text that a model was asked with, what tells it."""
+    """The text with which a model was asked, and its digest."""
 
     chars: int
     digest: bytes
 
 
 def told(order: WorkOrder) -> Told | None:
-    """The earlier turns of this order; None: it shows none."""
+    """Return the earlier turns of this order; None: it shows none."""
     text = next((one.text for one in order.input_context if one.name == NAME), "")
     return Told(len(text), _digest(text)) if text else None
 
 
 def goes_on(order: WorkOrder, last: Told | None) -> WorkOrder:
-    """The order without the earlier turns that its session was asked with last; all of it where they are others now."""
+    """Return the order without the earlier turns that its session's last prompt had; whole where they differ now."""
     said = next((one for one in order.input_context if one.name == NAME), None)
     if said is None or last is None or _digest(said.text[: last.chars]) != last.digest:
         return order
@@ -68,7 +68,7 @@ def goes_on(order: WorkOrder, last: Told | None) -> WorkOrder:
 
 
 def whole(known: str, new: str, after: bytes) -> str | None:
-    """The text that goes on with `new` from one of this digest, where `known` is that one or already all of it."""
+    """Return the text that goes on with `new` from one of this digest; None unless `known` fits, or is whole."""
     return next((text + new for text in (known, known.removesuffix(new)) if _digest(text) == after), None)
 
 
@@ -77,7 +77,7 @@ def _digest(text: str) -> bytes:
 
 
 def expanded(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
-    """The messages as a provider is asked with them: earlier turns are messages like all others.
+    """Return the messages as a provider is asked with them: earlier turns are messages like all others.
 
     Raises ValueError for a text that `begins` and `ends` did not write.
     """
@@ -106,6 +106,6 @@ _one_kept = lru_cache(maxsize=_KEPT)(_one)
 def _message(
     role: Literal["user", "assistant", "tool"], text: str, call_id: str = "", calls: Sequence[ToolCall] = ()
 ) -> PromptMessage:
-    """Not checked again: a turn's prompt has dozens of them, and its text was."""
+    """Build a message unchecked: a turn's prompt has dozens of them, and its text was checked."""
     said = Segment(name=NAME, ref=None, text=text)
     return PromptMessage(role=role, segments=[said] if text else [], tool_calls=list(calls), tool_call_id=call_id)

@@ -33,7 +33,7 @@ ORDER_TRANSITIONS: Mapping[tuple[WorkOrderState, WorkOrderState], OrderRole] = {
 
 
 def moved(wo_id: str, state: WorkOrderState, to: To, role: OrderRole) -> To:
-    """The next state. Raises WorkOrderFault(rejected) for a move that is none, or that is another's."""
+    """Return the next state. Raises WorkOrderFault(rejected) for a move that is none, or another role's."""
     allowed = ORDER_TRANSITIONS.get((state, to))
     if allowed is None:
         raise WorkOrderFault("rejected", f"{wo_id} is {state}; an order that is {state} does not become {to}")
@@ -103,7 +103,7 @@ class ToolFile(Record):
 
     @property
     def told(self) -> str:
-        """The line that names an image where it is not shown."""
+        """Return the line that names an image where it is not shown."""
         return f"[image {self.name}, {self.media_type}, {self.size_bytes} bytes]"
 
 

@@ -83,7 +83,7 @@ class EntryKind(NamedTuple):
 
     @property
     def means(self) -> str:
-        """One sentence, as the payload's class begins (`<event type>: ...`) unless its row has another one."""
+        """Return one sentence: the payload class's (`<event type>: ...`) unless the row has another one."""
         sentence = self.said or (self.payload.__doc__ or "").partition("\n")[0].partition(": ")[2]
         return sentence[:1].upper() + sentence[1:]
 
@@ -127,7 +127,7 @@ def _image_of_session(about: str, entry: WriteEntry, _sender: str) -> bool:
 
 
 def _anything(about: str, _entry: WriteEntry, _sender: str) -> bool:
-    """Of an entry that no other writer makes: a repeat is meant to add nothing."""
+    """Accept any subject: no other writer makes such an entry, and a repeat is meant to add nothing."""
     return about != ""
 
 
@@ -150,14 +150,14 @@ def _end_of_order(about: str, sender: str) -> str:
 
 
 def _is_degraded_turn(about: str, entry: WriteEntry, _sender: str) -> bool:
-    """The turn's key; of the entry that says what was delivered, the key of that."""
+    """Return whether the entry is under the turn's key; of what was delivered, under the key of that."""
     session_id, _, input_id = about.removesuffix(_DELIVERED).partition("/")
     key_of = delivered_key if about.endswith(_DELIVERED) else turn_key
     return entry.once == key_of(session_id, input_id)
 
 
 def _ends_in_input(key: str | None, stem: str) -> bool:
-    """The input stands in the body alone."""
+    """Return whether the key ends in an input, which stands in the body alone."""
     return key is not None and key.startswith(stem) and _INPUT.fullmatch(key[len(stem) :]) is not None
 
 
@@ -370,24 +370,24 @@ def is_session_stream(stream: str) -> bool:
 
 @lru_cache(maxsize=_STREAMS_KEPT)
 def stream_kind(stream: str) -> str:
-    """SESSION for a session's journal, a named stream's own name, and "" for a name that no stream has."""
+    """Return SESSION for a session's journal, a named stream's own name, and "" for a name that no stream has."""
     if is_session_stream(stream):
         return SESSION
     return stream if stream in STREAMS else ""
 
 
 def kind_of(role: str, stream: str, event_type: str) -> EntryKind | None:
-    """The row of such an entry by this role; None where it may write none."""
+    """Return the row of such an entry by this role; None where it may write none."""
     return _ROWS.get((stream_kind(stream), event_type, role))
 
 
 def searched_bodies(stream: str, event_type: str) -> tuple[SearchedBody, ...]:
-    """Which bodies of such an entry are searched; most have none."""
+    """Return which bodies of such an entry are searched; most have none."""
     return _SEARCHED.get((stream_kind(stream), event_type), ())
 
 
 def read_body(entry: Entry | WriteEntry, number: int = 0) -> tuple[Any, ...] | None:
-    """The payload of an entry (or another body of it) as its row has it.
+    """Return the payload of an entry (or another body of it) as its row has it.
 
     None where it was erased, or is text or an event of a session. Raises ValueError, naming the first field that is not
     as its class has it.
@@ -401,7 +401,7 @@ def read_body(entry: Entry | WriteEntry, number: int = 0) -> tuple[Any, ...] | N
 def may_write_entry(
     role: str, entry: WriteEntry, sender: str, is_claimed: Callable[[str], bool] = lambda _once: True
 ) -> bool:
-    """Whether this stamped sender may write this entry: its kind, under its id, under its once key.
+    """Return whether this stamped sender may write this entry: its kind, under its id, under its once key.
 
     `is_claimed` is asked for the once key that must have been claimed before, if there is one.
     """

@@ -34,7 +34,7 @@ class End(NamedTuple):
 
 
 def end_in(event: SessionFact, entry: Entry | WriteEntry | Recorded) -> End | None:
-    """What this event of this entry says; None for one that ends no input."""
+    """Return what this event of this entry says of an input's end; None for one that ends no input."""
     match event:
         case events.RunCompleted():
             return End(event.input_id, "answered", event.result_ref, event.reply_ref)
@@ -50,7 +50,7 @@ def end_in(event: SessionFact, entry: Entry | WriteEntry | Recorded) -> End | No
 
 
 def result_in(entry: Recorded, ref: str) -> TurnResult | None:
-    """The TurnResult that this entry brought; None where it was erased."""
+    """Return the TurnResult that this entry brought; None where it was erased."""
     if entry.result is not None:
         return entry.result
     _, _, number = ref.rpartition("/")
@@ -59,13 +59,13 @@ def result_in(entry: Recorded, ref: str) -> TurnResult | None:
 
 
 def reply_in(entry: Recorded, end: End, result: TurnResult | None) -> str | None:
-    """The reply as later prompts show it; None where there is none, or it was erased."""
+    """Return the reply as later prompts show it; None where there is none, or it was erased."""
     own = own_text(entry, end.reply_ref)
     return own if own is not None or result is None else result.response
 
 
 def why_failed(entry: Recorded, end: End) -> str | None:
-    """Words of a run that failed: of its fault, or those that its verdict was told in; None: there are none."""
+    """Return words of a run that failed: of its fault, or those that its verdict was told in; None: there are none."""
     _, _, number = end.result_ref.rpartition("/")
     body = entry.bodies[int(number)] if number.isdigit() and int(number) < len(entry.bodies) else None
     if end.became != "failed" or not body:
@@ -75,7 +75,7 @@ def why_failed(entry: Recorded, end: End) -> str | None:
 
 
 def result_or_none(body: bytes) -> TurnResult | None:
-    """The TurnResult in a body; None if it is none."""
+    """Return the TurnResult in a body; None if it is none."""
     try:
         return result_of(body)
     except ValueError:
@@ -83,7 +83,7 @@ def result_or_none(body: bytes) -> TurnResult | None:
 
 
 def order_receipt(entry: Entry | WriteEntry) -> Receipt | None:
-    """The receipt with which an order ended, its text blank where it has a ref; None where it was erased.
+    """Return the receipt with which an order ended, its text blank where it has a ref; None where it was erased.
 
     Raises ValueError for what is no end of an order.
     """

@@ -135,7 +135,7 @@ class Ack(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether this write's own entry stands in the record (now, or by an earlier delivery of the same write)."""
+        """Return whether this write's own entry stands in the record, now or by an earlier delivery."""
         return self.outcome in ("committed", "known")
 
 
@@ -188,7 +188,7 @@ _PACKED = Decoder(Packed)
 
 
 def _bounds() -> dict[str, tuple[int, int]]:
-    """Least and greatest length of each text that has bounds, in the order of `_IDS`; of a session as of an id."""
+    """Return least and greatest length of each bounded text, in the order of `_IDS`; of a session as of an id."""
     found: dict[str, tuple[int, int]] = {}
     hints = get_type_hints(WriteEntry, include_extras=True)
     for name in _IDS[: _ONCE + 1]:
@@ -204,12 +204,12 @@ _BOUNDED = re.compile(_BETWEEN.join(f"[^{_BETWEEN}]{{{least},{most}}}" for least
 
 
 def packed_entry(entry: WriteEntry) -> bytes:
-    """The bytes that its writer makes. Raises ValueError or OverflowError for what MessagePack cannot hold."""
+    """Return the bytes that an entry's writer makes. Raises ValueError or OverflowError if it cannot be packed."""
     return entry.packed or _packed(entry)
 
 
 def with_bytes(entry: WriteEntry) -> WriteEntry:
-    """The same entry, packed once, however often it is sent. Raises ValueError or OverflowError as `packed_entry`."""
+    """Return the entry packed once, however often it is sent. Raises ValueError or OverflowError as `packed_entry`."""
     if entry.packed:
         return entry
     found: PackedEntry = tuple.__new__(PackedEntry, entry)  # `_make` counts the fields again, in Python
@@ -218,7 +218,7 @@ def with_bytes(entry: WriteEntry) -> WriteEntry:
 
 
 def wire_size(entries: Iterable[WriteEntry]) -> int:
-    """At least as many bytes as these entries, packed, take in a frame."""
+    """Return at least as many bytes as these entries, packed, take in a frame."""
     parts: list[bytes] = []
     for entry in entries:
         parts += entry.packed, *entry.bodies
@@ -226,12 +226,12 @@ def wire_size(entries: Iterable[WriteEntry]) -> int:
 
 
 def spooled_entry(payload: bytes) -> WriteEntry:
-    """An entry as a spool holds it. Raises ValueError as `written_entry`."""
+    """Return an entry as a spool holds it. Raises ValueError as `written_entry`."""
     return written_entry(_PACKED.decode(payload))
 
 
 def written_entry(pair: Packed) -> WriteEntry:
-    """An entry from its bytes and its bodies. Raises ValueError, naming what is not as it should be."""
+    """Return an entry from its bytes and its bodies. Raises ValueError, naming what is not as it should be."""
     packed, bodies = pair
     try:
         written = _WRITTEN.decode(packed)
@@ -243,7 +243,7 @@ def written_entry(pair: Packed) -> WriteEntry:
 
 
 def checked(entry: WriteEntry) -> WriteEntry:
-    """The same entry, if the ledger would take its fields: for one that is made of what a stranger said.
+    """Return the entry if the ledger would take its fields: for one that is made of what a stranger said.
 
     Raises ValueError, naming the first field that is not as it should be.
     """
@@ -254,20 +254,20 @@ def checked(entry: WriteEntry) -> WriteEntry:
 def to_stored(
     entry: WriteEntry, origin: str, ledger_at_us: int, body_hashes: Sequence[bytes], body_lengths: Sequence[int]
 ) -> Entry:
-    """The entry as it stands in the record, with the ledger's own fields; without its place."""
+    """Return the entry as it stands in the record, with the ledger's own fields; without its place."""
     fields = (*entry[:_WRITTEN_FIELDS], origin, ledger_at_us, body_hashes, body_lengths, -1, b"", ())
     stored: Entry = tuple.__new__(Entry, fields)
     return stored
 
 
 def encode_stored(stored: Entry) -> bytes:
-    """The stored bytes. Raises ValueError or OverflowError for a value that MessagePack cannot hold."""
+    """Return the stored bytes. Raises ValueError or OverflowError for a value that MessagePack cannot hold."""
     own = SCHEMA_VERSION, stored.origin, stored.ledger_at_us, b"".join(stored.body_hashes), stored.body_lengths
     return PAIR + _packed(stored) + pack(own)
 
 
 def spelled_bytes(stored: Entry, length: int) -> int:
-    """As readers get it, an entry of so many stored bytes has at most so many."""
+    """Return at least as many bytes as an entry of `length` stored bytes has for its readers."""
     spelled = length + len(stored.provenance.session_id.encode()) * _MARKS_MAX
     return spelled + spelled // 32  # what is longer than 31 bytes has a head of more than one
 
@@ -279,7 +279,7 @@ def to_entry(stored: Entry, sequence: int, chain: bytes, bodies: Sequence[bytes 
 
 
 def decode_stored(data: bytes) -> Entry:
-    """The entry behind stored bytes, without its place. Raises ValueError, naming what is not as an entry has it."""
+    """Return the entry behind stored bytes, without its place. Raises ValueError, naming what is wrong."""
     try:
         written, (version, origin, ledger_at_us, joined, lengths) = _STORED.decode(data)
     except ValueError as fault:
@@ -293,14 +293,14 @@ def decode_stored(data: bytes) -> Entry:
 
 
 def checked_part(part: Part) -> Part:
-    """The same, if its numbers can be. Raises ValueError, naming the field that is not as it should be."""
+    """Return the part if its numbers can be. Raises ValueError, naming the field that is not as it should be."""
     if part.resting >= part.entries:
         raise _not_there("resting")
     return part
 
 
 def each(name: str, read: Callable[[F], T], items: Sequence[F]) -> list[T]:
-    """What `read` makes of each item. Raises ValueError that names the item."""
+    """Return what `read` makes of each item. Raises ValueError that names the item."""
     found: list[T] = []
     try:
         found.extend(map(read, items))  # those before one that raises are kept
@@ -331,7 +331,7 @@ def _packed(entry: WriteEntry | Entry) -> bytes:
 def _spelled(  # noqa: PLR0913 - as they stand in the bytes
     ids: str | list[str | None], at_us: int, run_seq: int, round_seq: int, tenure: int | None, *, is_bounded: bool
 ) -> tuple[Any, ...]:
-    """A writer's fields of what `_packed` made of them. Raises ValueError, naming the first that is wrong.
+    """Return a writer's fields of what `_packed` made of them. Raises ValueError, naming the first that is wrong.
 
     The ledger's own entries about others may have an id that is longer than any that it takes (not `is_bounded`).
     """
@@ -360,7 +360,7 @@ def _spelled(  # noqa: PLR0913 - as they stand in the bytes
 
 
 def _fault_of(parts: Sequence[str | None], *, is_bounded: bool) -> str:
-    """Which of the parts of an entry's ids is too short, too long, or not there; empty: none."""
+    """Return which part of an entry's ids is too short, too long, or not there; empty: none."""
     for (name, (least, most)), part in zip(_BOUNDS.items(), parts, strict=False):
         if part is None and name != "once":
             return f"{name}: not a text"

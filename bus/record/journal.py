@@ -58,7 +58,7 @@ class Recorded(Struct, frozen=True):
 
     @property
     def facts(self) -> list[events.SessionFact]:
-        """All that its entry tells, in order."""
+        """Return all that the entry tells, in order."""
         return [*[one.event for one in self.earlier], self.event.event]
 
 
@@ -77,7 +77,7 @@ class _About(Struct, frozen=True):
 
 
 def pack_event(event: SessionEvent, submission_id: str, at_us: int, earlier: Sequence[SessionEvent] = ()) -> bytes:
-    """Body 0 of the entry that has this id and time. Raises ValueError for an event of several runs or sessions."""
+    """Return body 0 of the entry with this id and time. Raises ValueError for an event of several runs or sessions."""
     told = [[TOLD_WITH.index(type(one.event)), *_fields_of(one, submission_id, at_us)] for one in earlier]
     return pack([*told, *_fields_of(event, submission_id, at_us)])
 
@@ -106,7 +106,7 @@ def _fields_of(event: SessionEvent, submission_id: str, at_us: int) -> list[Any]
 
 
 def _short(text: str, about: _About) -> str | int | bytes:
-    """A ref or an id, as short as it can be."""
+    """Return a ref or an id, as short as it can be."""
     own, session_id = about.submission_id, about.session_id
     if text.startswith(own) and (number := text[len(own) + 1 :]).isdigit() and text == body_ref(own, int(number)):
         return int(number)
@@ -128,7 +128,7 @@ def _shorts(texts: list[str], about: _About) -> list[str | int | bytes]:
 
 
 def _hash(text: str, _about: _About) -> str | bytes:
-    """A SHA-256 in hexadecimal as its 32 bytes; what is none as it is."""
+    """Return a hexadecimal SHA-256 as its 32 bytes; anything else unchanged."""
     try:
         found = bytes.fromhex(text)
     except ValueError:
@@ -137,7 +137,7 @@ def _hash(text: str, _about: _About) -> str | bytes:
 
 
 def _digest(text: str, about: _About) -> str | bytes:
-    """A digest, `sha256:<hex>`, as the 32 bytes of its hash; what is none as it is."""
+    """Return a digest, `sha256:<hex>`, as the 32 bytes of its hash; anything else unchanged."""
     found = _hash(text.removeprefix(_SHA256), about) if text.startswith(_SHA256) else text
     return found if type(found) is bytes else text
 
@@ -147,7 +147,7 @@ def _us_after(text: str, about: _About) -> int:
 
 
 def _step(step: StepId, about: _About) -> list[int]:
-    """Round and step; of a run that is not the event's, its number before them."""
+    """Return round and step; of a run that is not the event's, its number before them."""
     run_id = step.turn_id.run_id
     if run_id is about.run_id or run_id == about.run_id:
         return [step.turn_id.turn_seq, step.step_seq]
@@ -181,7 +181,7 @@ def _fence(about: _About) -> dict[str, Any] | None:
 
 
 class _Way(NamedTuple):
-    """What becomes of times, refs and digests in an order or a receipt: as the entry has them, or back."""
+    """How times, refs and digests in an order or a receipt are changed: to the entry's form, or back."""
 
     time: Callable[[Any, _About], Any]
     ref: Callable[[Any, str], Any]
@@ -238,7 +238,7 @@ def _form(form: dict[str, Any], about: _About) -> dict[str, Any]:
 
 
 def pack_result(result: TurnResult) -> bytes:
-    """The body that holds an answer, as a map of what is not at its default.
+    """Return the body that holds an answer, as a map of what is not at its default.
 
     Its run is a number, its cost as in other payloads, and in ids its session stands as `~`.
     """
@@ -256,18 +256,18 @@ def pack_result(result: TurnResult) -> bytes:
 
 
 def started_id(session_id: str) -> str:
-    """The submission id of a session's SESSION_START, where its first owner began it."""
+    """Return the submission id of a session's SESSION_START, where its first owner began it."""
     return f"SESSION_START:{session_id}/1.1"
 
 
 def principal_in(entry: Entry | None) -> str:
-    """Whose the session is that this SESSION_START began; empty where it is none, or says nothing any more."""
+    """Return whose session this SESSION_START began; empty where it is none, or says nothing any more."""
     found = recorded(entry)
     return found.event.event.principal if found is not None and isinstance(found.event.event, SessionStarted) else ""
 
 
 def recorded(entry: Entry | WriteEntry | None) -> Recorded | None:
-    """The event behind an entry; None without one, or where it was erased or is of a version not known here."""
+    """Return the event behind an entry; None without one, or where it was erased or is of an unknown version."""
     if entry is None or not entry.bodies or entry.bodies[0] is None:
         return None
     try:
@@ -278,12 +278,12 @@ def recorded(entry: Entry | WriteEntry | None) -> Recorded | None:
 
 
 def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:
-    """The event that an entry is named after. Raises ValueError as `events_in` does."""
+    """Return the event that an entry is named after. Raises ValueError as `events_in` does."""
     return events_in(entry)[-1]
 
 
 def events_in(entry: Entry | WriteEntry | None) -> list[SessionEvent]:
-    """All events of an entry, in order; the last one it is named after.
+    """Return all events of an entry, in order; the last one it is named after.
 
     Raises ValueError, naming what is not as it should be; also where there is none.
     """
@@ -329,7 +329,9 @@ def _event_of(kind: type[events.SessionFact], fields: list[Any], entry: Entry | 
 
 
 def quoted_reply(entry: Entry | WriteEntry) -> tuple[str, str]:
-    """(where the reply stands, the reply as the answer quotes it) of a RunCompleted; both blank where it quotes none.
+    """Return (where the reply stands, the reply as the answer quotes it) of a RunCompleted.
+
+    Both blank if it quotes none.
 
     For whoever reads many of these and nothing else of them: only what is looked at is checked. Raises ValueError.
     """
@@ -353,7 +355,7 @@ def quoted_reply(entry: Entry | WriteEntry) -> tuple[str, str]:
 
 
 def result_of(body: bytes) -> TurnResult:
-    """The answer behind `pack_result`. Raises ValueError, naming what is not as it should be."""
+    """Return the answer behind `pack_result`. Raises ValueError, naming what is not as it should be."""
     form = unpack(body)
     if type(form) is not dict:
         raise ValueError("not an answer")
@@ -369,7 +371,7 @@ def result_of(body: bytes) -> TurnResult:
 
 
 def answer_in(body: bytes, due: Entry | None) -> TurnResult:
-    """A recorded answer with what memory made of it beside it; a verdict names nothing of it. Raises ValueError."""
+    """Return a recorded answer with what memory made of it; a verdict names nothing of it. Raises ValueError."""
     result = result_of(body)
     if result.outcome != "success":
         return result
@@ -380,7 +382,7 @@ def answer_in(body: bytes, due: Entry | None) -> TurnResult:
 
 
 def learned_in(due: Entry | None) -> tuple[list[str], Remembered | None]:
-    """The candidates that this CONSOLIDATION_DUE names, and what was stated; nothing without it or its payload."""
+    """Return the candidates that this CONSOLIDATION_DUE names, and what was stated; empty without it or its payload."""
     named = None if due is None else payload_in(SignalsNamed, due)
     if due is None or named is None:
         return [], None
@@ -394,7 +396,7 @@ def learned_in(due: Entry | None) -> tuple[list[str], Remembered | None]:
 
 
 def own_text(entry: Recorded, ref: str) -> str | None:
-    """The text behind a ref into this very entry; None if the ref leads elsewhere, or the text was erased."""
+    """Return the text behind a ref into this very entry; None if the ref leads elsewhere, or the text was erased."""
     try:
         submission_id, number = split_body_ref(ref)
     except ValueError:
@@ -406,7 +408,7 @@ def own_text(entry: Recorded, ref: str) -> str | None:
 
 
 def body_behind(entry: Entry | WriteEntry, ref: str) -> bytes:
-    """The bytes behind a ref into this entry. Raises ValueError where they were erased."""
+    """Return the bytes behind a ref into this entry. Raises ValueError where they were erased."""
     number = split_body_ref(ref)[1]
     body = entry.bodies[number] if number < len(entry.bodies) else None
     if body is None:
@@ -415,13 +417,13 @@ def body_behind(entry: Entry | WriteEntry, ref: str) -> bytes:
 
 
 def agent_in(start: Entry | None) -> str:
-    """The agent of the session that this SESSION_START begins; empty without one that reads."""
+    """Return the agent of the session that this SESSION_START begins; empty without one that reads."""
     begun = recorded(start)
     return begun.event.event.agent_id if begun and isinstance(begun.event.event, events.SessionStarted) else ""
 
 
 def form_in(asked: Entry | None) -> str | None:
-    """What `form_of` says of the settings in a RunRequested's entry; None where there is none to read."""
+    """Return what `form_of` says of the settings in a RunRequested's entry; None where there is none to read."""
     if asked is None or not asked.bodies or asked.bodies[0] is None:
         return None
     event = event_in(asked).event
@@ -526,7 +528,7 @@ _WRITING, _READING = _Way(_us_after, _of_session, _digest), _Way(_time, _with_se
 
 
 def _fill(kind: type[Any], values: dict[str, Any], about: _About) -> None:
-    """What the entry says of an order or a receipt stands in it again; in the place that it has in a whole one."""
+    """Restore in an order or a receipt what the entry says of it; in the place that it has in a whole one."""
     if kind is events.OrderDispatched and type(values["order"]) is dict:
         known = {"wo_id": values["wo_id"], "session_id": about.session_id, "fence": _fence(about)}
         values["order"] = {**known, "wo_type": values["wo_type"], **values["order"]}

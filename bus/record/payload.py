@@ -31,12 +31,12 @@ class HasBodies(Protocol):
 
     @property
     def bodies(self) -> Sequence[bytes | None]:
-        """The first is the payload; None where one was erased."""
+        """Return the bodies, the payload first; None where one was erased."""
         ...
 
 
 def pack_payload(value: tuple[Any, ...]) -> bytes:
-    """The bytes of a payload; fields at their defaults behind the last other one are left out."""
+    """Return the bytes of a payload; fields at their defaults behind the last other one are left out."""
     least, end, defaults = _defaults(type(value))
     while end > least and value[end - 1] == defaults[end - 1 - least]:
         end -= 1
@@ -44,7 +44,7 @@ def pack_payload(value: tuple[Any, ...]) -> bytes:
 
 
 def payload_of(cls: type[P], body: bytes) -> P:
-    """The payload behind a body. Raises ValueError, naming the first field that is not as its class has it."""
+    """Return the payload behind a body. Raises ValueError, naming the first field that is not as its class has it."""
     try:
         expand = _expansion(cls)
         return _decoder(cls).decode(body) if expand is None else convert(expand(unpack(body)), cls)
@@ -58,14 +58,14 @@ def payload_of(cls: type[P], body: bytes) -> P:
 
 
 def payload_in(cls: type[P], entry: HasBodies) -> P | None:
-    """The payload of an entry; None where it was erased, or was not asked for. Raises ValueError as `payload_of`."""
+    """Return the payload of an entry; None if erased, or not asked for. Raises ValueError as `payload_of`."""
     body = entry.bodies[0] if entry.bodies else None
     return None if body is None else payload_of(cls, body)
 
 
 @cache
 def _defaults(cls: type) -> tuple[int, int, tuple[Any, ...]]:
-    """How many fields have none, how many there are, and the defaults of the last ones in their order."""
+    """Return how many fields have no default, how many there are, and the defaults of the last ones in order."""
     defaults: dict[str, Any] = getattr(cls, "_field_defaults", {})
     count = len(_fields(cls))
     return count - len(defaults), count, tuple(defaults.values())
@@ -86,7 +86,7 @@ _Expand = Callable[[Any], Any]
 
 @cache
 def _expansion(hint: Any) -> _Expand | None:
-    """How a value of this type, as it is packed, gets the names of the fields of its records; None: it holds none."""
+    """Return how a packed value of this type gets the field names of its records; None: it holds none."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (tuple, list):
         each = _expansion(inner[0])
@@ -111,7 +111,7 @@ def _expanded(held: Sequence[tuple[int, _Expand]], found: Any) -> Any:
 
 
 def _with_names(cls: type[Record], found: Any) -> Any:
-    """What is no array of so many fields stays as it is, and is refused as that."""
+    """Return a record's array with field names; what is no array of so many fields stays, and is refused as that."""
     names = cls.__struct_fields__
     if type(found) is not list or not len(names) - cls.ADDED_LATER <= len(found) <= len(names):
         return f"{type(found).__name__}, not {len(names)} fields"

@@ -17,7 +17,7 @@ from hobus.bus.record.session_facts import RunCompleted
 
 
 class SearchedText(NamedTuple):
-    """One of them."""
+    """One text that a search finds."""
 
     number: int
     """Of its body in the entry that is searched."""
@@ -29,7 +29,7 @@ class SearchedText(NamedTuple):
 
 
 def searched_texts(entry: Entry) -> list[SearchedText]:
-    """Those of an entry that was read with its bodies; what was erased, is blank or does not read is none."""
+    """Return the texts of an entry that was read with its bodies, without erased, blank and unreadable ones."""
     found: list[SearchedText] = []
     for number, kind in searched_bodies(entry.stream, entry.event_type):
         body = entry.bodies[number] if number < len(entry.bodies) else None
@@ -45,7 +45,7 @@ def searched_texts(entry: Entry) -> list[SearchedText]:
 
 
 def _reply_elsewhere(entry: Entry) -> tuple[str, str]:
-    """The reply that the answer quotes, and where it stands; blank where there is none to read."""
+    """Return the reply that the answer quotes, and where it stands; blank where there is none to read."""
     if len(entry.bodies[1:]) != 1:  # beside its event the answer alone
         return "", ""
     try:

@@ -47,7 +47,7 @@ class KeptText(NamedTuple):
 
 
 def merged(parts: Iterable[TextPart]) -> list[TextPart]:
-    """The same text in as few parts as can be: what stands between two recorded texts is one."""
+    """Return the text in as few parts as can be: what stands between two recorded texts is one."""
     found: list[TextPart] = []
     for part in parts:
         if part.ref is None and found and found[-1].ref is None:
@@ -70,9 +70,9 @@ def _forms(parts: Sequence[TextPart]) -> list[Part]:
 
 
 def shared(parts: Sequence[TextPart], kept: KeptText | None, new_ref: str) -> tuple[bytes, KeptText | None]:
-    """The body that lists these parts without a long first text, and that text if it is to be recorded under `new_ref`.
+    """Return the body that lists these parts without a long first text, and that text if it is to be recorded anew.
 
-    `kept`: the last one that was recorded so.
+    `kept`: the last one that was recorded so; `new_ref`: where this one would be.
     """
     first = parts[0]
     if first.ref is not None or len(first.text) < _LONG_CHARS:
@@ -88,7 +88,7 @@ def shared(parts: Sequence[TextPart], kept: KeptText | None, new_ref: str) -> tu
 
 
 def _listed(parts: Sequence[Part]) -> bytes:
-    """A session's id that a ref names is said once, in front, and a text that comes again by its first place."""
+    """Pack the list: a session's id that a ref names stands once, in front, and a repeated text by its first place."""
     found = next((match for ref, _ in parts if ref is not None and (match := _SESSION.search(ref))), None)
     session_id = "" if found is None else found[0]
     items: list[Any] = [session_id]
@@ -107,7 +107,7 @@ def _listed(parts: Sequence[Part]) -> bytes:
 
 
 def _shortened(refs: Sequence[str], session_id: str) -> dict[str, bytes]:
-    """All of them at once: there are two for each turn that a prompt shows. Empty where one could not be read back."""
+    """Shorten all refs at once, two for each turn of a prompt; empty where one could not be read back."""
     together = "\n".join(refs)
     if not session_id or _OWN_SESSION in together or together.count("\n") >= len(refs):
         return {}
@@ -115,7 +115,7 @@ def _shortened(refs: Sequence[str], session_id: str) -> dict[str, bytes]:
 
 
 def of_part(stretch: str, text: str) -> str:
-    """What a part shows of the text behind its ref. Raises ValueError for a damaged list."""
+    """Return what a part shows of the text behind its ref. Raises ValueError for a damaged list."""
     if not stretch:
         return text
     start, end = map(int, stretch.split(":"))
@@ -131,7 +131,7 @@ def is_list(body: bytes) -> bool:
 
 
 def parts_in(body: bytes) -> list[Part] | None:
-    """The parts that a body lists; None for a body that is a text itself. Raises ValueError for a damaged list."""
+    """Return the parts that a body lists; None for a plain text. Raises ValueError for a damaged list."""
     if not is_list(body):
         return None
     items = unpack(body[len(_MARK) :])
@@ -159,7 +159,7 @@ def parts_in(body: bytes) -> list[Part] | None:
 
 
 def common_chars(one: str, other: str) -> int:
-    """How many characters both begin with; halving, since comparing a stretch costs next to nothing."""
+    """Return how many characters both begin with; by halving, since comparing a stretch costs next to nothing."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -11,7 +11,7 @@ from hobus.bus.sim.loop import VirtualLoop
 
 
 class SimClock:
-    """`bus.port.Clock` of one process; `name` makes its draws its own, whatever other processes draw."""
+    """Implement `bus.port.Clock` for one simulated process; draws depend on `name` alone, not on other processes."""
 
     def __init__(self, loop: VirtualLoop, *, seed: int, name: str, epoch_s: Callable[[], float]) -> None:
         self._loop = loop
@@ -23,11 +23,11 @@ class SimClock:
         self._ids = 0
 
     def now(self) -> float:
-        """Wall-clock seconds: the machine's wall time at virtual 0, which jumps when it is set, plus virtual time."""
+        """Return wall-clock seconds: the simulated machine's time at virtual 0 (jumps when set) plus virtual time."""
         return round(self._epoch_s() + self._loop.now, 6)
 
     def new_id(self) -> str:
-        """The next id of this process: same seed, same name, same ids."""
+        """Return the process's next id: the same seed and name give the same ids."""
         self._ids += 1
         return str(uuid.uuid5(self._namespace, str(self._ids)))
 
@@ -40,7 +40,7 @@ Draw = Random
 
 
 def seeded(seed: int, name: str) -> Draw:
-    """The draws of `name` under this seed, whatever others draw."""
+    """Return the random draws of `name` under `seed`, independent of what other names draw."""
     return Random(digest_of(seed, name))  # noqa: S311 - the same
 
 

@@ -20,7 +20,7 @@ _SECTOR_BYTES = 512
 
 @dataclass(slots=True, eq=False)
 class _File:
-    """Content as the page cache holds it, and how to take back what the device does not have yet."""
+    """Hold a file's content as the page cache has it, with an undo log of what is not synced yet."""
 
     content: bytearray = field(default_factory=bytearray)
     undo: list[tuple[int, bytes, int, bytes]] = field(
@@ -43,12 +43,12 @@ class _File:
             self.content.extend(bytes(size - before))
 
     def take_back(self) -> None:
-        """Nothing is left of what was not synced."""
+        """Undo everything that was not synced."""
         self._undo_in(self.content)
         self.undo.clear()
 
     def on_device(self) -> bytes:
-        """What a power cut would leave."""
+        """Return the bytes that a power cut would leave."""
         content = bytearray(self.content)
         self._undo_in(content)
         return bytes(content)
@@ -61,7 +61,7 @@ class _File:
             del content[size:]
 
     def tear(self, draw: Draw) -> None:
-        """Takes back what was not synced, but for what the device had got of it: some sectors of some writes."""
+        """Undo what was not synced, except the sectors of some writes that `draw` says reached the device."""
         written = [(offset, data) for offset, _, _, data in self.undo if data]
         self.take_back()
         for offset, data in written:
@@ -77,7 +77,7 @@ class _File:
 
 @dataclass(slots=True)
 class SimMedium:
-    """What outlives processes: files and directories below one root."""
+    """Hold the files and directories below one root; they outlive processes."""
 
     capacity_bytes: int
     files: dict[str, _File] = field(default_factory=dict[str, _File])
@@ -88,7 +88,7 @@ class SimMedium:
     on_sync: Callable[[str], None] | None = None  # told the path of a file whose content is on the device now
 
     def crash(self, tear: Draw | None = None) -> None:
-        """Power is cut: unsynced names and bytes are gone, or torn as `tear` draws it; nobody holds a lock."""
+        """Cut the power: undo unsynced names and bytes (torn as `tear` draws it) and release all locks."""
         kept = 0 if tear is None else tear.randint(0, len(self.unsynced_names))
         for _, undo in reversed(self.unsynced_names[kept:]):
             undo()
@@ -104,7 +104,7 @@ class SimMedium:
         return sum(len(file.content) for file in self.files.values())
 
     def put(self, path: str, file: _File | None) -> None:
-        """Changes a directory entry; taken back by a crash before the directory is synced."""
+        """Set or remove a directory entry; a crash undoes it until the directory is synced."""
         before = self.files.pop(path, None)
         if file is not None:
             self.files[path] = file
@@ -119,7 +119,7 @@ class SimMedium:
 
 @dataclass(slots=True)
 class SimFile:
-    """`bus.port.FileHandle` of one process."""
+    """Implement `bus.port.FileHandle` for one simulated process."""
 
     disk: SimDisk
     path: str
@@ -172,18 +172,18 @@ class SimFile:
 
 @dataclass(slots=True, eq=False)
 class SimDisk:
-    """`bus.port.Disk` of one incarnation on a medium; dead after the kill of its process."""
+    """Implement `bus.port.Disk` for one incarnation; every access fails once its process is killed."""
 
     medium: SimMedium
     is_dead: bool = False
 
     def check(self) -> None:
-        """Raises OSError for a dead process's access."""
+        """Raise OSError if the process is dead."""
         if self.is_dead:
             raise OSError(errno.EIO, "the process of this disk was killed")
 
     def kill(self) -> None:
-        """The incarnation is gone: its locks are free, its handles dead."""
+        """End the incarnation: release its locks, invalidate its handles."""
         self.is_dead = True
         self.medium.locks = {path: disk for path, disk in self.medium.locks.items() if disk is not self}
 
@@ -209,7 +209,7 @@ class SimDisk:
         return sorted(name.rpartition("/")[2] for name in names)
 
     def make_dir(self, path: str) -> None:
-        """The directory and those above it are there (and survive a crash)."""
+        """Make the directory and its parents, durably."""
         self.check()
         parts = path.split("/")
         for count in range(1, len(parts) + 1):
@@ -224,14 +224,14 @@ class SimDisk:
         self.medium.put(target, file)
 
     def remove(self, path: str) -> None:
-        """The file is gone; FileNotFoundError if it was not there."""
+        """Remove the file; raises FileNotFoundError if there is none."""
         self.check()
         if path not in self.medium.files:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         self.medium.put(path, None)
 
     def sync_dir(self, path: str = "") -> None:
-        """Names made, renamed and removed in this directory survive a crash."""
+        """Make names that were added, renamed and removed in this directory survive a crash."""
         self.check()
         self.medium.unsynced_names = [entry for entry in self.medium.unsynced_names if entry[0] != path]
 
@@ -240,7 +240,7 @@ class SimDisk:
         return self.medium.capacity_bytes - self.medium.used_bytes()
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """An exclusive lock until released or the process is killed; None if somebody has it."""
+        """Take an exclusive lock, held until released or the process is killed; return None if somebody has it."""
         self.check()
         if path in self.medium.locks:
             return None
@@ -252,7 +252,7 @@ class SimDisk:
             del self.medium.locks[path]
 
     def real_path(self, path: str) -> str | None:  # noqa: ARG002 - the port's signature
-        """None: files live in memory."""
+        """Return None: simulated files live in memory."""
         self.check()
         return None
 

@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 
 class Deadlock(RuntimeError):
-    """Nothing is scheduled and the awaited result is not there: it can never come."""
+    """Say that nothing is scheduled while a result is awaited, which can never come."""
 
 
 class SimTask(asyncio.Task[T]):
-    """A task whose hash is its creation number, so that sets of tasks iterate alike in every run."""
+    """A task that hashes by creation number, so that sets of tasks iterate alike in every run."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], *, loop: VirtualLoop, number: int, **options: Any) -> None:
         self._number = number
@@ -48,11 +48,11 @@ _EMPTY = contextvars.Context()
 
 
 def _nothing() -> None:
-    """In the place of what was cancelled."""
+    """Do nothing, in place of a cancelled callback."""
 
 
 class SimHandle(Struct, eq=False):
-    """A call that waits for its time: what asyncio calls a handle."""
+    """A scheduled callback: what asyncio calls a handle."""
 
     when_s: float
     callback: Callable[..., object]
@@ -62,7 +62,7 @@ class SimHandle(Struct, eq=False):
     is_cancelled: bool = False
 
     def cancel(self) -> None:
-        """As asyncio's: what it would have called is held no longer, though its time is far."""
+        """Cancel as asyncio does, and release the callback at once, however far its time is."""
         self.is_cancelled = True
         self.callback, self.args, self.context = _nothing, (), _EMPTY
 
@@ -74,7 +74,7 @@ class SimHandle(Struct, eq=False):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Deterministic: same calls, same order, same times."""
+    """An event loop in virtual time: the same calls give the same order and the same times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Time passes while nothing runs: what work without an await costs."""
+        """Move virtual time forward while nothing runs: what work without an await costs."""
         self.now += seconds
 
     def _create(
@@ -112,7 +112,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
-        """As asyncio's; a killed process's callback is passed over, a frozen one's waits."""
+        """Schedule as asyncio does; skip a killed process's callback, hold back a frozen one's."""
         context = contextvars.copy_context() if context is None else context
         step = SimHandle(self.now, callback, args, context, context.get(CURRENT))
         self.soon.append(step)
@@ -121,7 +121,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
-        """As `call_soon`, at this time; of one time in the order of the calls."""
+        """Schedule as `call_soon` does, at this time; calls of one time run in the order in which they were made."""
         self._timers_made += 1
         context = contextvars.copy_context() if context is None else context
         step = SimHandle(when, callback, args, context, context.get(CURRENT))
@@ -131,19 +131,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
-        """As `call_at`, so many seconds from now."""
+        """Schedule as `call_at` does, `delay` seconds from now."""
         return self.call_at(self.now + delay, callback, *args, context=context)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
     def stop(self) -> None:
-        """Ends with the pass that runs."""
+        """Stop the loop at the end of the current pass."""
         super().stop()
         self._is_stopped = True
 
     def _run_once(self) -> None:
-        """Passes until the loop is stopped: time moves to the next timer where nothing else waits."""
+        """Run passes until the loop is stopped; jump to the next timer when nothing else waits."""
         later = self._later
         while True:
             while later and later[0][2].is_cancelled:
@@ -162,7 +162,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 return
 
     def _run_all(self, steps: list[SimHandle]) -> None:
-        """Calls each whose process lives; a frozen process keeps its own until the thaw."""
+        """Call each step whose process lives; keep a frozen process's steps until the thaw."""
         for step in steps:
             process = step.process
             if step.is_cancelled or (process is not None and not process.is_alive):
@@ -186,5 +186,5 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.soon.append(step)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # noqa: ARG002 - asyncio's signature
-        """Refused: a thread would bring real time into the simulation."""
+        """Refuse: a thread would bring real time into the simulation."""
         raise RuntimeError(f"no threads in the simulation ({getattr(func, '__qualname__', func)})")

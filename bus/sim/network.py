@@ -68,7 +68,7 @@ class SimConnection(Struct, eq=False):
 
 
 class SimLink(Struct):
-    """`bus.link.Link` of a simulated process."""
+    """Implement `bus.link.Link` for a simulated process."""
 
     network: SimNetwork
     connection: SimConnection
@@ -93,7 +93,7 @@ class SimLink(Struct):
 
 
 class LaneEnd(Struct):
-    """`bus.link.LaneTransport` of a simulated lane."""
+    """Implement `bus.link.LaneTransport` for a simulated lane."""
 
     network: SimNetwork
     process: SimProcess
@@ -101,7 +101,7 @@ class LaneEnd(Struct):
     is_open: bool = True
 
     def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
-        """False if nobody is connected under this routing id any more."""
+        """Send a frame; return False if nobody is connected under this routing id any more."""
         connection = self.network.connections.get(routing)
         if connection is None or not connection.is_reachable:
             return False
@@ -109,7 +109,7 @@ class LaneEnd(Struct):
         return True
 
     def unsent(self) -> Mapping[bytes, int]:
-        """Nothing: here every answer is on its way at once."""
+        """Return nothing unsent: here every answer is on its way at once."""
         return {}
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class LaneEnd(Struct):
 
 @dataclass(slots=True)
 class SimNetwork:
-    """Broker, lanes and everybody's connections to them."""
+    """Connect the broker, the lanes and every process."""
 
     loop: VirtualLoop
     settings: BusSettings
@@ -152,7 +152,7 @@ class SimNetwork:
         return self.is_broker_up and not self.is_broker_frozen and self.broker.is_collecting
 
     def start_broker(self, epoch: str) -> None:
-        """A new incarnation of the broker, which knows nothing of an earlier one's connections; they come back."""
+        """Start a new incarnation of the broker, which knows no earlier connections; peers connect again."""
         if self.is_broker_up:
             self.kill_broker()
         self.epoch = epoch
@@ -171,7 +171,7 @@ class SimNetwork:
                 self._reconnect_later(connection)
 
     def kill_broker(self) -> None:
-        """SIGKILL of the broker: what it held and had not read is gone; its connections wait for another one."""
+        """Kill the broker as SIGKILL does: what it held or had not read is lost; connections wait for a new broker."""
         self.is_broker_up = self.is_broker_frozen = False
         self._unread.clear()
         if self._alarm is not None:
@@ -182,11 +182,11 @@ class SimNetwork:
                 connection.link = 0
 
     def freeze_broker(self) -> None:
-        """SIGSTOP of the broker: it reads nothing and its time stands still."""
+        """Freeze the broker as SIGSTOP does: it reads nothing and its time stands still."""
         self.is_broker_frozen = self.is_broker_up
 
     def thaw_broker(self) -> None:
-        """It reads what came meanwhile, then looks at the clock."""
+        """Thaw the broker: it reads what arrived meanwhile, then looks at the clock."""
         if not self.is_broker_frozen:
             return
         self.is_broker_frozen = False
@@ -198,7 +198,7 @@ class SimNetwork:
     # --- faults of connections --------------------------------------------------------------------------------------
 
     def break_off(self, connection: SimConnection, *, until: float = 0.0) -> None:
-        """The connection is gone and what was on its way with it; not before `until` it is made anew."""
+        """Break the connection and lose what is on its way; it is made anew no earlier than `until`."""
         if not connection.link or not connection.is_reachable:
             return
         del self.connections[connection.routing]
@@ -211,7 +211,7 @@ class SimNetwork:
         self._reconnect_later(connection)
 
     def cut_off(self, connection: SimConnection, directions: Sequence[Direction], *, for_s: float) -> None:
-        """What goes in these directions arrives only in `for_s`; both ends give a longer silence up and break off."""
+        """Hold back frames of these directions for `for_s` seconds; a longer silence breaks the connection."""
         until = self.loop.now + for_s
         for direction in directions:
             connection.blocked_until[direction] = max(connection.blocked_until[direction], until)
@@ -225,13 +225,13 @@ class SimNetwork:
             self.break_off(connection, until=until)
 
     def lose_unread(self, process: SimProcess) -> None:
-        """What a killed process had said and nobody has read yet never left it."""
+        """Drop what a killed process had sent and nobody has read yet."""
         for connection in self.connections.values():
             if connection.process is process:
                 connection.link = 0
 
     def connection_of(self, instance: str, server: str) -> SimConnection | None:
-        """The connection of this process to the broker ("") or a service's lane."""
+        """Return the connection of this process to the broker ("") or a service's lane."""
         return next(
             (one for one in self.connections.values() if one.process.instance == instance and one.server == server),
             None,
@@ -258,7 +258,7 @@ class SimNetwork:
     # --- connections ------------------------------------------------------------------------------------------------
 
     def connect(self, process: SimProcess, server: str) -> SimLink:
-        """A connection of `process` to the broker ("") or to a service's lane; the lane may be bound later."""
+        """Connect `process` to the broker ("") or to a service's lane, which may be bound later."""
         self._numbers += 1
         connection = SimConnection(f"c{self._numbers}".encode(), server, process)
         if server == "" and not self.is_broker_up:
@@ -267,7 +267,7 @@ class SimNetwork:
         return SimLink(self, connection)
 
     def bind_lane(self, process: SimProcess, server: LaneServer) -> None:
-        """This incarnation's lane takes the place of an earlier one's."""
+        """Bind this incarnation's lane in place of an earlier one's."""
         end = LaneEnd(self, process, server)
         server.bind(end)
         self._lanes[server.service if server.service in LANES else server.instance] = end
@@ -275,7 +275,7 @@ class SimNetwork:
     # --- moving frames ----------------------------------------------------------------------------------------------
 
     def to_server(self, connection: SimConnection, header: bytes, body: bytes) -> None:
-        """Arrives at the broker or the lane after the delay; lost if no lane is bound then."""
+        """Deliver a frame to the broker or the lane after the delay; lose it if no lane is bound then."""
         at_server = partial(self._at_server, connection, connection.link, (header, body))
         if self.weather is None:
             self._later(connection, "up", at_server)
@@ -283,7 +283,7 @@ class SimNetwork:
             self._in_weather(self.weather, connection, "up", header, at_server)
 
     def to_client(self, sender: str, connection: SimConnection, header: bytes, body: bytes) -> None:
-        """Arrives at the process after the delay; lost if it is dead then, or its connection has broken."""
+        """Deliver a frame to the process after the delay; lose it if process or connection is gone then."""
         at_client = partial(self._at_client, sender, connection, connection.breaks, (header, body))
         if self.weather is None:
             self._later(connection, "down", at_client)
@@ -307,7 +307,7 @@ class SimNetwork:
     def _at_server(
         self, connection: SimConnection, link: int, frames: tuple[bytes, ...], *, is_copy: bool = False
     ) -> None:
-        """A frame, or the beginning of a connection (an empty one); lost if the server that it was sent to is gone."""
+        """Deliver a frame, or the empty one that begins a connection; lose it if the server it was sent to is gone."""
         if link != connection.link:
             return
         process, is_frame = connection.process.instance, len(frames) > 1
@@ -345,7 +345,7 @@ class SimNetwork:
     # --- the broker -------------------------------------------------------------------------------------------------
 
     def step(self, event: Event) -> None:
-        """Steps the broker's core and does what it says; an unreachable connection is fed back, as by a ROUTER."""
+        """Step the broker's core and carry out its actions; report an unreachable connection back, as a ROUTER does."""
         events = [event]
         while events:
             for action in self.broker.step(events.pop(0), self.loop.now):
@@ -360,7 +360,7 @@ class SimNetwork:
         self._set_alarm()
 
     def _set_alarm(self) -> None:
-        """A Tick when the broker asks for one."""
+        """Schedule a Tick for when the broker asks for one."""
         at = self.broker.next_wakeup()
         if at is None or not self.is_broker_up or (self._alarm is not None and self._alarm.when() <= at):
             return  # an early alarm finds nothing to do and is set anew
@@ -376,19 +376,19 @@ class SimNetwork:
     # --- time -------------------------------------------------------------------------------------------------------
 
     def _later(self, connection: SimConnection, direction: Direction, deliver: Deliver, extra_s: float = 0.0) -> None:
-        """Delivered behind everything that went this way before."""
+        """Deliver behind every earlier frame of this connection and direction."""
         last = connection.arrives_at
         at = max(self.loop.now + DELAY_S + extra_s, last[direction], connection.blocked_until[direction])
         last[direction] = at
         self.loop.call_at(at, deliver, context=self._context)
 
     def _note(self, source: str, target: str, header: bytes, body: bytes, *, is_copy: bool) -> None:
-        """Every delivered frame goes into the trace's digest."""
+        """Add a delivered frame to the trace's digest."""
         self.delivered += 1
         self._trace.update(f"{self.loop.now:.6f} {source} {target}\n".encode() + header + body)
         if self.on_delivery is not None:
             self.on_delivery(source, target, header, body, is_copy)
 
     def trace_digest(self) -> str:
-        """SHA-256 over all delivered frames so far: time, ends, bytes."""
+        """Return SHA-256 over all delivered frames so far: times, ends, bytes."""
         return self._trace.hexdigest()

@@ -21,7 +21,7 @@ _CLOSE_ATTEMPTS = 16
 
 
 class SimProcess:
-    """One incarnation. Whatever runs in `context` belongs to it."""
+    """One incarnation of a process, to which everything that runs in `context` belongs."""
 
     def __init__(self, instance: str) -> None:
         self.instance = instance
@@ -42,29 +42,29 @@ class SimProcess:
         self._tasks[number] = task
 
     def end_behind_step(self) -> None:
-        """The step behind which it dies has run."""
+        """Die now if the step behind which the process was to die has run."""
         if self.on_death is not None:
             self.on_death()
 
     def hold(self, step: Callable[[], object]) -> None:
-        """A step of the frozen process: it runs after the thaw."""
+        """Keep a step of the frozen process until the thaw."""
         self._held.append(step)
 
     def thaw(self) -> None:
-        """It runs again, first what waited; a step of it may freeze it anew."""
+        """Run again, beginning with the steps that waited; one of them may freeze the process anew."""
         self.is_frozen = False
         held, self._held = self._held, []
         for step in held:
             step()
 
     def kill(self) -> None:
-        """Nothing of it ever runs again. Its tasks are kept, since collecting one would run its `finally`."""
+        """Stop everything for ever; keep the tasks, since collecting one would run its `finally`."""
         self.is_alive = False
         self._held.clear()
         self._dead = [task for _, task in sorted(self._tasks.items()) if not task.done()]
 
     def bury(self) -> None:
-        """At the end of the world: lets go of the dead tasks without their words (their ports are dead as well)."""
+        """Release the dead tasks silently at the end of the world, when their ports are dead as well."""
         for task in self._dead:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio's own switch
             coroutine = task.get_coro()

@@ -23,7 +23,7 @@ _KIND_AT = 2
 
 
 class Fate(NamedTuple):
-    """What becomes of one frame."""
+    """What happens to one frame on its way."""
 
     extra_s: float = 0.0
     copies: int = 1  # 0: lost
@@ -34,7 +34,7 @@ _FAIR = Fate()
 
 
 class Weather(Struct, frozen=True, kw_only=True):
-    """The faults; shares of frames in [0, 1], times in seconds."""
+    """The network's faults: shares of frames in [0, 1], times in seconds."""
 
     draw: Draw
     loss: float = 0.0
@@ -46,7 +46,7 @@ class Weather(Struct, frozen=True, kw_only=True):
     """(role, server) -> what each frame of that connection takes longer."""
 
     def fate(self, role: str, server: str, header: bytes) -> Fate:
-        """What becomes of a frame of this connection, either way."""
+        """Draw what happens to a frame of this connection, in either direction."""
         extra_s = self.slow.get((role, server), 0.0)
         if self.delay_s:
             extra_s += self.draw.expovariate(1 / self.delay_s)
@@ -63,5 +63,5 @@ class Weather(Struct, frozen=True, kw_only=True):
 
 
 def is_message(header: bytes) -> bool:
-    """Whether the frame carries a message, as told by the packed header alone; control frames do not."""
+    """Return whether a packed header is a message's, not a control frame's."""
     return len(header) > _KIND_AT and header[_KIND_AT] < Kind.HELLO

@@ -45,7 +45,7 @@ DISK_BYTES = 1 << 30
 
 
 class SimulationFailed(AssertionError):
-    """A task or callback of the simulation failed, or it did not end in virtual time."""
+    """Say that a task or callback of the simulation failed, or that it did not end in virtual time."""
 
 
 class Started(Struct):
@@ -58,7 +58,7 @@ class Started(Struct):
 
 
 class World:
-    """Broker, network, media and processes; use as a context manager, or call `close`."""
+    """Hold a simulated cluster: broker, network, media, processes. Use as a context manager, or call `close`."""
 
     def __init__(self, settings: BusSettings, *, seed: int = 0, config_digest: str = "") -> None:
         self.settings = settings
@@ -91,7 +91,7 @@ class World:
         self.close()
 
     def _authenticate(self, hello: Hello) -> Refused | None:
-        """A simulated launcher's tokens: one per incarnation, valid while it lives."""
+        """Check a simulated launcher's token: one per incarnation, valid while that lives."""
         started = self.processes.get(hello.instance)
         if started is None or not started.process.is_alive or hello.token != _token(hello.instance):
             return Refused(code="bad_token", detail=f"{hello.instance} has no valid token")
@@ -100,11 +100,11 @@ class World:
     # --- processes --------------------------------------------------------------------------------------------------
 
     def disk(self, name: str) -> SimDisk:
-        """The disk port of the next incarnation that uses the medium `name`; pass it to the actor and to `start`."""
+        """Return the disk port of the next incarnation on the medium `name`, for the actor and for `start`."""
         return SimDisk(self.media.setdefault(name, SimMedium(DISK_BYTES)))
 
     def instance_of(self, role: str) -> str:
-        """A fresh instance name: `<role>/<n>@<incarnation>`, counted."""
+        """Return a fresh instance name, `<role>/<n>@<incarnation>`, counted."""
         self._counts[role] = self._counts.get(role, 0) + 1
         return f"{role}/{self._counts[role]}@s{self._counts[role]}"
 
@@ -120,7 +120,7 @@ class World:
         disk: SimDisk | None = None,
         start_timeout_s: float = VIRTUAL_LIMIT_S,
     ) -> Peer:
-        """A process that runs this actor; it connects once the loop runs.
+        """Start a process that runs this actor; it connects once the loop runs.
 
         With an actor it offers its role's service, and binds the lane of that if it has one. `lanes`: services it has
         a lane to; those of its role unless said otherwise.
@@ -152,7 +152,7 @@ class World:
         return peer
 
     def client(self, role: str, *, lanes: Sequence[str] | None = None) -> Peer:
-        """The bus of a process without an actor (a door, an operator, or a stand-in of any role)."""
+        """Return the bus of a process without an actor (a door, an operator, a stand-in of any role)."""
         return self.start(None, role=role, lanes=lanes)
 
     def _start_ended(self, instance: str, task: asyncio.Task[None]) -> None:
@@ -164,7 +164,7 @@ class World:
             self.on_ended(instance, task.exception() or task.result())
 
     def kill(self, instance: str) -> None:
-        """SIGKILL: none of its tasks steps again, its connections and its disk are dead, its token is void."""
+        """Kill a process as SIGKILL does: no task steps again; connections, disk and token are dead."""
         started = self.processes.pop(instance)
         started.process.kill()
         if started.disk is not None:
@@ -172,17 +172,17 @@ class World:
         self._buried.append(started.process)
 
     def freeze(self, instance: str) -> None:
-        """SIGSTOP: nothing of it runs, its connections stay; what is due and what arrives waits for the thaw."""
+        """Freeze a process as SIGSTOP does: connections stay; what is due and what arrives waits for the thaw."""
         self.processes[instance].process.is_frozen = True
 
     def thaw(self, instance: str) -> None:
-        """SIGCONT, if it still lives."""
+        """Thaw a process as SIGCONT does, if it still lives."""
         started = self.processes.get(instance)
         if started is not None and started.process.is_frozen:
             started.process.thaw()
 
     async def stop(self, instance: str, drain_s: float) -> None:
-        """SIGTERM: the process drains and leaves."""
+        """Stop a process as SIGTERM does: it drains and leaves."""
         started = self.processes[instance]
         await self.loop.create_task(started.peer.stop(drain_s), context=started.process.context)
         self.kill(instance)
@@ -199,7 +199,7 @@ class World:
     # --- running ----------------------------------------------------------------------------------------------------
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result, all waiting done in virtual time; the next run goes on from there."""
+        """Run the coroutine in virtual time and return its result; the next run goes on from there."""
         try:
             result = self.loop.run_until_complete(self._bounded(coroutine))
         except asyncio.CancelledError:
@@ -224,7 +224,7 @@ class World:
             self._running = None
 
     def fail(self, what: str) -> None:
-        """Something is wrong: the run ends here, with SimulationFailed or what the run makes of its cancel."""
+        """End the run here, with SimulationFailed or what the run makes of its cancel."""
         self.errors.append(what)
         if self._running is not None:
             self._running.cancel()
@@ -236,7 +236,7 @@ class World:
             self.loop.stop()  # a test runner's time-out came up in a callback; the loop would go on for ever
 
     def trace_digest(self) -> str:
-        """SHA-256 over every frame delivered so far."""
+        """Return SHA-256 over every frame delivered so far."""
         return self.network.trace_digest()
 
     def close(self) -> None:
@@ -250,7 +250,7 @@ class World:
 
 
 async def _end_of(actor: Actor | None, peer: Peer, starting: asyncio.Task[None]) -> BaseException:
-    """Why this incarnation cannot start or go on; as long as it can, nothing."""
+    """Wait until this incarnation cannot start or go on, and return why."""
     try:
         await asyncio.shield(starting)
     except (RuntimeFault, OSError) as fault:

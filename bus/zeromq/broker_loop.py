@@ -71,7 +71,7 @@ def run_broker(  # noqa: PLR0913 - what a broker's process is made of
     remote: tuple[str, KeyFiles] | None = None,
     config_digest: str = "",
 ) -> None:
-    """Runs the broker until a descriptor of `stops` is readable or hung up and its predicate says that it may end.
+    """Run the broker until a descriptor of `stops` is readable or hung up and its predicate says that it may end.
 
     `expected`: see BrokerCore. `remote`: the `HOST:PORT` where workers elsewhere connect, and their keys. `on_ready` is
     called once all sockets are bound. Raises ConfigError for an endpoint that others could reach, for sockets that
@@ -94,7 +94,7 @@ def run_broker(  # noqa: PLR0913 - what a broker's process is made of
 
 
 def check_private(endpoint: str, tap_endpoint: str) -> None:
-    """Raises ConfigError unless only this user reaches the tap, and only this machine the broker."""
+    """Raise ConfigError unless only this user reaches the tap, and only this machine the broker."""
     if not tap_endpoint.startswith("ipc://"):
         raise ConfigError(f"the tap must be an ipc socket in a private directory, not {tap_endpoint}")
     if not endpoint.startswith(("ipc://", *_LOOPBACK)):
@@ -163,15 +163,15 @@ class BrokerLoop:
             self._poller.register(descriptor, select.POLLIN)
 
     def check_strangers(self) -> None:
-        """Self-test over the real socket. Raises ConfigError if a random key is let in, or is not refused in time."""
+        """Test over the real socket that a random key is refused in time. Raises ConfigError otherwise."""
         if self._remote is not None:
             self._remote.check_strangers()
 
     def run(self) -> None:
-        """Until it is told to end and may.
+        """Run until told to end and allowed to.
 
-        The descriptors are edge-triggered: the loop waits only after EVENTS has said that the router holds nothing
-        and nothing was sent since, as a send may swallow the edge.
+        The descriptors are edge-triggered: the loop waits only after EVENTS has said that the router holds nothing and
+        nothing was sent since, as a send may swallow the edge.
         """
         collector.settle()
         core, clock, tap = self._core, self._clock, self._tap
@@ -213,7 +213,7 @@ class BrokerLoop:
         return router
 
     def _drain(self, *, has_spoken: bool) -> bool:
-        """Handles what has arrived, at most a batch; whether there may be more.
+        """Handle what has arrived, at most a batch; return whether there may be more.
 
         A descriptor that has spoken mostly means a message; otherwise, and after each one, EVENTS is asked, which is
         cheaper than an EAGAIN. Where it has said some times that there is more, there are many, taken without asking.
@@ -244,7 +244,7 @@ class BrokerLoop:
         return True
 
     def _drain_remote(self, remote: RemoteRouter) -> bool:
-        """Handles what connections from elsewhere have sent, and who was not let in; whether there was anything."""
+        """Handle what connections from elsewhere sent, and who was not let in; return whether there was anything."""
         step, monotonic = self._step, self._clock.monotonic
         for fingerprint, address in remote.hear_strangers():
             now = monotonic()
@@ -273,7 +273,7 @@ class BrokerLoop:
         return count > 0
 
     def _do(self, actions: list[Action], now: float) -> None:
-        """Carries out actions in order; losses come after them, so that tapped frames stay in sequence."""
+        """Carry out actions in order; losses come after them, so that tapped frames stay in sequence."""
         send, taps = self._send, self._taps
         lost: list[bytes] = []
         for action in actions:
@@ -303,7 +303,7 @@ class BrokerLoop:
             self._do(self._step(ConnectionLost(connection), now), now)
 
     def _step(self, event: Event, now: float) -> list[Action]:
-        """One event through the core. A defect there costs the sender of the frame its connection, and nobody else."""
+        """Step the core with one event. A defect costs the frame's sender its connection, and nobody else."""
         try:
             return self._core.step(event, now)
         except Exception:  # noqa: BLE001 - logged with its traceback, counted, and felt by one peer
@@ -311,7 +311,7 @@ class BrokerLoop:
             return self._core.survive(event, now)
 
     def _serve_tap(self, *, has_spoken: bool) -> None:
-        """Whatever goes wrong with watching, routing goes on; readers see the gap in the sequence."""
+        """Serve the tap; whatever goes wrong with it, routing goes on, and readers see the gap in the sequence."""
         tap, taps = self._tap, self._taps
         if taps:
             self._taps = []
@@ -326,7 +326,7 @@ class BrokerLoop:
             _log.exception("tap_failed", frames=len(taps))
 
     def _cut_off(self, action: CutOff | CutKey) -> None:
-        """Only what came from elsewhere is cut off."""
+        """Cut off a connection, if it came from elsewhere."""
         assert self._remote is not None, "no connection from elsewhere"  # noqa: S101 - a programming error
         if isinstance(action, CutKey):
             self._remote.callers.cut_everywhere(action.key)
@@ -335,13 +335,13 @@ class BrokerLoop:
         _log.warning("connection_cut_off", peer=action.peer, key=key, why=action.why)
 
     def _listen(self, ready: dict[int, int]) -> None:
-        """A descriptor that has spoken is not watched any more: one that hung up would never be silent again."""
+        """Stop watching a descriptor that has spoken: one that hung up would never be silent again."""
         for descriptor in [known for known in self._stops if known in ready]:
             self._poller.unregister(descriptor)
             self._told.append(self._stops.pop(descriptor))
 
     def _wait_ms(self, now: float, *at: float | None) -> int:
-        """Until the first of these."""
+        """Return the time until the first of these."""
         soon = now + self._settings.beat_interval_ms / 1000 if self._told else None
         known = [one for one in (*at, soon) if one is not None]
         return max(0, math.ceil((min(known) - now) * 1000)) if known else -1

@@ -52,7 +52,7 @@ _GONE = RemoteConnection(-1, 0, "")
 
 
 class Callers:
-    """Of one socket, from before it is bound until it is closed; its methods are for the thread that has the socket."""
+    """The callers of one socket, from before it is bound until it is closed; for the thread that has the socket."""
 
     def __init__(self, bound: zmq.Socket[bytes], clock: Clock) -> None:
         self._bound = bound
@@ -72,7 +72,7 @@ class Callers:
         self._thread.start()
 
     def hears(self, connection: bytes, frame: zmq.Frame, key: str) -> bool:
-        """Whether this connection, which proved that key and sent this, may speak."""
+        """Return whether this connection, which proved that key and sent this, may speak."""
         caller = self._known.get(connection)
         if caller is None:
             caller = _caller_of(frame, key)
@@ -84,12 +84,12 @@ class Callers:
         return self._known[connection] is not _GONE
 
     def is_banned(self, key: str) -> bool:
-        """Whether a connection of this key was cut off less than `limits.BAN_MS` ago."""
+        """Return whether a connection of this key was cut off less than `limits.BAN_MS` ago."""
         until = self._banned.get(key)
         return until is not None and self._clock.monotonic() < until
 
     def cut(self, connection: bytes) -> str:
-        """The connection is over, and whoever had it comes back no sooner than `limits.BAN_MS`; its key."""
+        """End the connection, and let its key back in no sooner than `limits.BAN_MS`; return the key."""
         caller = self._known.get(connection, _GONE)
         if caller.key:
             remember(self._banned, caller.key, self._clock.monotonic() + self._ban_s, at_most=self._known_max)
@@ -97,19 +97,19 @@ class Callers:
         return caller.key
 
     def cut_everywhere(self, key: str) -> None:
-        """Every connection of this key is over."""
+        """End every connection of this key."""
         for connection, caller in list(self._known.items()):
             if caller.key == key:
                 self._end(connection, caller)
 
     def take_counts(self) -> Counter[str]:
-        """Since the last call: connections that did not speak the protocol, and those ended as too many."""
+        """Return, since the last call, connections that did not speak the protocol, and those ended as too many."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
             return counts
 
     def close(self) -> None:
-        """Before the socket is closed; connections that come until then are let in."""
+        """Stop before the socket is closed; connections that come until then are let in."""
         if self._thread.is_alive():
             self._bound.disable_monitor()
             self._thread.join()
@@ -151,7 +151,7 @@ class Callers:
 
 
 def _caller_of(frame: zmq.Frame, key: str) -> RemoteConnection:
-    """By what the message says of its connection; one that has ended meanwhile cannot be cut, and need not be."""
+    """Identify a message's connection; one that has ended meanwhile cannot be cut, and need not be."""
     try:
         descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
         inode, there = _look(descriptor)
@@ -165,13 +165,13 @@ def _caller_of(frame: zmq.Frame, key: str) -> RemoteConnection:
 
 
 def _look(descriptor: int) -> tuple[int, str]:
-    """A connection's inode, and the address at its other end. Raises OSError if it is none (any more)."""
+    """Return a connection's inode, and the address at its other end. Raises OSError if it is none (any more)."""
     with _own(descriptor) as own:
         return os.fstat(own.fileno()).st_ino, _plain(str(own.getpeername()[0]))
 
 
 def _shut(descriptor: int, inode: int) -> None:
-    """No more of this connection, both ways, if the descriptor is still its own. Raises OSError."""
+    """Shut a connection both ways, if the descriptor is still its own. Raises OSError."""
     with _own(descriptor) as own:
         if os.fstat(own.fileno()).st_ino == inode:
             own.shutdown(socket.SHUT_RDWR)

@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 class ZeroMQ:
-    """Owns the context; every socket of the process is made here, as one of these kinds."""
+    """Own the context; every socket of the process is made here, as one of these kinds."""
 
     def __init__(self, settings: BusSettings) -> None:
         self._settings = settings
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
 
     def bound(self, kind: int) -> zmq.Socket[bytes]:
-        """For a server: holds at most `limits.RECEIVE_MAX` messages per connection for its owner; no heartbeats.
+        """Make a server's socket: at most `limits.RECEIVE_MAX` messages per connection; no heartbeats.
 
         It answers those of its peers, and ends a connection whose peer is silent for longer than that one said.
         """
         return self._limited(kind, limits.RECEIVE_MAX)
 
     def feed(self, kind: int) -> zmq.Socket[bytes]:
-        """For either end of the tap: a reader that is slower than `limits.TAP_HWM` batches misses the next ones."""
+        """Make either end of the tap: a reader that is slower than `limits.TAP_HWM` batches misses the next ones."""
         return self._limited(kind, limits.TAP_HWM)
 
     def connecting(self, kind: int) -> zmq.Socket[bytes]:
-        """For a peer: has heartbeats; what it takes in is bounded by credit and mailbox, not by ZeroMQ."""
+        """Make a peer's socket, with heartbeats; what it takes in is bounded by credit and mailbox, not by ZeroMQ."""
         socket = self._socket(kind)
         silence_ms = int(self._settings.peer_timeout_ms * limits.HEARTBEAT_TIMEOUT_SHARE)
         socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_INTERVAL_MS)
@@ -63,18 +63,18 @@ class ZeroMQ:
         return socket
 
     def close(self) -> None:
-        """Every socket is closed first (by its owner, or here with linger 0), then the context ends."""
+        """End the context, after every socket is closed (by its owner, or here with linger 0)."""
         self._context.destroy(linger=0)
 
 
 def private_ipc(endpoint: str) -> None:
-    """After a bind: an ipc socket's file is for its user alone."""
+    """Make a bound ipc socket's file its user's alone."""
     if endpoint.startswith("ipc://"):
         Path(endpoint.removeprefix("ipc://")).chmod(0o600)
 
 
 def end_monitor(socket: zmq.Socket[bytes], monitor: zmq.Socket[bytes]) -> None:
-    """The socket's events are not told any more; before the socket itself is closed."""
+    """Stop telling the socket's events; before the socket itself is closed."""
     socket.disable_monitor()
     monitor.close(linger=0)
 
@@ -88,5 +88,5 @@ class Features(NamedTuple):
 
 
 def features() -> Features:
-    """Version of libzmq, and whether it encrypts (CURVE) and has local sockets (ipc)."""
+    """Return the version of libzmq, and whether it encrypts (CURVE) and has local sockets (ipc)."""
     return Features(zmq.zmq_version(), zmq.has("curve"), zmq.has("ipc"))

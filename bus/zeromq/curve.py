@@ -29,18 +29,18 @@ class KeyPair:
 
 
 def check_available() -> None:
-    """Raises ConfigError where the installed ZeroMQ cannot encrypt."""
+    """Raise ConfigError where the installed ZeroMQ cannot encrypt."""
     if not zmq.has("curve"):
         raise ConfigError("this ZeroMQ library was built without CURVE, so nothing may be bound to TCP: install pyzmq")
 
 
 def new_pair() -> KeyPair:
-    """A fresh one, drawn by the system's clock port as every secret is."""
+    """Draw a fresh pair by the system's clock port, as every secret is."""
     return pair_of(z85.encode(bytes.fromhex(SystemClock().secret())))
 
 
 def pair_of(secret: bytes) -> KeyPair:
-    """The pair with this secret half (Z85). Raises ValueError for anything else."""
+    """Return the pair with this secret half (Z85). Raises ValueError for anything else."""
     try:
         return KeyPair(public=zmq.curve_public(secret), secret=secret)
     except (zmq.ZMQError, TypeError) as error:
@@ -48,12 +48,12 @@ def pair_of(secret: bytes) -> KeyPair:
 
 
 def fingerprint(public: bytes) -> str:
-    """How a public key (Z85) is named to people and in records: `key:<16 hex>` of its SHA-256."""
+    """Return the name of a public key (Z85) for people and records: `key:<16 hex>` of its SHA-256."""
     return f"key:{hashlib.sha256(public).hexdigest()[:16]}"
 
 
 def raw(key: bytes) -> bytes:
-    """The 32 bytes behind Z85 text. Raises ValueError for anything else."""
+    """Return the 32 bytes behind Z85 text. Raises ValueError for anything else."""
     if len(key) != 40:  # noqa: PLR2004 - a CURVE key in Z85
         raise ValueError("not a CURVE key")
     try:
@@ -70,7 +70,7 @@ BROKER_FIX = "then every worker has to join again"
 
 
 def kept_pair(path: Path, *, after_loss: str = BROKER_FIX) -> KeyPair:
-    """The pair of this file, made at first use; `after_loss`: what follows without it.
+    """Return the pair of this file, made at first use; `after_loss`: what follows without it.
 
     Raises ConfigError for a file that is damaged or open to others.
     """

@@ -67,7 +67,7 @@ class CurveEnds:
 
 
 class CurveLink(DealerLink):
-    """To a broker on another host."""
+    """A link to a broker on another host."""
 
     def __init__(
         self,
@@ -92,16 +92,17 @@ class CurveLink(DealerLink):
         self._open()
 
     def close(self) -> None:
-        """What ZeroMQ has taken (a goodbye) still has one heartbeat interval to leave; nothing is tried any more."""
+        """Close; what ZeroMQ has taken (a goodbye) has one heartbeat interval to leave; nothing is tried any more."""
         self._is_open = False
         self._waiting.clear()
         self._end_before()
         self._end(linger_ms=limits.HEARTBEAT_INTERVAL_MS)
 
     def use(self, ends: CurveEnds) -> None:
-        """Connects with these from now on: at once if there is a connection.
+        """Connect with these ends from now on: at once if there is a connection.
 
-        That one stays, unheard, until the broker ends it: it must not miss this peer before the new one says hello.
+        The old connection stays, unheard, until the broker ends it: it must not miss this peer before the new one says
+        hello.
         """
         self._ends = ends
         if self._is_connected and self._raw and self._monitor and self._socket:
@@ -149,7 +150,7 @@ class CurveLink(DealerLink):
             self._failed(_HAPPENED[event], "")
 
     def _failed(self, what: Literal["refused", "no_handshake", "unreachable", "lost"], why: str) -> None:
-        """This connection is over; the next one is tried after a pause."""
+        """End this connection, and try the next one after a pause."""
         if self._socket is None:
             return
         self._end(linger_ms=0)
@@ -159,7 +160,7 @@ class CurveLink(DealerLink):
         self._on_happened(Happened(what, why))
 
     def _end_before(self) -> None:
-        """The connection with the ends before these is over."""
+        """End the connection with the ends before these."""
         if self._before is not None:
             raw, monitor, drained = self._before
             self._before = None

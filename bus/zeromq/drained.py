@@ -22,7 +22,7 @@ from hobus.bus import limits
 
 
 class DrainedSocket:
-    """Hands every multipart message to `on_message`; `on_writable` sends what waits and says whether it sent."""
+    """Hand every multipart message to `on_message`; `on_writable` sends what waits and says whether it sent."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class DrainedSocket:
         self._look_again()  # the edge may have come before we watched
 
     def send(self, frames: Sequence[bytes]) -> bool:
-        """Whether the socket took the message; False at EAGAIN. Raises zmq.ZMQError for an unreachable ROUTER peer."""
+        """Return whether the socket took the message; False at EAGAIN. Raises zmq.ZMQError for an unreachable peer."""
         send = self._send
         try:
             for frame in frames[:-1]:  # the first part decides: ZeroMQ takes a message whole or not at all
@@ -59,7 +59,7 @@ class DrainedSocket:
         return True
 
     def send_tracked(self, frames: Sequence[bytes]) -> zmq.MessageTracker | None:
-        """As `send`, without a copy of the last frame; done once that has left. None at EAGAIN."""
+        """Send without a copy of the last frame; the tracker is done once that has left. None at EAGAIN."""
         try:
             for frame in frames[:-1]:
                 self._send(frame, NOBLOCK_MORE)
@@ -92,7 +92,7 @@ class DrainedSocket:
             self._is_draining = False
 
     def _drain(self) -> None:
-        """Takes what is there, at most a batch.
+        """Take what is there, at most a batch.
 
         A wake-up mostly brings a message, so that is tried first; after that EVENTS says whether there is more, which
         is cheaper than an EAGAIN. Where it has said so some times, there are many: they are taken without asking.
@@ -123,7 +123,7 @@ class DrainedSocket:
         self._look_again()
 
     def close(self, linger_ms: int = 0) -> None:
-        """No longer watched; the socket is closed."""
+        """Stop watching, and close the socket."""
         if self._socket.closed:
             return
         self._loop.remove_reader(self._descriptor)
@@ -149,12 +149,12 @@ def option_of(socket: zmq.Socket[bytes]) -> Option:
 
 
 def sender_of(socket: zmq.Socket[bytes]) -> SendPart:
-    """Sends one part with flags; raises zmq.Again or another zmq.ZMQError."""
+    """Return a function that sends one part with flags; it raises zmq.Again or another zmq.ZMQError."""
     return cast("SendPart", super(zmq.Socket, socket).send)
 
 
 def receiver_of(socket: zmq.Socket[bytes], parts_at_least: int = 1) -> Receive:
-    """Takes one whole message without blocking; raises zmq.Again if there is none.
+    """Return a function that takes one whole message without blocking; it raises zmq.Again if there is none.
 
     `parts_at_least`: so many a trusted sender's message always has; asking for each costs more than a part.
     """

@@ -87,15 +87,15 @@ class Use(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """Without a colon, which not every file system takes."""
+        """Return the file's name, without a colon, which not every file system takes."""
         return f"{self.worker}@{self.token_id}@{self.key.removeprefix('key:')}"
 
 
 class KeyFiles:
-    """`bus.broker.enrolment.KeyBook` over the files of one home."""
+    """Implement `bus.broker.enrolment.KeyBook` over the files of one home."""
 
     def __init__(self, folder: Path, *, settings: BusSettings, version: str, config_digest: str) -> None:
-        """Reads everything; a damaged token or worker is none. Raises ConfigError for a damaged broker key, OSError."""
+        """Read everything; skip damaged tokens and workers. Raises ConfigError for a damaged broker key, OSError."""
         self._folder = disk.private_folder(folder)
         self._settings = settings
         self._version = version
@@ -115,22 +115,22 @@ class KeyFiles:
         self._records += [_revoked_record(use) for use in sorted(self._uses) if use.key not in enrolled]
 
     def knows(self, public: bytes) -> bool:
-        """Whether a connection with this key (Z85) may speak at all; one of a spent token may, to be told so."""
+        """Return whether a connection with this key (Z85) may speak at all; one of a spent token may, to be told so."""
         return public.decode("ascii", "replace") in self._workers or _hash(public) in self._tokens
 
     def use_snapshot(self, digest: str) -> None:
-        """The cluster runs under this one from now on; who is connected already hears it as everybody does."""
+        """Require this snapshot from now on; who is connected already hears of it as everybody does."""
         self._digest = digest
 
     def take_records(self) -> list[Noted]:
-        """What is to be recorded since the last call; at first all that is known."""
+        """Return what is to be recorded since the last call; at first everything known."""
         records, self._records = self._records, []
         return records
 
     # --- hello ------------------------------------------------------------------------------------------------------
 
     def authenticate(self, hello: Hello, key: str) -> Refused | None:
-        """None if this key is enrolled as who the hello says, and may do what the hello offers."""
+        """Return None if this key is enrolled as who the hello says, and may do what the hello offers; else why not."""
         worker = self._workers.get(key)
         if worker is None:
             return Refused(code="not_enrolled", detail="a token's key is for joining alone: hobus worker join TOKEN")
@@ -151,7 +151,7 @@ class KeyFiles:
     # --- join -------------------------------------------------------------------------------------------------------
 
     def join(self, join: Join, key: str, now: float) -> Joined | Refused:
-        """The worker's own key is enrolled, durably; asking again with the same key gives the same answer.
+        """Enrol the worker's own key durably; asking again with the same key gives the same answer.
 
         `key`: a token's; or the worker's own, which is being rotated.
         """
@@ -209,7 +209,7 @@ class KeyFiles:
         return None
 
     def _join_anew(self, worker: WorkerFile, join: Join, now: float) -> Joined | Refused:
-        """The key that takes this one's place is enrolled; this one is let in no more, and stays where it is connected.
+        """Enrol the key that takes this one's place; this one is let in no more, and stays where it is connected.
 
         Of a worker that did not hear of it one key is refused then, and it comes with the other one.
         """
@@ -237,7 +237,7 @@ class KeyFiles:
         return Joined(name=worker.name, config_digest=self._digest)
 
     def _unfit(self, public: str, key: str) -> str:
-        """Why no worker can have this key; "" if one can."""
+        """Return why no worker can have this key; "" if one can."""
         if public in (key, self.pair.public.decode()) or _hash(public.encode()) in self._tokens:
             return "another's: a worker makes one for itself"
         return "" if _is_key(public) else "none: 40 characters of Z85"
@@ -247,7 +247,7 @@ class KeyFiles:
         return Refused(code="bad_version", detail=why)
 
     def _newest_number(self) -> int:
-        """Of all names that were ever given: they stand in records."""
+        """Return the newest of all numbers that were ever given: they stand in records."""
         files = [path.stem for path in (self._folder / _ENROLLED).glob("[!.]*.json")]  # damaged ones too
         return max(map(_number_of, [*files, *(use.worker for use in self._uses)]), default=0)
 
@@ -269,7 +269,7 @@ class KeyFiles:
     # --- taking back ------------------------------------------------------------------------------------------------
 
     def revoke(self, name: str) -> str:
-        """The public key of this worker, which is taken back, durably, and let in no more. Raises BusError."""
+        """Take back the public key of this worker, durably, and return it; it is let in no more. Raises BusError."""
         worker = self._changed(name, "revoked", revoke)
         self._gone_since.pop(name, None)
         self._uses.add(worker.use)
@@ -278,7 +278,7 @@ class KeyFiles:
         return worker.public_key
 
     def rotate(self, name: str, ends_at: float) -> None:
-        """See `bus.broker.enrolment.KeyBook`."""
+        """Rotate a key; see `bus.broker.enrolment.KeyBook`."""
         worker = self._changed(name, "rotated", partial(rotate, ends_at_us=round(ends_at * 1_000_000)))
         self._workers[worker.public_key] = worker
 
@@ -301,7 +301,7 @@ class KeyFiles:
         return [one.name for one in self._workers.values() if 0 < one.ends_at_us <= now * 1_000_000]
 
     def gone(self, connected: Container[str], now: float) -> list[str]:
-        """See `bus.broker.enrolment.KeyBook`."""
+        """Return ephemeral workers that are gone; see `bus.broker.enrolment.KeyBook`."""
         found: list[str] = []
         for worker in self._workers.values():
             if not worker.gone_s or worker.name in connected:
@@ -313,7 +313,7 @@ class KeyFiles:
     # --- tokens -----------------------------------------------------------------------------------------------------
 
     def create_token(self, wanted: CreateToken, now: float) -> TokenCreated:
-        """The token's key counts from now on, durably; asked again, the same answer. Raises BusError."""
+        """Create a token durably; asked again, the same answer. Raises BusError."""
         if not _is_key(wanted.public_key):
             raise BusError("malformed", "the token's public key is none")
         if beyond := beyond_bounds(wanted.ttl_s, wanted.uses):
@@ -344,7 +344,7 @@ class KeyFiles:
 
 
 def beyond_bounds(ttl_s: int, uses: int) -> str:
-    """What of a token is more than any may have, and its bound; empty: nothing."""
+    """Return what of a token exceeds its bound, and the bound; empty: nothing."""
     for option, value, limit, unit in (
         ("--ttl", ttl_s, limits.JOIN_TTL_MAX_S, " s"),
         ("--uses", uses, limits.JOIN_USES_MAX, ""),
@@ -355,36 +355,36 @@ def beyond_bounds(ttl_s: int, uses: int) -> str:
 
 
 def tokens_in(folder: Path) -> list[TokenFile]:
-    """All join tokens, oldest first."""
+    """Return all join tokens, oldest first."""
     return sorted(_read_all(folder / _TOKENS, TokenFile), key=lambda token: (token.created_at_us, token.token_id))
 
 
 def workers_in(folder: Path) -> list[WorkerFile]:
-    """All enrolled workers, oldest first."""
+    """Return all enrolled workers, oldest first."""
     return sorted(_read_all(folder / _ENROLLED, WorkerFile), key=lambda worker: _number_of(worker.name))
 
 
 def uses_in(folder: Path) -> list[Use]:
-    """All uses of tokens, those of workers whose key was taken back too."""
+    """Return all uses of tokens, those of revoked workers too."""
     parts = [path.name.split("@") for path in sorted((folder / _USED).glob("[!.]*@*@*"))]
     return [Use(worker, token_id, f"key:{key}") for worker, token_id, key in parts]
 
 
 def damaged_in(folder: Path) -> list[Path]:
-    """The files of tokens and workers that say nothing: whom they named is not let in."""
+    """Return unreadable files of tokens and workers: whom they named is not let in."""
     kinds = ((_TOKENS, TokenFile), (_ENROLLED, WorkerFile))
     return [path for name, cls in kinds for path in _files(folder / name) if _read(path, cls) is None]
 
 
 def used_of(token: TokenFile, uses: Iterable[Use], workers: Iterable[WorkerFile]) -> int:
-    """How many workers came by it; of an ephemeral one, how many of them are left."""
+    """Return how many workers came by this token; of an ephemeral one, how many of them are left."""
     if token.gone_s:
         return len({one.name for one in workers if one.token_id == token.token_id})
     return len({use.worker for use in uses if use.token_id == token.token_id})
 
 
 def revoke(folder: Path, name: str) -> WorkerFile | None:
-    """This worker's key is revoked, durably; for a broker that does not run. None: there is no such worker."""
+    """Revoke this worker's key durably, without a running broker. None: there is no such worker."""
     for worker in workers_in(folder):
         if worker.name == name:
             disk.write_private(folder / _USED / worker.use.file_name, b"")
@@ -394,7 +394,7 @@ def revoke(folder: Path, name: str) -> WorkerFile | None:
 
 
 def rotate(folder: Path, name: str, ends_at_us: int) -> WorkerFile | None:
-    """This worker is to have another key, durably; for a broker that does not run. None: there is no such worker."""
+    """Mark this worker for another key durably, without a running broker. None: there is no such worker."""
     for worker in workers_in(folder):
         if worker.name == name:
             ending = worker.model_copy(update={"ends_at_us": ends_at_us})
@@ -412,7 +412,7 @@ def _write_worker(folder: Path, worker: WorkerFile) -> None:
 
 
 def forget_all(folder: Path) -> None:
-    """Of a copy, whose original goes by these: its broker gets another key, and lets in nobody yet. Raises OSError."""
+    """Forget the keys of a copied home, whose original goes by these: its broker gets another key. Raises OSError."""
     (folder / _BROKER_KEY).unlink(missing_ok=True)
     for name in (_TOKENS, _ENROLLED, _USED):
         shutil.rmtree(folder / name, ignore_errors=True)

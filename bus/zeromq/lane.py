@@ -19,7 +19,7 @@ from hobus.bus.zeromq.drained import DrainedSocket
 
 
 class ZeroMQLane:
-    """`bus.link.LaneTransport`; made on a running event loop."""
+    """Implement `bus.link.LaneTransport`; made on a running event loop."""
 
     def __init__(self, zeromq: ZeroMQ, server: LaneEnd, endpoint: str) -> None:
         socket = zeromq.bound(zmq.ROUTER)
@@ -33,14 +33,14 @@ class ZeroMQLane:
         self._unsent = Unsent(socket, self._socket, limits.MAILBOX_MAX)
 
     def unsent(self) -> Mapping[bytes, int]:
-        """Bytes of answers that have not left yet, by connection."""
+        """Return bytes of answers that have not left yet, by connection."""
         return self._unsent.by_connection()
 
     def _received(self, frames: list[bytes]) -> None:
         self._server.receive(frames[0], frames[1:])
 
     def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
-        """Whether the connection took the frames: False if it is gone (or full, far beyond any bound of ours)."""
+        """Return whether the connection took the frames: False if it is gone (or full, far beyond any bound)."""
         try:
             return self._unsent.send(routing, header, body)
         except zmq.ZMQError as error:
@@ -49,7 +49,7 @@ class ZeroMQLane:
             raise
 
     def close(self) -> None:
-        """Answers already taken by ZeroMQ still leave within its linger of 0: the requester asks again elsewhere."""
+        """Close with linger 0: what has not left is lost, and its requester asks again elsewhere."""
         self._socket.close()
 
 
@@ -66,7 +66,7 @@ class _Marks(Struct):
 
 
 class Unsent:
-    """Sends by one ROUTER, and counts in bytes what its peers have not taken yet: libzmq counts messages alone.
+    """Send by one ROUTER, and count in bytes what its peers have not taken yet: libzmq counts messages alone.
 
     pyzmq can tell when the memory of a message is free again: once the last of it was written to the connection, or
     that is gone. It costs a message to a thread of pyzmq's, so it is asked for once per `_MARK_BYTES` of a connection;
@@ -83,7 +83,7 @@ class Unsent:
         """Those of them that had something to take at the last look."""
 
     def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
-        """Whether the socket took the message; False at EAGAIN. Raises zmq.ZMQError for an unreachable peer."""
+        """Return whether the socket took the message; False at EAGAIN. Raises zmq.ZMQError for an unreachable peer."""
         marks = self._of.get(routing) or _Marks()
         if marks.since + len(body) < _MARK_BYTES:
             if not self._socket.send((routing, header, body)):
@@ -107,7 +107,7 @@ class Unsent:
         return True
 
     def by_connection(self) -> dict[bytes, int]:
-        """Bytes that have not left yet, of those connections that have any."""
+        """Return bytes that have not left yet, of those connections that have any."""
         if not self._marked:  # as a rule
             return {}
         for marks in self._marked.values():

@@ -27,7 +27,7 @@ _FRAMES = 2
 
 
 class DealerLink:
-    """`bus.link.Link` over a DEALER that its kind opens; made and used on a running event loop."""
+    """Implement `bus.link.Link` over a DEALER that its kind opens; made and used on a running event loop."""
 
     def __init__(self, zeromq: ZeroMQ, settings: BusSettings) -> None:
         self._zeromq = zeromq
@@ -47,18 +47,18 @@ class DealerLink:
     def _drained(
         self, dealer: zmq.Socket[bytes], on_message: Callable[[list[bytes]], None] | None = None
     ) -> DrainedSocket:
-        """Watched from now on; broker and lanes send nothing but header and body."""
+        """Watch the socket from now on; broker and lanes send nothing but header and body."""
         receive = receiver_of(dealer, _FRAMES)
         return DrainedSocket(dealer, on_message or self._received, self._flush, receive=receive)
 
     def _begin(self) -> None:
-        """There is a frame to send, and no socket."""
+        """Open the socket, since there is a frame to send."""
 
     def attach(self, on_frames: OnFrames) -> None:
         self._on_frames = on_frames
 
     def send(self, header: bytes, body: bytes) -> None:
-        """Handed to ZeroMQ, or waiting in order for the connection; BusError(busy) beyond `limits.HIGH_WATER_MARK`."""
+        """Hand the frame to ZeroMQ, or queue it for the connection; BusError(busy) beyond `limits.HIGH_WATER_MARK`."""
         if not self._is_open:
             return
         if self._socket is None:
@@ -86,7 +86,7 @@ class DealerLink:
         self._waiting.clear()
 
     def close(self) -> None:
-        """What ZeroMQ has taken (a goodbye) still has one heartbeat interval to leave; the rest is dropped."""
+        """Close; what ZeroMQ has taken (a goodbye) has one heartbeat interval to leave, and the rest is dropped."""
         self._is_open = False
         self._waiting.clear()
         if self._socket is not None:
@@ -94,7 +94,7 @@ class DealerLink:
 
 
 class ZeroMQLink(DealerLink):
-    """To an endpoint of this machine."""
+    """A link to an endpoint of this machine."""
 
     def __init__(self, zeromq: ZeroMQ, settings: BusSettings, endpoint: str) -> None:
         super().__init__(zeromq, settings)

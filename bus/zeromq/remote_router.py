@@ -38,7 +38,7 @@ _KEY_BYTES = 32
 
 
 class ConnectionQuestion(NamedTuple):
-    """What is asked about one connection."""
+    """What ZAP asks about one connection."""
 
     request_id: bytes
     address: str
@@ -53,7 +53,7 @@ class Stranger(NamedTuple):
 
 
 def question_of(parts: list[bytes]) -> ConnectionQuestion | None:
-    """The question in a ZAP request (without its routing); None for what is none about CURVE in our domain."""
+    """Return the question in a ZAP request (without its routing); None for what is none about CURVE in this domain."""
     if len(parts) != 7 or parts[0] != _VERSION or parts[2] != DOMAIN or parts[5] != _CURVE:  # noqa: PLR2004 - RFC 27
         return None
     if len(parts[6]) != _KEY_BYTES:
@@ -62,7 +62,7 @@ def question_of(parts: list[bytes]) -> ConnectionQuestion | None:
 
 
 class ZapHandler:
-    """Lets in whom `knows` knows, and tells who else came; a key that is banned for a while is told to try later."""
+    """Let in whom `knows` knows, and tell who else came; a key that is banned for a while is told to try later."""
 
     def __init__(
         self, zeromq: ZeroMQ, knows: Callable[[bytes], bool], *, is_banned: Callable[[str], bool] = lambda _key: False
@@ -75,7 +75,7 @@ class ZapHandler:
         self.descriptor = self._option(zmq.FD)
 
     def answer(self) -> list[Stranger]:
-        """Every waiting question is answered; those who were not let in."""
+        """Answer every waiting question; return those who were not let in."""
         strangers: list[Stranger] = []
         while self._option(EVENTS) & POLLIN:
             parts = self._socket.recv_multipart(zmq.NOBLOCK)
@@ -115,10 +115,10 @@ class Received(NamedTuple):
 
 
 class RemoteRouter:
-    """Bound, and deaf until its owner drains it."""
+    """The bound socket, which reads nothing until its owner drains it."""
 
     def __init__(self, zeromq: ZeroMQ, settings: BusSettings, address: str, keys: KeyFiles, *, clock: Clock) -> None:
-        """Raises ConfigError when CURVE is missing or the address cannot be bound."""
+        """Bind the socket. Raises ConfigError when CURVE is missing or the address cannot be bound."""
         curve.check_available()
         self._zeromq = zeromq
         self._settings = settings
@@ -155,7 +155,7 @@ class RemoteRouter:
         return router
 
     def receive(self) -> Received | None:
-        """The next message; None when there is none."""
+        """Return the next message; None when there is none."""
         while self._option(EVENTS) & POLLIN:
             frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
             try:
@@ -168,17 +168,17 @@ class RemoteRouter:
         return None
 
     def send(self, connection: bytes, header: bytes, body: bytes) -> None:
-        """As the local socket sends. Raises zmq.ZMQError: EHOSTUNREACH, EAGAIN."""
+        """Send as the local socket does. Raises zmq.ZMQError: EHOSTUNREACH, EAGAIN."""
         self._send(connection[_ROUTING_AT:], NOBLOCK_MORE)
         self._send(header, NOBLOCK_MORE)
         self._send(body, NOBLOCK)
 
     def hear_strangers(self) -> list[Stranger]:
-        """Waiting questions about keys are answered; those who were not let in."""
+        """Answer waiting questions about keys; return those who were not let in."""
         return self._zap.answer()
 
     def check_strangers(self) -> None:
-        """A connection with a random key over this very socket is refused. Raises ConfigError otherwise."""
+        """Check that a connection with a random key over this very socket is refused. Raises ConfigError otherwise."""
         clock, verdict = SystemClock(), 0
         stranger = self._zeromq.connecting(zmq.DEALER)
         pair = curve.new_pair()
@@ -212,7 +212,7 @@ class RemoteRouter:
 
 
 def _reachable(address: str) -> str:
-    """The address by which this machine itself reaches the socket."""
+    """Return the address by which this machine itself reaches the socket."""
     host, _, port = address.rpartition(":")
     if host not in _WILDCARDS:
         return address

@@ -27,7 +27,7 @@ _TOPIC_MAX_BYTES = 256
 
 
 class TapPublisher:
-    """Sends batches after forwarding; encodes nothing while nobody listens."""
+    """Send batches after forwarding; encode nothing while nobody listens."""
 
     def __init__(self, zeromq: ZeroMQ, endpoint: str, *, epoch: str, clock: Clock) -> None:
         self._epoch = epoch
@@ -48,11 +48,11 @@ class TapPublisher:
 
     @property
     def is_answering(self) -> bool:
-        """Whether an answer of the ring is on its way."""
+        """Return whether an answer of the ring is on its way."""
         return bool(self._answers)
 
     def publish(self, taps: list[Tap]) -> None:
-        """These frames, in order, are on their way to live readers and in the ring."""
+        """Send these frames, in order, to live readers and into the ring."""
         self._next_sequence = taps[-1].sequence + 1
         self._ring.add(taps)
         if self._listened:
@@ -60,14 +60,14 @@ class TapPublisher:
                 self._send_live(topic, taps)
 
     def hear(self) -> None:
-        """Readers that came and went are known, a batch of them at a time; nonsense is dropped."""
+        """Take in readers that came and went, a batch at a time; drop nonsense."""
         self.has_sent = self._take_in()
         newly, self._newly = self._newly, set()
         for topic in newly:  # once, however many there are
             self._send_live(topic, [])
 
     def _take_in(self) -> bool:
-        """Whether there may be more: asked again before the loop waits."""
+        """Take in a batch; return whether there may be more, which is asked again before the loop waits."""
         for _ in range(self._batch_max):
             try:
                 data = self.socket.recv(zmq.NOBLOCK)
@@ -78,7 +78,7 @@ class TapPublisher:
         return True
 
     def answer_some(self) -> None:
-        """One more piece of an answer of the ring is sent, if there is one: of who asked first, then of the next."""
+        """Send one more piece of a ring's answer, if there is one: first to who asked first."""
         for topic in list(self._answers):
             piece = next(self._answers[topic], None)
             if piece is not None:
@@ -87,7 +87,7 @@ class TapPublisher:
             del self._answers[topic]
 
     def _subscription(self, verb: int, topic: bytes) -> None:
-        """A reader has come, or the last one of a topic has left."""
+        """Note that a reader has come, or that the last one of a topic has left."""
         if verb == _UNSUBSCRIBE:
             self._listened.discard(topic)
             self._answers.pop(topic, None)
@@ -115,7 +115,7 @@ class TapPublisher:
 
 
 class TapReader:
-    """Reads the tap from a running event loop: `async for batch in reader.batches()`."""
+    """Read the tap from a running event loop: `async for batch in reader.batches()`."""
 
     def __init__(
         self,
@@ -148,21 +148,21 @@ class TapReader:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the broker has answered, also in full what its ring was asked for."""
+        """Return whether the broker has answered, also in full what its ring was asked for."""
         return self._heard.is_set() and self._assembler.is_ring_done
 
     def ask_head(self) -> None:
-        """Asks how far the broker is; the answer comes behind everything that was sent before it."""
+        """Ask how far the broker is; the answer comes behind everything that was sent before it."""
         if not self._is_closed:
             self._head_topics.append(ring_topic(SystemClock().new_id(), 0.0, with_bodies=self._with_bodies))
             self._socket_of_zmq.setsockopt(zmq.SUBSCRIBE, self._head_topics[-1])
 
     async def is_heard(self) -> None:
-        """Returns when the broker has answered: from now on everything reaches this reader or is counted as lost."""
+        """Wait until the broker has answered: from now on everything reaches this reader or is counted as lost."""
         await self._heard.wait()
 
     async def batches(self) -> AsyncIterator[TapBatch]:
-        """Batches as they come, until `close`."""
+        """Yield batches as they come, until `close`."""
         while True:
             while self._batches:
                 yield self._batches.popleft()
@@ -172,7 +172,7 @@ class TapReader:
             await self._arrived.wait()
 
     def close(self) -> None:
-        """Nothing is read any more; `batches` ends after what has arrived."""
+        """Stop reading; `batches` ends after what has arrived."""
         self._is_closed = True
         self._socket.close()
         self._arrived.set()

@@ -38,9 +38,9 @@ class _Token(Record):
 
 
 def mint(state_dir: Path, instance: str, role: str, pid: int | None) -> str:
-    """The secret of this incarnation; its hash is on disk.
+    """Mint a token for this incarnation: return the secret, keep its hash on disk.
 
-    Raises ConfigError for a name that is not an instance's, FileNotFoundError without the state directory: who was
+    Raises ConfigError for a name that is not an instance's, FileNotFoundError without the state directory: whoever was
     made to look for a cluster there would find none.
     """
     match = INSTANCE_PATTERN.fullmatch(instance)
@@ -61,7 +61,7 @@ def mint(state_dir: Path, instance: str, role: str, pid: int | None) -> str:
 
 
 def revoke(state_dir: Path, instance: str) -> None:
-    """The token of this incarnation is refused from now on."""
+    """Refuse this incarnation's token from now on."""
     (state_dir / _FOLDER / _file_name(instance)).unlink(missing_ok=True)
 
 
@@ -72,7 +72,7 @@ class TokenDirectory:
         self._folder = state_dir / _FOLDER
 
     def authenticate(self, hello: Hello) -> Refused | None:
-        """None if the token was made for this incarnation, which lives; else the refusal, which names the fix."""
+        """Return None if the token was made for this incarnation, which lives; else the refusal with the fix."""
         if INSTANCE_PATTERN.fullmatch(hello.instance) is None:
             return Refused(code="malformed", detail="the instance is not `<role>/<n>@<epoch>`")
         try:
@@ -90,7 +90,7 @@ class TokenDirectory:
         return None
 
     def living(self) -> list[str]:
-        """Every incarnation that a token was made for and whose process lives."""
+        """Return every incarnation that a token was made for and whose process lives."""
         found: list[str] = []
         for name in sorted(_names(self._folder)):
             try:
@@ -106,7 +106,7 @@ class TokenDirectory:
 
 
 def refuses_a_stranger(authenticate: Callable[[Hello], Refused | None]) -> bool:
-    """Self-test of a server: a random token must be refused, or it must not start."""
+    """Test that a random token is refused, without which a server must not start."""
     clock = SystemClock()
     stranger = Hello(
         instance=f"ho1/1@{clock.secret()[:12]}",
@@ -120,7 +120,7 @@ def refuses_a_stranger(authenticate: Callable[[Hello], Refused | None]) -> bool:
 
 
 def _names(folder: Path) -> list[str]:
-    """Of all tokens; none where there is no such directory."""
+    """Return the names of all tokens; none where there is no such directory."""
     try:
         # A glob pattern would be compiled for each question.
         return [name for name in os.listdir(folder) if name.endswith(_SUFFIX)]  # noqa: PTH208
@@ -137,7 +137,7 @@ def _hash(secret: str) -> str:
 
 
 def _start_time(pid: int) -> str | None:
-    """The kernel's start time of a process; None where it cannot be known, '' if there is no such living process."""
+    """Return the kernel's start time of a process; None if it cannot be known, '' if no such process lives."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()  # a decoder of its own would first have to be loaded
     except FileNotFoundError:

@@ -35,7 +35,7 @@ class Finding(NamedTuple):
 
     @property
     def line(self) -> str:
-        """All of it in one line, also where it repeats a text with line ends."""
+        """Return the finding in one line, also where it repeats a text with line ends."""
         said = f"{self.gate}  {self.file}: {self.reason}" + (f"; {self.mend}" if self.mend else "")
         return said.replace("\r", "\\r").replace("\n", "\\n")
 
@@ -45,12 +45,12 @@ SHOWN_MAX = 100
 
 
 def lines(findings: Sequence[Finding]) -> list[str]:
-    """The first of these, one in a line, and how many more there are."""
+    """Return the first of these, one in a line, and how many more there are."""
     return [*(one.line for one in findings[:SHOWN_MAX]), *more(findings)]
 
 
 def more(findings: Sequence[Finding]) -> list[str]:
-    """What is said in place of those that are not shown; nothing where all are."""
+    """Return what is said in place of those that are not shown; nothing where all are."""
     left = len(findings) - SHOWN_MAX
     return [f"and {left} more; mend these first"] if left > 0 else []
 

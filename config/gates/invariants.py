@@ -36,7 +36,7 @@ class Invariants(NamedTuple):
 
 
 def unchecked(of: Invariants) -> Iterator[Finding]:
-    """An invariant without a check, and a check that is not there; a note where the invariant is no MUST."""
+    """Yield invariants without a check, and checks that are not there; a note where the invariant is no MUST."""
     for framework_id, framework in of.frameworks.items():
         place = of.paths.get(framework_id, framework_id)
         for rule in framework.invariants:
@@ -51,7 +51,7 @@ def unchecked(of: Invariants) -> Iterator[Finding]:
 
 
 def _why_not(check: str, framework_id: str, of: Invariants) -> str:
-    """Why it is no check; empty: it is one, or, of a test, there is nothing to look it up in."""
+    """Return why it is no check; empty: it is one, or, of a test, there is nothing to look it up in."""
     shown = check[: _SHOWN_CHARS * 2]
     if found := _TEST.fullmatch(check):
         if not of.has_tests or framework_id not in of.tested_here:
@@ -72,7 +72,7 @@ def _why_not(check: str, framework_id: str, of: Invariants) -> str:
 
 
 def _defines(text: str, name: str, *, is_inside: bool) -> bool:
-    """Whether a function or class of this name is made there, at the beginning of a line unless inside.
+    """Return whether a function or class of this name is made there, at the beginning of a line unless inside.
 
     A variable is no check: it refuses nothing.
     """

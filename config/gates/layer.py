@@ -61,7 +61,7 @@ class Layer(NamedTuple):
 
 
 def layers_on_disk(layers: Layers, *, max_bytes: int | None, loaded: Iterable[GovernedFile] = ()) -> list[Layer]:
-    """Every layer from the bottom, whatever it holds; a home that has nothing of its own has no layer.
+    """Return every layer from the bottom; a home that has nothing of its own has no layer.
 
     `loaded`: files that were read for loading. Their layers have the very bytes that were loaded, whatever lies there
     by now; only what is beside them, or below, is read here.
@@ -92,7 +92,9 @@ def layer_at(
     max_bytes: int | None,
     loaded: Mapping[Path, GovernedFile] = MappingProxyType({}),
 ) -> Layer:
-    """The layer of the governed files at these places, none longer than that; in a package a link is no file.
+    """Return the layer of the governed files at these places, none longer than `max_bytes`.
+
+    In a package a link is no file.
 
     `loaded`: as `layers_on_disk`, by path.
     """
@@ -114,7 +116,7 @@ def layer_at(
 
 
 def _sealed(root: Path) -> dict[str, str]:
-    """What the seal says; nothing where it cannot be read, so that no manifest is sealed."""
+    """Return what the seal says; nothing where it cannot be read, so that no manifest is sealed."""
     try:
         value: Any = json_value((root / SEAL).read_text(encoding="utf-8"))
     except (BadText, OSError, ValueError):
@@ -136,7 +138,7 @@ def _held(name: str, path: Path, loaded: GovernedFile | None, max_bytes: int | N
 
 
 def _listed(held: LayerFile) -> Iterable[Listed]:
-    """What a manifest lists, whatever else is wrong with it. Raises BadText, ValueError."""
+    """Return what a manifest lists, whatever else is wrong with it. Raises BadText, ValueError."""
     if held.fault:
         raise BadText(held.fault)
     value = json_value(held.content.decode())

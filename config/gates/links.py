@@ -17,7 +17,7 @@ _ALIKE = str.maketrans("OILSZB", "011528", "_-")
 
 
 def folded(name: str) -> str:
-    """What two ids have in common that people take for each other."""
+    """Return what ids have in common that people take for each other."""
     return name.translate(_ALIKE)
 
 
@@ -38,16 +38,16 @@ class Linked(NamedTuple):
     """Ids whose files could not be read, which is told by others: nothing is said about a link to one."""
 
     def path_of(self, name: str) -> str:
-        """Where the file is; its name where there is none."""
+        """Return where the file is; its name where there is none."""
         return self.paths.get(name, name)
 
     def owner_of(self, name: str) -> str:
-        """The package that owns the file; empty: none, or there is no such file."""
+        """Return the package that owns the file; empty: none, or there is no such file."""
         return self.there.files[name].package_id if name in self.there.files else ""
 
 
 def links(of: Linked) -> Iterator[Finding]:
-    """Every link that does not hold."""
+    """Yield every link that does not hold."""
     for package in of.there.packages.values():
         yield from _of_package(package, of)
     for spec_id, spec in of.there.specs.items():
@@ -131,13 +131,13 @@ def _of_framework(framework: Framework, of: Linked) -> Iterator[Finding]:
 
 
 def _name_of(framework_id: str, of: Linked) -> str:
-    """Its manifest, whose directory has the framework's name behind its id."""
+    """Return the framework's manifest, whose directory has the framework's name behind its id."""
     begin, end = f"frameworks/{framework_id}_", "/manifest.yaml"
     return next((name for name in of.paths if name.startswith(begin) and name.endswith(end)), framework_id)
 
 
 def _cycles(of: Linked) -> Iterator[Finding]:
-    """One at a time: what it consists of is named, and mending it shows the next."""
+    """Yield one cycle at a time: what it consists of is named, and mending it shows the next."""
     order = TopologicalSorter(
         {name: [one for one in package.dependencies if one != name] for name, package in of.there.packages.items()}
     )
@@ -151,7 +151,7 @@ def _cycles(of: Linked) -> Iterator[Finding]:
 
 
 def _look_alikes(of: Linked) -> Iterator[Finding]:
-    """Ids that people take for each other, unless one owner has both."""
+    """Yield ids that people take for each other, unless one owner has both."""
     places = {f"packages/{name}/manifest.json": name for name in of.there.packages}
     places |= {f"specs/{name}/manifest.yaml": name for name in of.there.specs}
     places |= {f"agents/{name}.json": name for name in of.agents}

@@ -20,7 +20,7 @@ _SHOWN_CHARS = 100
 
 
 def owners_of(layers: Sequence[Layer]) -> dict[str, str]:
-    """Name of each governed file in force -> the package that owns it, manifests included."""
+    """Map each governed file in force to the package that owns it, manifests included."""
     owners: dict[str, str] = {}
     for layer in layers:
         rest = HOME_PACKAGE if layer.kind == "own" else ""
@@ -32,7 +32,7 @@ def owners_of(layers: Sequence[Layer]) -> dict[str, str]:
 
 
 def ownership(layers: Sequence[Layer], *, is_checkout: bool) -> Iterator[Finding]:
-    """Every breach, layer by layer from the bottom. `is_checkout`: what is shipped is worked on, not installed."""
+    """Yield every breach, layer by layer from the bottom. `is_checkout`: what is shipped is worked on."""
     below: dict[str, tuple[LayerFile, str]] = {}
     for layer in layers:
         yield from _of_layer(layer, is_checkout=is_checkout)
@@ -69,7 +69,7 @@ def _of_layer(layer: Layer, *, is_checkout: bool) -> Iterator[Finding]:
 
 
 def _of_seal(layer: Layer, *, is_checkout: bool) -> Iterator[Finding]:
-    """The manifests of what is shipped are what they were when it was made."""
+    """Yield manifests of what is shipped that are not what they were when it was made."""
     manifests = {name for name in layer.held if files.kind_of(name) == "package"}
     for name in sorted(manifests | set(layer.sealed)):
         held, stated = layer.held.get(name), layer.sealed.get(name)
@@ -79,7 +79,7 @@ def _of_seal(layer: Layer, *, is_checkout: bool) -> Iterator[Finding]:
 
 
 def _of_listed(layer: Layer, one: Listed, owners: dict[str, str], *, is_checkout: bool) -> Iterator[Finding]:
-    """At most one finding for each entry of a manifest: the first thing that is wrong with it."""
+    """Yield at most one finding for each entry of a manifest: the first thing that is wrong with it."""
     shown = one.path[:_SHOWN_CHARS]
     place = str(layer.root / one.path) if files.kind_of(one.path) else str(one.manifest)
     if one.path in owners:
@@ -132,7 +132,7 @@ def _restored(layer: Layer, *, is_checkout: bool, changed: bool = False) -> str:
 
 
 def _stand_ins(layer: Layer, below: Mapping[str, tuple[LayerFile, str]]) -> Iterator[Finding]:
-    """What a home has in place of others' files. Settings are laid over the shipped ones, and replace nothing.
+    """Yield what a home has in place of others' files. Settings are laid over the shipped ones, and replace nothing.
 
     A package is never replaced: its files would be without an owner, whom no gate had missed.
     """

@@ -34,7 +34,7 @@ def prompts(  # noqa: PLR0913 - one per kind of what a prompt is made of
     *,
     run_before: Collection[str] = (),
 ) -> Iterator[Finding]:
-    """Every contract that could not be run. `paths`: name of a governed file -> its path on disk.
+    """Yield every contract that could not be run. `paths`: name of a governed file -> its path on disk.
 
     `run_before`: contracts whose schemas are known to run, by their hash.
     """
@@ -58,7 +58,7 @@ def unused_parts(
     agents: Mapping[str, AgentFile],
     paths: Mapping[str, str],
 ) -> Iterator[Finding]:
-    """Notes: what no prompt will ever be made with."""
+    """Yield notes on what no prompt will ever be made with."""
     no_contracts, no_packs = unused(contracts, packs, agents)
     for contract_id in no_contracts:
         name = f"contracts/{contract_id}.json"
@@ -83,7 +83,7 @@ def _schema_findings(contract: Contract, place: str) -> Iterator[Finding]:
 
 
 def _input_findings(contract: Contract, pack: PromptPack, place: str) -> Iterator[Finding]:
-    """Each input that the pack names has to be given, or to have a default; then the pack renders."""
+    """Yield inputs that the pack names and nobody gives, without a default; then render the pack."""
     properties: Any = contract.input_schema.get("properties", {})
     required: Any = contract.input_schema.get("required", [])
     if not isinstance(properties, dict) or not isinstance(required, list):
@@ -105,7 +105,7 @@ def _input_findings(contract: Contract, pack: PromptPack, place: str) -> Iterato
 def _budget_findings(
     contract: Contract, pack: PromptPack, place: str, config: AdminConfig, agents: Mapping[str, AgentFile]
 ) -> Iterator[Finding]:
-    """What the pack says and what may be answered have to leave room in the budget of every agent that uses it.
+    """Yield packs and answers that leave no room in the budget of an agent that uses them.
 
     Calls under a contract that is no agent's are paid by their session alone.
     """
@@ -132,7 +132,7 @@ def _budget_findings(
 def secrets(
     config: AdminConfig, packs: Mapping[str, str], agents: Mapping[str, AgentFile], paths: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """A setting that holds one fails; a text of a prompt that looks like one is a warning: it may be an example."""
+    """Yield settings that hold a secret; a text of a prompt that looks like one is a warning: it may be an example."""
     whole: dict[str, Any] = config.model_dump(mode="json")
     shown = settings_in(redacted(whole))
     place = paths.get("admin_config.json", "admin_config.json")

@@ -50,12 +50,12 @@ class View:
 
     @property
     def is_checkout(self) -> bool:
-        """Whether what is shipped is worked on here: tests lie beside it."""
+        """Return whether what is shipped is worked on here: tests lie beside it."""
         return (files.SHIPPED_ROOT.parent / "tests").is_dir()
 
     @property
     def manifests(self) -> Manifests:
-        """Everything in force. What a home has of its own belongs to the home, unless a manifest of it lists it."""
+        """Return everything in force. What a home has of its own belongs to it, unless a manifest of it lists it."""
         held = {name: one for layer in self.layers for name, one in layer.held.items()}
         assets = self.reading.assets
         found = {
@@ -67,7 +67,7 @@ class View:
 
 
 def look(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> View:
-    """What lies there now, each file read once: the bytes that are loaded are those that are hashed and judged."""
+    """Read what lies there now, each file once: the bytes that are loaded are those that are hashed and judged."""
     reading = read(layers, further=further)
     loaded = [*reading.files.values(), *reading.beneath]
     return View(reading, layers_on_disk(layers, max_bytes=file_max_bytes(reading.config), loaded=loaded))
@@ -80,7 +80,7 @@ def run_gates(
     check_record: CheckRecord | None = None,
     has_tests: bool | None = None,
 ) -> list[Finding]:
-    """Every finding in order of the gates. `verify`, `check_record`: as `run_outside`, `has_tests` as `run_inside`."""
+    """Return findings in order of the gates; for the options see `run_outside` and `run_inside`."""
     return [
         *run_inside(view, has_tests=view.is_checkout if has_tests is None else has_tests),
         *run_outside(view, verify=verify, check_record=check_record),
@@ -88,7 +88,7 @@ def run_gates(
 
 
 def run_inside(view: View, *, has_tests: bool) -> list[Finding]:
-    """G0 to G4, in order: what governed files alone decide.
+    """Return findings of G0 to G4, in order: what governed files alone decide.
 
     `has_tests`: whether what the tests beside this software hold of its files is looked at here, too: that the tests
     which invariants name are there, that the schemas of shipped contracts run. Else their hashes are enough.
@@ -104,14 +104,14 @@ def run_inside(view: View, *, has_tests: bool) -> list[Finding]:
 
 
 def run_outside(view: View, *, verify: Verify | None = None, check_record: CheckRecord | None = None) -> list[Finding]:
-    """G5 and G6. `verify`, `check_record`: without them they have nothing to say, but that nobody could look."""
+    """Return findings of G5 and G6; without `verify` and `check_record` only that nobody could look."""
     found = list(_of_signatures(view, verify))
     fault = check_record() if check_record is not None else None
     return found if fault is None else [*found, Finding("G6", *fault)]
 
 
 def _of_load(reading: ReadLayers) -> Iterator[Finding]:
-    """G0 for what lies where nothing may, G3 for what a prompt is made of, G2 for the rest."""
+    """Yield G0 for what lies where nothing may, G3 for what a prompt is made of, G2 for the rest."""
     places = {str(file.path): file for file in reading.files.values()}
     faults = list(reading.faults)
     if not faults:
@@ -146,7 +146,7 @@ def _of_links(view: View) -> Iterator[Finding]:
 
 
 def _named(file: GovernedFile) -> str:
-    """The id that the file's place gives it."""
+    """Return the id that the file's place gives it."""
     part = file.name.split("/")[1] if "/" in file.name else file.name
     return part.partition("_")[0] if file.kind == "framework" else part
 
@@ -181,7 +181,7 @@ def _of_invariants(view: View, *, has_tests: bool) -> Iterator[Finding]:
 
 
 def _source(path: str) -> str | None:
-    """Of this installation; the path has no way to lead out of it."""
+    """Return source text of this installation; the path has no way to lead out of it."""
     try:
         return (files.SHIPPED_ROOT.parent / path).read_text(encoding="utf-8")
     except OSError:
@@ -189,7 +189,7 @@ def _source(path: str) -> str | None:
 
 
 def _of_signatures(view: View, verify: Verify | None) -> Iterator[Finding]:
-    """What is shipped is held by hash (G0); settings are the home's own under either policy."""
+    """Yield findings of signatures; what is shipped is held by hash (G0), settings are the home's own."""
     config: Any = view.reading.config
     if config is None:  # at fault: nobody knows the policy, and nothing starts
         return

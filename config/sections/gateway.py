@@ -34,7 +34,7 @@ class ModelConfig(Section):
 
 
 def _plain_address(url: str) -> str:
-    """An address of a server, and nothing secret in it. Raises ValueError, which repeats nothing of it."""
+    """Return an address of a server with nothing secret in it. Raises ValueError, which repeats nothing of it."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -50,7 +50,7 @@ def _plain_address(url: str) -> str:
 
 
 def _reference(text: str | None) -> str | None:
-    """A reference to a secret, or none. Raises ValueError, which repeats nothing of what stands there."""
+    """Return a reference to a secret, or none. Raises ValueError, which repeats nothing of what stands there."""
     if text is not None and not is_secret_ref(text):
         raise ValueError("must be `env:NAME`, `file:PATH` or null, and never the key itself")
     return text
@@ -201,6 +201,6 @@ class GatewayConfig(Section):
     )
 
     def row(self, provider_id: str, model_id: str) -> ModelConfig | None:
-        """What it says of the model, its prices and its window; None: nothing."""
+        """Return what the configuration says of the model, its prices and its window; None: nothing."""
         instance = self.providers.get(provider_id)
         return next((row for row in instance.models if row.model_id == model_id), None) if instance else None

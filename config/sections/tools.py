@@ -91,7 +91,7 @@ class ToolsConfig(Section):
 
     @property
     def approval_rules(self) -> list[tuple[str, str]]:
-        """Pattern of tools and the rule that judges their calls."""
+        """Return each pattern of tools with the rule that judges their calls."""
         parts = [one.partition(" if ") for one in self.approval]
         return [(pattern.strip(), rule.strip()) for pattern, _, rule in parts if rule]
 

@@ -51,7 +51,7 @@ class Worker:
             os._exit(1)
 
     def drain(self) -> None:
-        """The worker finishes what it has, within its grace, and ends."""
+        """Let the worker finish what it has, within its grace, and end."""
         self.is_draining = True
         if self.process is not None:
             self.process.terminate()
@@ -81,7 +81,7 @@ def scale(token: str, count: int, slots: int) -> list[str]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Workers of hobus on a Ray cluster.")
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--slots", type=int, default=4)

@@ -19,7 +19,7 @@ _OTHERS = 0o077
 
 
 def read_key(provider_id: str, reference: str | None, given: Mapping[str, str]) -> str:
-    """The key behind `env:NAME` or `file:PATH`; empty for a provider without one.
+    """Return the key behind `env:NAME` or `file:PATH`; empty for a provider without one.
 
     Raises GatewayError(PROVIDER_UNUSABLE) with the fix.
     """
@@ -42,7 +42,7 @@ def read_key(provider_id: str, reference: str | None, given: Mapping[str, str]) 
 
 
 def state_of(reference: str | None) -> tuple[int, ...]:
-    """Another one after the file that a key stands in was written anew; of what is no file, always the same."""
+    """Return a value that changes when a key's file is written anew; constant for what is no file."""
     if reference is None or not reference.startswith("file:"):
         return ()
     try:
@@ -81,7 +81,7 @@ def _text_of(provider_id: str, path: Path) -> str:
 
 
 def key_fault(key: str) -> tuple[str, str] | None:
-    """What keeps this from being a key, and the fix; None for one. Nothing of it is repeated."""
+    """Return what keeps this from being a key, and the fix; None for one. Nothing of it is repeated."""
     if not key:
         return "is empty", "put the key there"
     if len(key) > _MAX_BYTES:
@@ -92,7 +92,7 @@ def key_fault(key: str) -> tuple[str, str] | None:
 
 
 def _checked(provider_id: str, text: str, what: str) -> str:
-    """The key without the newline that an editor leaves; anything else around or in it is a mistake."""
+    """Return the key without the newline that an editor leaves; anything else around or in it is a mistake."""
     key = text.removesuffix("\n").removesuffix("\r")
     if (fault := key_fault(key)) is not None:
         said, fix = fault
@@ -101,5 +101,5 @@ def _checked(provider_id: str, text: str, what: str) -> str:
 
 
 def unusable(provider_id: str, what: str, fix: str) -> GatewayError:
-    """The fault of a provider that cannot be used until somebody fixes it."""
+    """Return the fault of a provider that cannot be used until somebody fixes it."""
     return GatewayError("PROVIDER_UNUSABLE", f"provider {provider_id} cannot be used: {what}; {fix}")

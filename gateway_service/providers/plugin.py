@@ -19,7 +19,7 @@ GROUP = "hobus.providers"
 
 @dataclass(eq=False, repr=False)
 class LoadedProvider:
-    """`bus.port.Provider` by a class of somebody else's: made with provider_id, key and options."""
+    """Implement `bus.port.Provider` by a foreign class, which is made with provider_id, key and options."""
 
     provider_id: str
     config: PluginProvider
@@ -30,13 +30,13 @@ class LoadedProvider:
     _loading: asyncio.Future[Provider] | None = None
 
     async def prepare(self) -> None:
-        """The class is loaded and an instance of it made. Raises GatewayError(PROVIDER_UNUSABLE)."""
+        """Load the class and make an instance. Raises GatewayError(PROVIDER_UNUSABLE)."""
         await self._ready()
 
     async def complete(
         self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
     ) -> PromptResponse:
-        """What it answers; the gateway holds it to its deadline and checks all of it."""
+        """Return what the instance answers; the gateway holds it to its deadline and checks all of it."""
         provider = await self._ready()
         return await provider.complete(prompt, model_id=model_id, timeout_s=timeout_s, on_delta=on_delta)
 

@@ -83,11 +83,11 @@ class Agent(Generic[T]):
 
     @property
     def agent_id(self) -> str:
-        """Its name as the cluster has it."""
+        """Return the name as the cluster has it."""
         return self.name.upper()
 
     def to_files(self) -> dict[str, dict[str, Any]]:
-        """Documents by their paths in a home's `config/`, which make this agent there. Raises RequestError."""
+        """Return documents by their paths in a home's `config/`, which make this agent there. Raises RequestError."""
         names = [_name_of(one) for one in self.tools]
         agent: dict[str, Any] = {
             "agent_id": self.agent_id, "agent_class": "RESIDENT", "framework_id": "FMWK-107", "tier": "hot",
@@ -114,7 +114,7 @@ class Agent(Generic[T]):
         return {f"agents/{self.agent_id}.json": agent, ADMIN_CONFIG: settings}
 
     def parse(self, result: TurnResult) -> T:
-        """The answer as `output` says. Raises RequestError for one that is none: refused, or degraded to words."""
+        """Return the answer as `output` says. Raises RequestError for none: refused, or degraded to words."""
         if isinstance(self.output, dict) or self.output is None:
             read: Callable[[str], Any] = json.loads
         else:
@@ -126,24 +126,24 @@ class Agent(Generic[T]):
 
     @property
     def _rules(self) -> dict[str, Callable[..., Any]]:
-        """By the name of the tool that each judges."""
+        """Return the approval rules by the name of the tool that each judges."""
         given = self.approval.items() if isinstance(self.approval, Mapping) else ()
         return {name: rule for name, rule in given if rule is not True}
 
     @property
     def functions(self) -> list[Callable[..., Any]]:
-        """Those that tool processes import: its tools, and rules of its approvals."""
+        """Return the functions that tool processes import: the agent's tools, and rules of its approvals."""
         given = (*self.tools, *self.approval, *self._rules.values())
         return [one for one in given if not isinstance(one, str | Agent)]
 
     @property
     def _vendor(self) -> str:
-        """Of `openai:MODEL`; empty: the model is one of the cluster's own providers."""
+        """Return the vendor of `openai:MODEL`; empty: the model is one of the cluster's own providers."""
         vendor, separator, _ = (self.model or "").partition(":")
         return vendor if separator and vendor in ADDRESSES else ""
 
     def _prompt(self) -> str:
-        """Its instructions. Raises RequestError where their file cannot be read, which says where it was looked for."""
+        """Return the instructions. Raises RequestError, which says where an unreadable file was looked for."""
         if isinstance(self.instructions, str):
             return inspect.cleandoc(self.instructions)
         file = self.instructions.absolute()
@@ -156,12 +156,12 @@ class Agent(Generic[T]):
         raise _invalid(f"{self.written_at}: {self.name}: instructions: {why}")
 
     def _schema(self) -> dict[str, Any] | None:
-        """What its answers keep. Raises RequestError for an output that no object is."""
+        """Return what answers keep. Raises RequestError for an output that no object is."""
         return None if self.output is None else schema_of(self.output, f"{self.name}: its output")
 
 
 def entry_of_function(function: Callable[..., Any]) -> str:
-    """The function as one of `tools.entry_points`: tool processes import the file in which it stands.
+    """Return the function as one of `tools.entry_points`: tool processes import the file in which it stands.
 
     Raises RequestError for one that is no tool, or that another process cannot import.
     """
@@ -181,7 +181,7 @@ def entry_of_function(function: Callable[..., Any]) -> str:
 
 
 def _place_of_caller() -> str:
-    """`file:line` of the code that makes an Agent, by itself or by `dataclasses.replace`."""
+    """Return `file:line` of the code that makes an Agent, by itself or by `dataclasses.replace`."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename in _BETWEEN:
         frame = frame.f_back
@@ -203,7 +203,7 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 
 
 def _kind_fault(given: Any) -> str:
-    """Which field is of another kind than its annotation says; of an Agent that nobody checked; empty: none."""
+    """Return which field is of another kind than its annotation says, in code that nobody type-checked; empty: none."""
     if found := next((one for one in _KINDS if not isinstance(getattr(given, one), _KINDS[one][0])), ""):
         return f"{found}: {_KINDS[found][1]}"
     rules = given.approval.values() if isinstance(given.approval, Mapping) else ()
@@ -216,7 +216,7 @@ def _kind_fault(given: Any) -> str:
 
 
 def _rule_fault(rule: Callable[..., Any], tool: Tool) -> str:
-    """Why this function cannot judge calls of this tool; empty: it can."""
+    """Return why this function cannot judge calls of this tool; empty: it can."""
     declared: Declared = getattr(rule, MARK)
     if declared.writes or not declared.idempotent:
         return "it is asked before each call and may be asked twice; write @tool(idempotent=True, writes=False)"

@@ -35,11 +35,11 @@ class Cluster(ClusterClient):
 
     @property
     def home(self) -> Path:
-        """The directory that `--home` of every command takes."""
+        """Return the directory that `--home` of every command takes."""
         return self._started.home.root
 
     def close(self) -> None:
-        """Its connections are closed, and the cluster is stopped if it was started here."""
+        """Close the connections, and stop the cluster if it was started here."""
         try:
             super().close()
         finally:
@@ -53,14 +53,14 @@ class AsyncCluster(AsyncClusterClient):
 
     @property
     def home(self) -> Path:
-        """As `Cluster.home`."""
+        """Return the home, as `Cluster.home`."""
         return self._started.home.root
 
     @classmethod
     async def open(
         cls, home: str | Path | None = None, *, agents: Sequence[Agent] = (), timeout_s: float = 600.0
     ) -> Self:
-        """As `Cluster`. Raises HobusError."""
+        """Open as `Cluster` does. Raises HobusError."""
         with as_hobus_errors():
             started = await asyncio.to_thread(OwnCluster, home, agents)
         try:
@@ -73,7 +73,7 @@ class AsyncCluster(AsyncClusterClient):
         return made
 
     async def close(self) -> None:
-        """As `Cluster.close`."""
+        """Close as `Cluster.close` does."""
         try:
             await super().close()
         finally:

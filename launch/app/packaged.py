@@ -16,9 +16,11 @@ from hobus.launch.app.started import documents
 
 
 def draft(root: Path, app: Path, agents: Sequence[Agent], *, version: str, framework_id: str) -> str:
-    """What a home needs beside the package: it brings neither code nor settings. Raises CommandError, OSError.
+    """Write the agents below `root`, laid out like config/; return what a home needs besides.
 
-    `root` is a directory laid out like config/ then.
+    Raises CommandError, OSError.
+
+    A package brings neither code nor settings.
     """
     files = documents(agents)
     settings = files.pop(ADMIN_CONFIG)

@@ -31,7 +31,7 @@ from hobus.launch.sessions.client_errors import HobusError
 
 
 def agents_in(file: Path) -> list[Agent]:
-    """The agents at the top of a Python file, in its order; it is imported for that. Raises CommandError."""
+    """Import a Python file and return the agents at its top, in its order. Raises CommandError."""
     if not file.is_file():
         raise UsageFault(f"there is no file {file}", hint="name a Python file with an Agent at its top")
     try:
@@ -49,7 +49,7 @@ def agents_in(file: Path) -> list[Agent]:
 
 @contextmanager
 def _no_exit() -> Generator[None]:
-    """`os._exit` of what is imported here is an exception, not the silent end of the command."""
+    """Turn `os._exit` of what is imported here into an exception, not the silent end of the command."""
     exit_at_once, here = os._exit, os.getpid()
 
     def told(code: int) -> NoReturn:
@@ -65,7 +65,7 @@ def _no_exit() -> Generator[None]:
 
 
 def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:
-    """The agents of this file are in the home's `config/`; where they cannot be, it stays. Raises CommandError."""
+    """Take the agents of this file into the home's `config/`; where they cannot be, it stays. Raises CommandError."""
     with taken_in(home, agents, app) as changed:
         if changed:
             make_plan(home, StartOptions(), binds=False)
@@ -73,7 +73,7 @@ def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:
 
 @contextmanager
 def taken_in(home: Home, agents: Sequence[Agent], app: Path | None = None) -> Generator[list[str]]:
-    """What the home's `config/` had to change for these agents; after a fault in here it is as it was before.
+    """Yield what the home's `config/` had to change for these agents; undo it after a fault in the context.
 
     Raises CommandError: with a configuration's faults as those of the Agents that they come from.
     """
@@ -99,7 +99,7 @@ _PARAMETERS = {"agent_id": "name", "system_prompt": "instructions", "output_sche
 
 
 def _as_written(fault: str, home: Home, agents: Sequence[Agent]) -> str:
-    """A fault of a compiled field, as one of the parameter of an Agent, with its file and line; others as they are."""
+    """Return a fault of a compiled field as one of the Agent's parameter, with file and line; or unchanged."""
     place, _, said = fault.removeprefix(f"{home.config}/").partition(": ")
     field, _, why = said.partition(": ")
     for one in agents:
@@ -118,7 +118,7 @@ _PROGRAMS = ".programs.json"
 
 
 def write_files(home: Home, agents: Sequence[Agent], program: Path | None = None) -> list[str]:
-    """Names of the files in the home's `config/` that had to change for these agents. Raises CommandError, OSError.
+    """Write these agents' files into the home's `config/`; return those that changed. Raises CommandError, OSError.
 
     What this program had there before, and has no more, is taken away.
     """
@@ -171,7 +171,7 @@ class OwnCluster:
             )
 
     def _start(self) -> bool:
-        """Whether it is ours: a command of somebody else's may have been a moment earlier. Raises CommandError."""
+        """Start; return whether the cluster is this program's: another command may be earlier. Raises CommandError."""
         try:
             code = start_detached(self.home, StartOptions(), wait=True, quiet=True, ends_with_us=True)
         except CommandError as error:
@@ -191,7 +191,7 @@ class OwnCluster:
         self.end()
 
     def end(self) -> None:
-        """Stopped if it was started here, its home removed if it was made here; once more: nothing."""
+        """Stop the cluster if it was started here, remove its home if it was made here. Idempotent."""
         try:
             if self._is_ours:
                 self._is_ours = False
@@ -206,7 +206,7 @@ _LEFT_OUT = "an agent that is none of this cluster's; add it to agents"
 
 
 def documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
-    """All of these agents' files; the settings as if a home had none. Raises UsageFault: two exclude each other."""
+    """Return all of these agents' files, as if a home had no settings. Raises UsageFault: two exclude each other."""
     wanted = dict[str, dict[str, Any]]()
     made_at, entries, approval, providers = dict[str, str](), dict[str, str](), list[str](), dict[str, Any]()
     for agent in agents:
@@ -238,7 +238,7 @@ def documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
 def changed_files(
     home: Home, agents: Sequence[Agent], program: Path | None = None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Documents by their paths in the home's `config/` that differ from what is there, and paths that are to go.
+    """Return documents by paths in the home's `config/` that differ from what is there, and paths that are to go.
 
     In its settings the first agent answers who names none, and these tools are added to those that are there already.
     """
@@ -275,7 +275,7 @@ def changed_files(
 
 
 def main() -> None:
-    """`python -m` this module, HOME FILE: the file's agents are taken into the home; a line of JSON says how that went.
+    """Run as `python -m` this module, HOME FILE: take the file's agents into the home; tell the result as JSON.
 
     In a process of its own, so that the file is imported as it is now, and what its import does harms nobody.
     """

@@ -52,7 +52,7 @@ class CellSide:
         self._seen = -1  # sequence of the newest session that is known there
 
     async def people(self) -> dict[str, list[str]]:
-        """The sessions of each person who came by a door of this home: `<key>` or `<key>/<user>`.
+        """Return the sessions of each person who came by a door of this home: `<key>` or `<key>/<user>`.
 
         Asked again, it reads those that have begun since.
         """
@@ -72,7 +72,9 @@ class CellSide:
         return self._people
 
     async def leave(self, session_id: str, person: str, cell: str, *, wait_s: float) -> bool:
-        """It left for that cell: its journal takes nothing here any more. False: it left for another one before.
+        """Have the session leave for that cell: its journal takes nothing here any more.
+
+        False: it left for another before.
 
         Waits for a run that is active. Raises SessionFault(run_active) if that is not over in time, RuntimeFault.
         """
@@ -94,7 +96,7 @@ class CellSide:
                 return True
 
     async def entries(self, session_id: str) -> AsyncGenerator[list[Entry]]:
-        """Everything that the record has of a session, and the configurations of its runs before it; in pages.
+        """Yield everything that the record has of a session, its runs' configurations first; in pages.
 
         Raises LedgerError(erased) for a text that is not there: what is carried would not be what was recorded.
         """
@@ -114,7 +116,7 @@ class CellSide:
                 return
 
     async def memory(self, person: str) -> AsyncGenerator[list[Entry]]:
-        """What HO3 has logged of this person: signals, lines, and whatever became of those; in pages."""
+        """Yield what HO3 has logged of this person: signals, lines, and whatever became of those; in pages."""
         principal, lines = f"{KEY_PREFIX}{person}", set[str]()
         for stream in _MEMORY:
             after, is_more = -1, True
@@ -126,7 +128,7 @@ class CellSide:
                 after = page.entries[-1].sequence if page.entries else after
 
     async def remember(self, person: str) -> None:
-        """HO3 here goes by what was brought of this person, at the latest when it starts again."""
+        """Have HO3 here use what was brought of this person, at the latest when it starts again."""
         newest = None
         async for page in self.memory(person):
             newest = next((entry for entry in reversed(page) if entry.event_type == "HO3_SIGNAL"), newest)
@@ -148,7 +150,7 @@ class CellSide:
         return found
 
     async def _indexed(self) -> None:
-        """The index, by which a session's entries are found, shows what was acknowledged until now."""
+        """Wait until the index, by which a session's entries are found, shows what was acknowledged until now."""
         first = stats = await self._stats()
         while stats.head - stats.index_behind < first.head:
             await self._bus.sleep(INDEX_INTERVAL_MS / 1000)
@@ -158,7 +160,7 @@ class CellSide:
         return await self._bus.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=self._timeout_s)
 
     async def bring(self, entries: Sequence[Entry]) -> None:
-        """These stand here, too. Raises LedgerError where one cannot: nothing else than it may have been written."""
+        """Write these entries here, too. Raises LedgerError where one cannot be: only earlier ones may be written."""
         frame: list[WriteEntry] = []
         for entry in map(_as_written, entries):
             if frame and wire_size([*frame, entry]) > FRAME_BYTES_MAX:
@@ -187,7 +189,7 @@ class CellSide:
                 raise LedgerError("conflict", said)
 
     async def arrive(self, session_id: str, cell: str, *, here: str) -> bool:
-        """The session goes on here, if it left for that cell and all of its journal is here; whether it did now."""
+        """Let the session go on here, if it left for that cell and is whole here; return whether it did now."""
         question = Read(stream=session_stream(session_id), limit=1, newest_first=True, with_bodies=True)
         page = await self._bus.request("ledger", question, expect=Entries, timeout_s=self._timeout_s)
         last = page.entries[0] if page.entries else None
@@ -212,7 +214,7 @@ class CellSide:
 
 
 def is_of(principal: str, entry: Entry, lines: set[str]) -> bool:
-    """Whether an entry of memory is this person's; `lines`: ids of theirs that came before it, to which it may add."""
+    """Return whether an entry of memory is this person's; `lines`: ids of theirs that came before, to be added to."""
     match read_body(entry):
         case OverlayWritten(artifact_id=artifact_id, principal=whose):
             if whose == principal:
@@ -234,7 +236,7 @@ def _as_written(entry: Entry) -> WriteEntry:
 
 
 def _digest(entry: Entry) -> str:
-    """Of the configuration that a run began under; empty: it is no beginning of one."""
+    """Return the configuration that a run began under; empty: the entry begins none."""
     if entry.event_type != RunRequested.entry_name or (said := recorded(entry)) is None:
         return ""
     return said.event.event.config_digest if isinstance(said.event.event, RunRequested) else ""

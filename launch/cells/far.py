@@ -68,7 +68,10 @@ class FarBus:
 
 @asynccontextmanager
 async def far(host: str, home: str) -> AsyncGenerator[tuple[Bus, float]]:
-    """The bus of a home there, and how long its requests may take. HOBUS_RSH: a command in place of ssh."""
+    """Connect to the bus of a home there; also say how long its requests may take.
+
+    HOBUS_RSH: a command in place of ssh.
+    """
     words = shlex.split(os.environ.get("HOBUS_RSH", "ssh"))
     there = shlex.join(["hobus", "cell", "serve", "--home", home])
     process = await asyncio.create_subprocess_exec(*words, host, there, stdin=PIPE, stdout=PIPE)

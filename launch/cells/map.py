@@ -85,7 +85,7 @@ class CellMap:
         self._db = None
 
     def _run(self, statement: str, *values: str | int | None) -> list[Any]:
-        """The rows of one statement of the SQL that both understand; `?` stands for a value."""
+        """Return the rows of one statement of the SQL that both engines understand; `?` stands for a value."""
         db = self._db or self._open()
         with self._told():
             found = db.execute(statement.replace("?", "%s") if self.is_server else statement, values)
@@ -130,7 +130,7 @@ class CellMap:
         return {row[0]: _cell(row) for row in self._run(f"{_CELL} order by name")}
 
     def put(self, cell: Cell) -> None:
-        """Added, or changed; whoever is there stays there."""
+        """Add or change a cell; whoever is there stays there."""
         self._run(
             "insert into cells values (?, ?, ?, ?, ?) on conflict (name) do update set url = excluded.url, "
             "home = excluded.home, key = excluded.key, is_open = excluded.is_open",
@@ -138,7 +138,7 @@ class CellMap:
         )  # fmt: skip
 
     def drop(self, name: str) -> bool:
-        """Whether it is gone: nobody was there, and nobody on the way."""
+        """Remove a cell; return False where somebody is there, or on the way."""
         with self._whole():
             if self.people(name) or any(name in (move.source, move.target) for move in self.moves()):
                 return False
@@ -146,7 +146,7 @@ class CellMap:
         return True
 
     def secret(self, offered: str = "") -> str:
-        """What all doors sign sessions with: what the first cell offered; empty: none did."""
+        """Return what all doors sign sessions with: what the first cell offered; empty: none did."""
         if offered:
             self._run("insert into secrets values ('http', ?) on conflict do nothing", offered)
         return next((str(row[0]) for row in self._run("select word from secrets where name = 'http'")), "")
@@ -154,7 +154,7 @@ class CellMap:
     # --- people
 
     def place(self, person: str) -> tuple[Cell, bool]:
-        """The cell of this person, placed now if they are new; and whether they move: then nothing is taken."""
+        """Return the cell of this person, placed now if new; and whether they move: then nothing is taken."""
         rows = self._run(
             "select c.name, c.url, c.home, c.key, c.is_open, m.step from people p join cells c on c.name = p.cell "
             "left join moves m on m.person = p.person and m.ended_at_us is null where p.person = ?",
@@ -168,7 +168,7 @@ class CellMap:
         return self.place(person)
 
     def cell_of(self, person: str) -> str | None:
-        """Where this person is; None: nobody has seen them."""
+        """Return where this person is; None: nobody has seen them."""
         return next((str(row[0]) for row in self._run("select cell from people where person = ?", person)), None)
 
     def people(self, cell: str) -> list[str]:
@@ -187,18 +187,18 @@ class CellMap:
     # --- moves
 
     def move_of(self, person: str) -> Move | None:
-        """The move that this person is on; None: none."""
+        """Return the move that this person is on; None: none."""
         return next((move for move in self.moves() if move.person == person), None)
 
     def moves(self) -> list[Move]:
-        """Those that have begun and are not done, the oldest first."""
+        """Return moves that have begun and are not done, the oldest first."""
         rows = self._run(
             "select person, source, target, step, began_at_us from moves where ended_at_us is null order by number"
         )
         return [Move(*row) for row in rows]
 
     def begin(self, person: str, target: str, now_us: int) -> Move:
-        """The move of this person: the one that they are on, else a new one, which doors heed from now on."""
+        """Begin the move of this person, or find the one that is under way; doors heed it from now on."""
         with self._whole():
             if (move := self.move_of(person)) is not None:
                 return move
@@ -212,7 +212,7 @@ class CellMap:
         return Move(person, source, target, "leaving", now_us)
 
     def advance(self, move: Move, now_us: int, step: Step | None = None) -> Move:
-        """The move in its next step, or this one, whoever has made that; behind `arriving` the person is there."""
+        """Bring the move to its next step, or this one, whoever did; behind `arriving` the person is there."""
         after = step or NEXT[move.step]
         ended = now_us if after == "done" else None
         with self._whole():

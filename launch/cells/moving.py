@@ -19,7 +19,7 @@ async def move(  # noqa: PLR0913 - each by its name
     cells: CellMap, begun: Move, sides: Mapping[str, CellSide], *, wait_s: float, now_us: Callable[[], int],
     said: Callable[[Move], object] = lambda _: None,
 ) -> Move:  # fmt: skip
-    """The move is done. Raises RuntimeFault: it stands where it was, and can go on.
+    """Carry out the move. Raises RuntimeFault: it stands where it was, and can go on.
 
     One whose sessions do not come to rest within `wait_s` turns back, and then SessionFault(run_active) is raised.
     """
@@ -40,7 +40,7 @@ async def move(  # noqa: PLR0913 - each by its name
 
 
 async def _made(one: Move, source: CellSide, target: CellSide, *, wait_s: float) -> None:
-    """One step, of every session that there is at the source, and of what was learned there."""
+    """Make one step, of every session that there is at the source, and of what was learned there."""
     for session_id in (await source.people()).get(one.person, []):
         if one.step == "returning":
             await source.arrive(session_id, one.target, here=one.source)

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 
 def cell_for(person: str, cells: Collection[str]) -> str:
-    """The cell with the highest hash of both names: the same whatever the order, and at every door.
+    """Return the cell with the highest hash of both names: the same whatever the order, and at every door.
 
     With one cell more, who changes goes there; with one fewer, only its own change. Raises ValueError for no cell.
     """

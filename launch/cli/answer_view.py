@@ -59,7 +59,7 @@ class Provisional:
         self.notice = WAITING
 
     def take(self, message: Message) -> None:
-        """One stream frame; never fails, and never counts."""
+        """Take one stream frame; never fails, and never counts."""
         if isinstance(message, StreamReset):
             self._where.forget()
             self.text, self.notice = "", WHY_AGAIN[message.reason]
@@ -71,11 +71,11 @@ class Provisional:
             self.notice = WAITING if message.waiting is None else STANDS_STILL[message.waiting]
 
     def is_wider_than(self, columns: int) -> bool:
-        """Whether rows of it were shown that are not where they were in a window that became so narrow."""
+        """Return whether shown rows are no longer where they were, in a window that became so narrow."""
         return columns < self._columns and bool(self.text.strip())
 
     def rows(self, columns: int, rows_max: int) -> tuple[list[str], bool]:
-        """Its last rows, none wider than `columns` cells; and whether they are of the answer."""
+        """Return the last rows, none wider than `columns` cells; and whether they are of the answer."""
         self._columns, text = columns, harmless(self.text)
         # By name: whoever writes into a pipe needs none of it.
         terminal = importlib.import_module("hobus.launch.console.terminal")
@@ -95,25 +95,25 @@ class AnswerView(Protocol):
     def finish(self, answer: str) -> None: ...
 
     def abandon(self) -> None:
-        """There is no answer (yet); what was shown is taken back."""
+        """Take back what was shown: there is no answer (yet)."""
         ...
 
 
 class PlainView:
-    """Nothing but the answer."""
+    """Show nothing but the answer."""
 
     def __init__(self, write: Callable[[str], None], *, is_terminal: bool) -> None:
         self._write = write
         self._is_terminal = is_terminal
 
     def begin(self) -> None:
-        """Nothing is shown."""
+        """Show nothing."""
 
     def on_frame(self, message: Message) -> None:
-        """Nothing is shown."""
+        """Show nothing."""
 
     def tell(self, lines: Sequence[Line]) -> None:
-        """Beside the answer: on a terminal where it will stand, else on standard error."""
+        """Print beside the answer: on a terminal where it will stand, else on standard error."""
         for text, colour in lines:
             if self._is_terminal:
                 self._write(joined(styled(harmless(text), colour or None), "\n"))
@@ -121,7 +121,7 @@ class PlainView:
                 note(styled(harmless(text), colour or None, to_stderr=True))
 
     def finish(self, answer: str) -> None:
-        """The answer as it is; on a terminal without what would command it, and with colours as Markdown."""
+        """Print the answer as it is; on a terminal without what would command it, coloured as Markdown."""
         if self._is_terminal and colours():
             say_answer(answer)
             return
@@ -130,11 +130,11 @@ class PlainView:
             self._write(shown if shown.endswith("\n") else f"{shown}\n")
 
     def abandon(self) -> None:
-        """Nothing was shown."""
+        """Do nothing: nothing was shown."""
 
 
 def streams_to_stdout() -> bool:
-    """Whether standard output is a terminal whose last rows can be rewritten."""
+    """Return whether standard output is a terminal whose last rows can be rewritten."""
     return is_terminal(sys.stdout) and can_be_commanded()
 
 
@@ -146,7 +146,7 @@ def view_on_stdout(*, is_live: bool) -> AnswerView:
 
 
 def show_end(view: AnswerView, result: TurnResult) -> None:
-    """The answer stands; the sentence of an error is no answer, and is told elsewhere."""
+    """Show the answer; the sentence of an error is no answer, and is told elsewhere."""
     if result.outcome == "error":
         view.abandon()
     else:
@@ -154,7 +154,7 @@ def show_end(view: AnswerView, result: TurnResult) -> None:
 
 
 def say_answer(answer: str) -> None:
-    """A whole answer on a terminal, as Markdown where colours are shown; nothing for one without words."""
+    """Print a whole answer on a terminal, as Markdown where colours are shown; nothing for one without words."""
     if not answer.strip():
         return
     if not colours():
@@ -167,13 +167,13 @@ def say_answer(answer: str) -> None:
 
 
 def say_rows(text: str, colour: str | None) -> None:
-    """A text that stands for good, broken at spaces where the terminal's rows end."""
+    """Print a text for good, broken at spaces where the terminal's rows end."""
     for row in importlib.import_module("hobus.launch.console.terminal").folded(harmless(text), window()[0] - 1):
         say(styled(row, colour))
 
 
 def _write(text: str) -> None:
-    """At once, in whatever standard output's encoding can show."""
+    """Write at once, in whatever standard output's encoding can show."""
     if text and sys.stdout is not None:
         encoding = sys.stdout.encoding or "ascii"
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))

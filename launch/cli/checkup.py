@@ -77,7 +77,7 @@ def _open_files() -> DoctorFinding:
 
 
 def configuration(home: Home, run: RunFile | None) -> tuple[DoctorFinding, Snapshot | None]:
-    """Whether everything governed loads, and what it is; of a cluster that runs, with the file that it was given."""
+    """Check whether everything governed loads, and return it; of a running cluster with its own file."""
     try:
         snapshot = load_snapshot(layers_of(home, _given(home, run)))
     except RuntimeFault as fault:
@@ -95,9 +95,10 @@ def _given(home: Home, run: RunFile | None) -> Path | None:
 
 
 def gates(home: Home, run: RunFile | None, *, is_loaded: bool) -> list[DoctorFinding]:
-    """One for each thing that a gate says, with its mend, else one for all; nothing where nobody knows what is there.
+    """Return one finding for each thing that a gate says, with its mend, else one for all.
 
-    Of a configuration that does not load `configuration` tells what G2 and G3 would.
+    Nothing where nobody knows what is there. Of a configuration that does not load `configuration` tells what G2 and G3
+    would.
     """
     try:
         found = findings_in(home, config_file=_given(home, run))
@@ -114,7 +115,7 @@ def gates(home: Home, run: RunFile | None, *, is_loaded: bool) -> list[DoctorFin
 
 
 def place(home: Home, snapshot: Snapshot | None, clock: Clock) -> list[DoctorFinding]:
-    """The home: writable, room, length of its path, clock beside its record."""
+    """Check the home: writable, room, length of its path, clock beside its record."""
     found = [_writable(home), _sockets(home), _clock(home, clock), *_keys(home), *_record(home), *_spools(home)]
     if snapshot is not None:
         found.insert(1, _disk(home, snapshot))
@@ -159,13 +160,13 @@ def _sockets(home: Home) -> DoctorFinding:
 
 
 def _keys(home: Home) -> list[DoctorFinding]:
-    """Tokens and workers that cannot be read; nothing to say where there are none."""
+    """Report tokens and workers that cannot be read; nothing to say where there are none."""
     fix = "restore a copy, or remove it; the workers that it names then have to join again"
     return [warn("keys", f"{path} is damaged and lets nobody in", fix) for path in damaged_in(home.keys)]
 
 
 def _record(home: Home) -> list[DoctorFinding]:
-    """Whether this version reads it at all; nothing to say where there is none."""
+    """Report whether this version reads the record at all; nothing to say where there is none."""
     try:
         fault = other_format(home.ledger)
     except OSError as error:
@@ -189,7 +190,7 @@ def _clock(home: Home, clock: Clock) -> DoctorFinding:
 
 
 def cluster(home: Home) -> tuple[list[DoctorFinding], RunFile | None]:
-    """Who holds the home, what an earlier run left, and, if one runs, its run file."""
+    """Return who holds the home, what an earlier run left, and, if one runs, its run file."""
     pid = holder(home)
     try:
         run = run_file.read(home.run_file)
@@ -223,7 +224,7 @@ def cluster(home: Home) -> tuple[list[DoctorFinding], RunFile | None]:
 
 
 def in_force(home: Home, run: RunFile) -> list[DoctorFinding]:
-    """Whether what is configured is what runs; a configuration with faults is told of above."""
+    """Report whether what is configured is what runs; a configuration with faults is told of above."""
     try:
         changed = config_changed.changed_since(home, run)
     except ConfigError:
@@ -244,7 +245,7 @@ def health(
     damaged: Collection[str] = (),
     elsewhere: Collection[str] = (),
 ) -> list[DoctorFinding]:
-    """Of (actor, state, note) of every process.
+    """Report on (actor, state, note) of every process.
 
     `damaged` failed because what they need is damaged; of the roles `elsewhere` another host has a ready process.
     """
@@ -269,7 +270,7 @@ def health(
 
 
 def breakers(rows: Iterable[Breaker], home: Home) -> list[DoctorFinding]:
-    """One line for each model that is left alone, or tried again; nothing where all are called."""
+    """Return one line for each model that is left alone, or tried again; nothing where all are called."""
     return [
         warn(
             f"breaker {one.provider_id}/{one.model_id}",
@@ -300,7 +301,7 @@ def _nearest(path: Path) -> Path:
 
 
 def _stat(path: Path) -> os.stat_result | None:
-    """None when it is gone: a cluster may end while it is looked at, and files of the record's index come and go."""
+    """Return its status; None when it is gone: a cluster may end, and files of the index come and go."""
     try:
         return path.stat()
     except FileNotFoundError:

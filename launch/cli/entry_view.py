@@ -16,7 +16,7 @@ from hobus.launch.sessions.provenance import SNAPSHOT
 
 
 def entry_document(entry: Entry, config_digest: str | None = None) -> dict[str, Any]:
-    """The stable JSON shape of an entry: hashes in hexadecimal, an event by the names of its fields.
+    """Return the stable JSON shape of an entry: hashes in hexadecimal, an event by the names of its fields.
 
     `config_digest`: of what its run was requested under, where that was looked up.
     """
@@ -30,7 +30,7 @@ def entry_document(entry: Entry, config_digest: str | None = None) -> dict[str, 
 
 
 def shown_bodies(entry: Entry) -> list[Any]:
-    """Every body as JSON, what stands in a payload under the names of its fields; None where one was erased."""
+    """Return every body as JSON, what stands in a payload under the names of its fields; None where one was erased."""
     return [_shown(entry, number) for number in range(len(entry.bodies))]
 
 
@@ -48,7 +48,7 @@ def _shown(entry: Entry, number: int) -> Any:
 
 
 def _files(body: bytes) -> Any:
-    """The governed files beside a configuration, each as text; what is not that, as it is."""
+    """Return the governed files beside a configuration, each as text; what is not that, as it is."""
     try:
         return {path: readable(content) for path, content in contents_in(body).items()}
     except ValueError:
@@ -56,7 +56,7 @@ def _files(body: bytes) -> Any:
 
 
 def readable(body: bytes | None) -> Any:
-    """A body as JSON: its MessagePack value, else its text, else hexadecimal; None where it was erased.
+    """Return a body as JSON: its MessagePack value, else its text, else hexadecimal; None where it was erased.
 
     A text that is listed by its parts is shown so: refs of recorded texts, and what stands between them.
     """
@@ -83,7 +83,7 @@ def _part(ref: str | None, text: str) -> dict[str, str]:
 
 
 def cells(entry: Entry) -> tuple[str, ...]:
-    """The columns of a listing: number, time, type, stream, session, origin, what it is about."""
+    """Return the columns of a listing: number, time, type, stream, session, origin, what it is about."""
     session = entry.provenance.session_id
     stream = "session" if entry.stream.startswith("session/") else entry.stream
     verdict = " ".join(filter(None, (entry.decision, entry.reason)))

@@ -21,7 +21,7 @@ def of_view(view: SessionView) -> list[Row]:
 
 
 def of_record(intents: Intents) -> list[Row]:
-    """As a journal folds it: its words stand elsewhere."""
+    """Return the rows as a journal folds them: the words stand elsewhere."""
     rows = [("intent", f"{_short(one.intent_id)}, declared {one.at}") for one in intents.active]
     doubt = intents.newest_conflict
     return _with_doubt(rows, intents.conflict_count, None if doubt is None else made_of(ConflictView, doubt))
@@ -39,5 +39,5 @@ def _with_doubt(rows: list[Row], count: int, newest: ConflictView | None) -> lis
 
 
 def _short(intent_id: str) -> str:
-    """`INT-<nnn>`: the session is known."""
+    """Return `INT-<nnn>`: the session is known."""
     return f"INT-{intent_id.rpartition('-')[2]}"

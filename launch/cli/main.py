@@ -93,7 +93,7 @@ class LazyGroup(click.Group):
     """A group that imports a command when it is named."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the table: what a newcomer needs first stands first."""
+        """Return names in the order of the table: what a newcomer needs first stands first."""
         del ctx
         return list(COMMANDS)
 
@@ -110,7 +110,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments name. Raises UsageError, with the nearest name, for one that is none."""
+        """Return the command that the arguments name. Raises UsageError, with the nearest name, for an unknown one."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             from difflib import get_close_matches  # noqa: PLC0415 - costs as much as a tenth of `--help`
@@ -120,13 +120,13 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands that begin so, none of them imported; else as every command does, for options."""
+        """Return commands that begin so, none of them imported; else complete options, as every command does."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         return [CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, written without importing one of them."""
+        """Write the list of commands without importing one of them."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -146,12 +146,12 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
 )
 @click.pass_context
 def hobus(ctx: click.Context, home: str | None, debug: bool) -> None:
-    """An LLM agent as a message-bus actor system: start it, talk to it, watch it, prove what it did."""
+    """Run an LLM agent as a message-bus actor system: start it, talk to it, watch it, prove what it did."""
     ctx.obj = {"home": home, "debug": debug}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs one command and ends the process with its exit code."""
+    """Run one command and end the process with its exit code."""
     if sys.stdout is None:
         # Before anything is asked or opened: the next file to be opened would get its number, and what is printed.
         closed = "standard output is closed: nobody could read the answer, and nothing was done"
@@ -164,7 +164,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of one command; whatever a user can cause is said in a sentence. It leaves no home behind."""
+    """Return the exit code of one command; tell a user's mistake in a sentence. It leaves no home behind."""
     return copy_context().run(_run, arguments)
 
 
@@ -187,7 +187,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _alone(error: BaseException) -> BaseException:
-    """The fault itself, where a task group wrapped a single one."""
+    """Return the fault itself, where a task group wrapped a single one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
@@ -218,7 +218,7 @@ def _explain(error: BaseException) -> int:
 
 
 def _usage(error: click.ClickException) -> UsageFault:
-    """What click says of a mistake, in the form of all errors: the first letter small, and where the help is."""
+    """Return what click says of a mistake, in the form of all errors: a small first letter, and where the help is."""
     text = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption) and error.option_name[1:2].isdigit():
         text += "; a value below zero stands behind --, after all options"
@@ -227,14 +227,14 @@ def _usage(error: click.ClickException) -> UsageFault:
 
 
 def _unexpected(error: BaseException) -> str:
-    """A defect of the program itself: its class and place. Its text may hold what a user wrote, and stays unsaid."""
+    """Return class and place of a defect of the program; its text may hold what a user wrote, and is not said."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {'/'.join(frames[-1].filename.split('/')[-2:])}:{frames[-1].lineno}" if frames else ""
     return f"unexpected {type(error).__name__}{place}: this is a defect of hobus"
 
 
 def _say(error: CommandError) -> int:
-    """On standard error, which a reader of the answer does not see; for programs as the last line, in JSON."""
+    """Print on standard error, which a reader of the answer does not see; for programs as the last line, in JSON."""
     if wants_json():
         facts = {"code": error.code, "message": error.message, "hint": error.hint or None, "exit_code": error.exit_code}
         note(as_json({"error": facts}))

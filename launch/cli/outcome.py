@@ -34,7 +34,7 @@ _BY_WEIGHT = (
 
 
 def exit_code_of(result: TurnResult) -> int:
-    """0 for an answer, a degraded one too; 5 for a refused turn, 4 for one that stands still, 1 for a failed one."""
+    """Return 0 for an answer, also degraded; 5 for a refused turn, 4 for a standstill, 1 for a failure."""
     if result.outcome != "error":
         return exit_codes.OK
     if result.code == RUN_WAITING:
@@ -47,12 +47,12 @@ def worst(codes: Iterable[int]) -> int:
 
 
 def lines_about(result: TurnResult) -> list[Line]:
-    """What is told below an answer: its tools, how it ended where that was no plain success, and what it took."""
+    """Return what is told below an answer: its tools, an end that is no plain success, and what it took."""
     return [*_tools(result), *warnings_about(result), (_summary(result), _DIM)]
 
 
 def warnings_about(result: TurnResult) -> list[Line]:
-    """Nothing for a plain success, unless it was taken as a lasting statement, which has to be known to be undone."""
+    """Return nothing for a plain success, unless a lasting statement was taken, which must be known to be undone."""
     why = f" ({result.code})" if result.code else ""
     lines: list[Line] = []
     if result.outcome == "degraded":

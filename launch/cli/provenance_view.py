@@ -27,13 +27,13 @@ Run = tuple[str, int]
 
 
 def configurations_of(home: Home) -> dict[str, Configuration]:
-    """Every configuration that the record has, by digest, in the order of their first starts. Raises RuntimeFault."""
+    """Return every recorded configuration, by digest, in the order of their first starts. Raises RuntimeFault."""
     found = map(configuration_in, snapshots_of(home))
     return {one.digest: one for one in found}
 
 
 def configurations_with(home: Home, digests: Iterable[str]) -> dict[str, Configuration]:
-    """Those that the record has, by digest. Raises RuntimeFault."""
+    """Return those configurations that the record has, by digest. Raises RuntimeFault."""
     found = map(configuration_in, entries_with(home.ledger, {snapshot_id(one) for one in digests}))
     return {one.digest: one for one in found}
 
@@ -43,7 +43,7 @@ def snapshots_of(home: Home) -> Iterable[Entry]:
 
 
 def run_of(entry: Entry) -> Run:
-    """That an entry is about; number 0: none. A signal names its run in its id alone."""
+    """Return the run that an entry is about; number 0: none. A signal names its run in its id alone."""
     session_id, run_seq = entry.provenance.session_id, entry.provenance.run_seq
     if entry.event_type == "HO3_SIGNAL" and session_id:
         _, _, behind = entry.submission_id.partition(f"/EVT-{session_id}-")
@@ -84,7 +84,7 @@ def rows_of(used: Sequence[Used]) -> list[tuple[str, ...]]:
 
 
 def show_used(used: Sequence[Used]) -> None:
-    """Prints the files that a turn was made under as a table, a row each."""
+    """Print the files that a turn was made under as a table, a row each."""
     table(MADE_UNDER, rows_of(used), spare=("VERSION",))
 
 

@@ -22,7 +22,7 @@ _REFUSED_KEY = frozenset({401, 403})
 
 
 def check(provider_id: str, whole: AdminConfig, given: Mapping[str, str]) -> list[DoctorFinding]:
-    """What was looked at, in order, until something fails that the rest needs; `given`: the variables of this shell."""
+    """Return what was looked at, up to a failure that the rest needs; `given`: this shell's variables."""
     config = whole.gateway.providers[provider_id]
     return asyncio.run(_check(provider_id, config, whole, given))
 
@@ -44,7 +44,7 @@ async def _check(
 
 
 def _failed(check: str, detail: str) -> DoctorFinding:
-    """A fault whose last part is its fix."""
+    """Return a fault whose last part is its fix."""
     what, _, fix = detail.rpartition("; ")
     return fail(check, what or detail, fix)
 

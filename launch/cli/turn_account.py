@@ -39,7 +39,7 @@ class TurnAccount:
     entries: list[Entry]
 
     def lines(self) -> list[tuple[int, str]]:
-        """(milliseconds since it was recorded, what happened then), in order."""
+        """Return (milliseconds since it was recorded, what happened then), in order."""
         moments = account_of(self.entries)
         begin = moments[0].at_us if moments else 0
         return [(round((one.at_us - begin) / _US_PER_MS), one.what) for one in moments]
@@ -77,7 +77,7 @@ class TurnAccount:
         }
 
     def show(self) -> None:
-        """For people: question, moments, answer, and what it took."""
+        """Print for people: question, moments, answer, and what it took."""
         turn = self.turn
         name = f"{shown_session(self.session_id)}-{turn.run}" if turn.run else shown_session(self.session_id)
         say(styled(f"{name}, input {turn.input_id}", None, bold=True))
@@ -92,7 +92,7 @@ class TurnAccount:
 
 
 def show_moments(moments: Iterable[tuple[int, str]], indent: str = "  ") -> None:
-    """One line each: deaths in red, what was done again in yellow."""
+    """Print one line each: deaths in red, what was done again in yellow."""
     for at_ms, text in moments:
         say_prose(f"{indent}{at_ms:6} ms  ", text, _colour(text))
 
@@ -104,7 +104,7 @@ def _colour(text: str) -> str | None:
 
 
 def entries_about(home: Home, session_id: str, wanted: str | None) -> list[Entry]:
-    """What the record has of a session and of the turn that `wanted` names, or its last one, with bodies, in order.
+    """Return what the record has of a session and the named turn, or its last, with bodies, in order.
 
     Of a turn with a number not much more than its own; all of the session where it has none, or there is no such turn.
     """
@@ -131,7 +131,7 @@ def entries_about(home: Home, session_id: str, wanted: str | None) -> list[Entry
 
 
 def _last_run(home: Home, session_id: str) -> int | None:
-    """None where the session's last turn had no run."""
+    """Return the last turn's run; None where it had none."""
     journal = EntryFilter(stream=session_stream(session_id), session=session_id)
     found = list(read_entries(home.ledger, journal, limit=_LAST_ENTRIES, newest_first=True, with_bodies=True))
     turns = turns_in(reversed(found))
@@ -139,7 +139,7 @@ def _last_run(home: Home, session_id: str) -> int | None:
 
 
 def turn_account(entries: Sequence[Entry], session_id: str, wanted: str, *, called: str) -> TurnAccount:
-    """The turn that `wanted` names: its number, `SES-…-<n>`, or the id of its input; `entries`: of its session.
+    """Return the turn that `wanted` names: its number, `SES-…-<n>`, or its input's id; `entries`: of its session.
 
     Raises UsageFault that names the last ones.
     """
@@ -155,7 +155,7 @@ def turn_account(entries: Sequence[Entry], session_id: str, wanted: str, *, call
 
 
 def _there(turns: Sequence[TurnSeen]) -> str:
-    """`turn 1`, `turns 1 to 12`, and by its input each that was answered without a run, the last of them."""
+    """Return `turn 1`, `turns 1 to 12`, and by its input each that was answered without a run, the last of them."""
     numbers = sorted(one.run for one in turns if one.run)
     named = [f"turn {numbers[0]}" if len(numbers) == 1 else f"turns {numbers[0]} to {numbers[-1]}"] if numbers else []
     named += [f"input {one.input_id}" for one in turns if not one.run][-_NAMED_AT_MOST:]
@@ -163,19 +163,19 @@ def _there(turns: Sequence[TurnSeen]) -> str:
 
 
 def _of_last(turns: Sequence[TurnSeen]) -> str:
-    """The option that names the last turn; empty: there is none."""
+    """Return the option that names the last turn; empty: there is none."""
     return f" --turn {turns[-1].run or turns[-1].input_id}" if turns else ""
 
 
 def beginning_of(entries: Sequence[Entry], turn: TurnSeen) -> Entry:
-    """The entry that began it: of one that was answered without a run, the one that ended it."""
+    """Return the entry that began the turn; of one that was answered without a run, the one that ended it."""
     asked = [one for one in entries if one.event_type == "RunRequested" and one.provenance.run_seq == turn.run]
     ended = [one for one in entries if one.event_type in ENDS and turn.input_id in one.submission_id]
     return (asked or ended or list(entries))[0]
 
 
 def run_in(given: str) -> tuple[str, str] | None:
-    """Session and number of `SES-1a2b3c4d-2`, `1a2b-2` or `<whole id>-2`; of `<session>/<input>`, that and input.
+    """Return session and number of `SES-1a2b3c4d-2`, `1a2b-2` or `<whole id>-2`; of `<session>/<input>`, both.
 
     None for anything else.
     """

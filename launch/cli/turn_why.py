@@ -42,7 +42,7 @@ class ExplainedTurn:
 
     @property
     def name(self) -> str:
-        """`SES-1a2b3c4d-2`; of one that had no run, `SES-1a2b3c4d/<input id>`."""
+        """Return `SES-1a2b3c4d-2`; without a run, `SES-1a2b3c4d/<input id>`."""
         turn, session = self.account.turn, shown_session(self.account.session_id)
         return f"{session}-{turn.run}" if turn.run else f"{session}/{turn.input_id}"
 
@@ -52,7 +52,7 @@ class ExplainedTurn:
 
 
 def explained(home: Home, session_id: str, wanted: str | None, *, called: str = "TURN") -> ExplainedTurn:
-    """The turn of this session that `wanted` names: its number, its input, `SES-…-<n>`; None: the last one.
+    """Return the turn that `wanted` names: its number, its input, `SES-…-<n>`; None: the session's last one.
 
     Raises UsageFault where there is no such turn.
     """
@@ -80,7 +80,7 @@ def explained(home: Home, session_id: str, wanted: str | None, *, called: str = 
 
 
 def _quoted(record: Path, turn: Sequence[Entry], session: Sequence[Entry]) -> list[Entry]:
-    """The other entries that the turn's prompts quote; what they quote may itself quote others."""
+    """Return the other entries that the turn's prompts quote; what they quote may itself quote others."""
     found: list[Entry] = []
     while quoted := quoted_elsewhere(turn, [*session, *found]):
         more = entries_with(record, quoted)
@@ -91,7 +91,7 @@ def _quoted(record: Path, turn: Sequence[Entry], session: Sequence[Entry]) -> li
 
 
 def _overlays(record: Path, turn: Sequence[Entry]) -> list[Entry]:
-    """The last changes of memory until the turn's end, and what made each line that it showed or left out."""
+    """Return memory's last changes until the turn's end, and what made each line that was shown or left out."""
     contexts = [said for one in turn if isinstance(said := body_of(one), ContextAssembled)]
     named = {name for said in contexts for name in (*said.artifact_ids, *(name for name, _ in said.left_out))}
     agent_id, end = agent_of(turn), max((one.sequence for one in turn), default=-1) + 1
@@ -111,7 +111,7 @@ def _behind_lines(record: Path, turn: Sequence[Entry], overlays: Sequence[Entry]
 
 
 def _newest_signals(record: Path, turn: Sequence[Entry]) -> list[Entry]:
-    """Up to the last one that the turn has logged, in order; none where it has logged none."""
+    """Return signals up to the last one that the turn has logged, in order; none where it has logged none."""
     logged = [one.sequence for one in turn if one.event_type == "HO3_SIGNAL"]
     wanted = EntryFilter(stream="signals")
     found = read_entries(

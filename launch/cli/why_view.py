@@ -20,7 +20,7 @@ from hobus.launch.sessions.why_prompts import PromptShown, ShownStretch
 
 
 class Heading(NamedTuple):
-    """Above what follows, a blank line before it."""
+    """A heading above what follows, a blank line before it."""
 
     text: str
 
@@ -40,7 +40,7 @@ class Aside(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A table; of its cells what no terminal is commanded by."""
+    """A table, whose cells command no terminal."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -64,7 +64,7 @@ def show(parts: Iterator[Part]) -> None:
 
 
 def lines_of(parts: Iterator[Part]) -> Iterator[str]:
-    """The same as lines; tables as wide as the terminal."""
+    """Yield the parts as lines; tables as wide as the terminal."""
     for part in parts:
         if isinstance(part, Rows):
             yield from table_lines(part.headings, part.rows, is_styled=False)
@@ -82,7 +82,7 @@ _US_PER_MS = 1000
 
 
 def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
-    """Everything that people read of it; `in_full`: every prompt whole."""
+    """Yield everything that people read of the turn; `in_full`: every prompt whole."""
     turn, explained = found.account.turn, found.why
     yield Said(f"{found.name}: {printable(turn.ended)}", bold=True)
     yield Said(f"  < {_line(turn.text) if turn.text is not None else '(not in the record)'}")
@@ -163,7 +163,7 @@ def opening(found: ExplainedTurn) -> list[str]:
 
 
 def _failures(failures: Sequence[FailureSeen]) -> Iterator[Part]:
-    """The words of each whole, as they say what to mend; those that were said before are named by their entry."""
+    """Yield the words of each whole, as they say what to mend; repeated ones are named by their entry."""
     if failures:
         yield Heading("what failed")
     said: dict[str, int] = {}
@@ -196,7 +196,7 @@ _FAILED = {
 
 
 def _spans(spans: Sequence[Span], late_ms: int) -> Iterator[Part]:
-    """A waterfall: each bar begins and ends where its work did, in the time of the whole turn."""
+    """Yield a waterfall: each bar begins and ends where its work did, in the time of the whole turn."""
     if not spans:
         return
     begin = min(one.begin_us for one in spans)
@@ -348,7 +348,7 @@ def _facts(explained: Explanation) -> Iterator[Part]:
 
 
 def _rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Part]:
-    """The first of them, and how many there are beside."""
+    """Yield the first rows, and how many there are beside."""
     if rows:
         yield Rows(headings, rows[:_ROWS])
         yield from _further(len(rows), "row")
@@ -360,12 +360,12 @@ def _further(count: int, noun: str) -> Iterator[Part]:
 
 
 def value_in_words(value: Any) -> str:
-    """A text as it is, anything else as JSON, in one line."""
+    """Return a text as it is, anything else as JSON, in one line."""
     return printable(value if isinstance(value, str) else json_text(value)) or "nothing"
 
 
 def _entries(sequences: Sequence[int]) -> str:
-    """The numbers of at most three entries; more are counted."""
+    """Return the numbers of at most three entries; more are counted."""
     shown = " ".join(f"#{one}" for one in sequences[:_ENTRIES])
     return shown if len(sequences) <= _ENTRIES else f"{shown} and {counted(len(sequences) - _ENTRIES, 'other')}"
 

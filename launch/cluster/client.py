@@ -31,7 +31,7 @@ _OPEN: dict[str, object] = {}
 
 
 def place_of(home: Home, run: RunFile) -> Place:
-    """The running cluster of this home, with the configuration that it runs under.
+    """Return the running cluster of this home, with the configuration that it runs under.
 
     Raises CommandError (not reachable) when what the run file names is gone, ConfigError, OSError.
     """
@@ -43,13 +43,13 @@ def place_of(home: Home, run: RunFile) -> Place:
 
 
 def cluster_of(home: Home) -> Place:
-    """The cluster that runs in this home. Raises CommandError (not reachable) when there is none."""
+    """Return the cluster that runs in this home. Raises CommandError (not reachable) when there is none."""
     return place_of(home, running(home))
 
 
 @asynccontextmanager
 async def client_of(place: Place, role: str, *, clock: Clock) -> AsyncGenerator[Peer]:
-    """A peer that answers nothing, not connected yet: its `start` does that. Its instance is this process's.
+    """Yield a peer that answers nothing, not connected yet: its `start` does that. Its instance is this process's.
 
     A name belongs to one connection at a time: further ones of this process get further numbers. Afterwards it has said
     goodbye, and its token is worth nothing any more. Raises OSError.
@@ -89,7 +89,7 @@ async def client_of(place: Place, role: str, *, clock: Clock) -> AsyncGenerator[
 
 
 def no_token(home: Home, error: OSError) -> CommandError:
-    """A command that cannot prove who it is, and what still works without that."""
+    """Return the error of a command that cannot prove who it is, and what still works without that."""
     # What the system says of a write names no path: a token's directory is the one that is meant.
     named = OSError(error.errno, error.strerror, error.filename or str(home.run))
     known = of_os_error(named, doing="no token for this command can be written")
@@ -99,7 +99,7 @@ def no_token(home: Home, error: OSError) -> CommandError:
 
 @asynccontextmanager
 async def connected(place: Place, role: str, *, timeout_s: float | None = None) -> AsyncGenerator[Bus]:
-    """The bus as this role sees it, within `launcher.client_timeout_ms` or less.
+    """Connect to the bus in this role, within `launcher.client_timeout_ms` or less.
 
     Raises BusError when the broker does not answer, CommandError on a full disk or when the run directory is gone.
     """
@@ -117,13 +117,13 @@ async def connected(place: Place, role: str, *, timeout_s: float | None = None) 
 
 
 async def asked(place: Place, service: str, question: Message, expect: type[R]) -> R:
-    """The answer to one question of the operator, over a connection of its own. Raises RuntimeFault, CommandError."""
+    """Return the answer to an operator's question, over a connection of its own. Raises RuntimeFault, CommandError."""
     async with connected(place, "operator") as bus:
         return await bus.request(service, question, expect=expect, timeout_s=place.client_timeout_s)
 
 
 def _log_for_debug() -> None:
-    """With --debug alone lines of a log stand among a command's sentences; a process with a log file keeps to that."""
+    """Drop lines of a log unless --debug is given; a process with a log file keeps to that."""
     import structlog  # noqa: PLC0415
 
     from hobus.bus.clock import SystemClock  # noqa: PLC0415

@@ -34,7 +34,7 @@ class ChangedConfig(NamedTuple):
 
 
 def changed_since(home: Home, run: RunFile, config_file: Path | None = None) -> ChangedConfig | None:
-    """What a start of the same kind would take otherwise than this run does, and how that gets in force; None: nothing.
+    """Return what a start of the same kind would take otherwise, and how that gets in force; None: nothing.
 
     `config_file`: where that start would have another one. Raises ConfigError for a configuration with faults.
     """
@@ -53,13 +53,13 @@ def changed_since(home: Home, run: RunFile, config_file: Path | None = None) -> 
 
 
 def in_words(found: Sequence[Difference], *, is_done: bool = False) -> str:
-    """The first of these differences, and how many more there are; `is_done`: what was on disk is in force now."""
+    """Return the first of these differences, and how many more there are; `is_done`: they are in force now."""
     said = "; ".join(_words(one, is_done=is_done) for one in found[:_NAMED])
     return said + (f"; and {len(found) - _NAMED} more" if found[_NAMED:] else "")
 
 
 def after_a_stop(home: Home, given: Path | None) -> str:
-    """What brings it in force where a cluster that runs cannot take it in; `given`: the file of `--config`."""
+    """Return what brings it in force where a running cluster cannot take it in; `given`: the file of `--config`."""
     again = "up" if given is None else f"up --config {given}"
     return f"{next_command('down', home.root)}, then {next_command(again, home.root)}"
 
@@ -71,13 +71,13 @@ def fault_of(error: ConfigError, home: Home) -> str:
 
 
 def given_file(home: Home, run: RunFile) -> Path | None:
-    """The file that this run was started with by `--config`, if it was."""
+    """Return the file that this run was started with by `--config`, if it was."""
     is_own = run.config_origin in (_SHIPPED, str(home.config / ADMIN_CONFIG))
     return None if is_own else Path(run.config_origin)
 
 
 def as_started(running: Snapshot, disk: Snapshot) -> Snapshot:
-    """With the addresses of `--listen` and `--http`, which stand in no file."""
+    """Return the snapshot with the addresses of `--listen` and `--http`, which stand in no file."""
     for section in ("bus", "http"):
         address = getattr(running.config, section).listen
         if address and not getattr(disk.config, section).listen:
@@ -97,7 +97,7 @@ def _value(value: Any) -> str:
 
 
 def changed_beside(tools: ToolsConfig, run: RunFile) -> list[str]:
-    """Code of tools in packages, files with secrets of MCP servers: what changed after the oldest executor's start.
+    """Return code of tools in packages and secret files of MCP servers that changed after the oldest executor's start.
 
     Such an executor has the former content, while a tool process that follows another one has the new.
     """
@@ -111,7 +111,7 @@ def changed_beside(tools: ToolsConfig, run: RunFile) -> list[str]:
 
 
 def _newest(files: Iterable[Path]) -> float:
-    """When the last of them was written, made or put into place."""
+    """Return when the last of the files was written, made or put into place."""
     newest = 0.0
     for path in files:
         try:

@@ -19,12 +19,12 @@ from hobus.launch.limits import LINK_S
 
 
 def tell(home: Home, address: str) -> None:
-    """This process serves it at `host:port` from now on. Raises OSError."""
+    """Note that this process serves the console at `host:port` from now on. Raises OSError."""
     home.console.write_text(f"{address} {os.getpid()} {identity.start_mark(os.getpid())}\n", encoding="ascii")
 
 
 def told(home: Home) -> str:
-    """`host:port` of the console that was begun last, if its process lives, else of the cluster's; else empty."""
+    """Return `host:port` of the console begun last, if its process lives, else of the cluster's; else empty."""
     with suppress(OSError, ValueError):
         address, pid, mark = home.console.read_text(encoding="ascii").split()
         if identity.is_alive(int(pid), mark):
@@ -38,7 +38,7 @@ def withdraw(home: Home, address: str) -> None:
 
 
 def offered(home: Home) -> str:
-    """`host:port` at which the cluster that runs here offers its console; empty: it offers none."""
+    """Return `host:port` at which the running cluster offers its console; empty: it offers none."""
     with suppress(OSError):
         return home.offered_console.read_text(encoding="ascii").strip()
     return ""
@@ -59,7 +59,7 @@ def drawn(clock: Clock) -> str:
 
 
 def link_for(home: Home, clock: Clock, who: ConsoleLink) -> str:
-    """The address that signs this person in at the cluster's console, once and soon. Raises OSError.
+    """Return the address that signs this person in at the cluster's console, once and soon. Raises OSError.
 
     What stands in the home signs nobody in: it is the word's hash.
     """
@@ -75,7 +75,7 @@ def link_for(home: Home, clock: Clock, who: ConsoleLink) -> str:
 
 
 def redeemed(home: Home, word: str, clock: Clock) -> ConsoleLink | None:
-    """Whom this word signs in, for the first who asks; None: nobody."""
+    """Return whom this word signs in, for the first who asks; None: nobody."""
     name = hash_of(word)
     found = _read(home, name, clock)
     with suppress(OSError):
@@ -92,7 +92,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def _read(home: Home, name: str, clock: Clock) -> ConsoleLink | None:
-    """The link of this hash; one that is too old is removed."""
+    """Return the link of this hash; remove one that is too old."""
     with suppress(OSError, ValueError):
         until, role, who = (home.links / name).read_text(encoding="utf-8").split(" ", 2)
         if _HASH.fullmatch(name) and clock.now() < float(until):

@@ -39,7 +39,7 @@ class Place(Struct, frozen=True):
 
     @property
     def client_timeout_s(self) -> float:
-        """How long a client waits for an answer (launcher.client_timeout_ms)."""
+        """Return how long a client waits for an answer (launcher.client_timeout_ms)."""
         return self.snapshot.config.launcher.client_timeout_ms / 1000
 
     @property
@@ -51,15 +51,15 @@ class Place(Struct, frozen=True):
         return self.lane("tap")
 
     def lane(self, of: str) -> str:
-        """The address of a service's lane, or of an executor's by its instance: the next one takes its place."""
+        """Return the address of a service's lane, or of an executor's by its instance: the next one takes its place."""
         return f"ipc://{socket_of(self.sockets, of.partition('@')[0].replace('/', '-'))}"
 
     def links(self, zeromq: ZeroMQ, lanes: Sequence[str]) -> dict[str, Link]:
-        """A connection to the broker and one to each of these lanes; made on a running loop."""
+        """Make a connection to the broker and one to each of these lanes, on a running loop."""
         return {name: self.link(zeromq, name) for name in ("", *lanes)}
 
     def link(self, zeromq: ZeroMQ, lane: str) -> Link:
-        """A connection to a lane, or to the broker (""); made on a running loop."""
+        """Make a connection to a lane, or to the broker (""), on a running loop."""
         from hobus.bus.zeromq.link import ZeroMQLink  # noqa: PLC0415 - most commands connect to nothing
 
         return ZeroMQLink(zeromq, self.snapshot.config.bus, self.lane(lane) if lane else self.broker)
@@ -71,7 +71,7 @@ _EVERY_HOST = ("*", "0.0.0.0", "[::]")  # noqa: S104 - what is compared with
 
 
 def parts_of(address: str) -> tuple[str, int]:
-    """Host and port. Raises CommandError (usage) for anything else."""
+    """Return host and port. Raises CommandError (usage) for anything else."""
     match = _FORM.fullmatch(address)
     if match is None or int(match["port"]) > _PORT_MAX:
         raise UsageFault(

@@ -76,15 +76,15 @@ class Home:
         """Hashes of the words that sign people in there."""
 
     def offered(self, digest: str) -> Path:
-        """Where a configuration lies that a run is to go over to, for the launcher to take."""
+        """Return where a configuration lies that a run is to go over to, for the launcher to take."""
         return self.run / f"snapshot-{digest.replace(':', '-')}"
 
     def log(self, actor: str) -> Path:
-        """Log file of an actor: `ho1/2` logs to `ho1-2.log`."""
+        """Return the log file of an actor: `ho1/2` logs to `ho1-2.log`."""
         return self.logs / f"{actor.replace('/', '-')}.log"
 
     def bound(self, *, http: bool = False) -> str:
-        """Where the broker (or the HTTP doors) of this run listens, port included; empty: nowhere, or not yet."""
+        """Return where the broker (or the HTTP doors) of this run listens, with port; empty: nowhere, or not yet."""
         with suppress(OSError):
             return (self.http if http else self.listening).read_text(encoding="ascii").strip()
         return ""
@@ -95,27 +95,27 @@ def home_of(path: Path) -> Home:
 
 
 def prepare(home: Home) -> None:
-    """All directories exist; `run` is private. Raises OSError."""
+    """Make all directories; `run` is private. Raises OSError."""
     for directory in (home.run, home.logs, home.ledger, home.spool):
         make_private(directory)
         directory.chmod(_PRIVATE)  # also if somebody else had made it
 
 
 def keep_snapshot(home: Home, data: bytes) -> None:
-    """Whoever starts from now on goes by these bytes; nobody reads half of them. Raises OSError."""
+    """Write the snapshot for whoever starts from now on; nobody reads half of it. Raises OSError."""
     beside = home.snapshot.with_name(f"{home.snapshot.name}.new")
     beside.write_bytes(data)
     beside.replace(home.snapshot)
 
 
 def make_private(directory: Path) -> None:
-    """Makes the directory, and the home above it, for this user alone, unless they are there. Raises OSError."""
+    """Make the directory, and the home above it, for this user alone, unless they are there. Raises OSError."""
     make_root(directory.parent)
     directory.mkdir(mode=_PRIVATE, exist_ok=True)
 
 
 def make_root(root: Path) -> None:
-    """A home is there; a new one is for this user alone, and no version control takes what it makes. Raises OSError."""
+    """Make a home for this user alone, whose content no version control takes, unless it is there. Raises OSError."""
     if root.is_dir():
         return
     root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ class Claim(NamedTuple):
 
 
 def claim(home: Home) -> Claim:
-    """The home is what lies here from now on: another one, where it is a copy of one that is still there.
+    """Claim what lies here as the home: another one, where it is a copy of one that is still there.
 
     One that was moved, or restored where the former is gone, stays the same. The caller holds the lock. Raises OSError.
     """
@@ -153,7 +153,7 @@ def claim(home: Home) -> Claim:
 
 
 def _whose(root: Path) -> tuple[str, str]:
-    """Id, and path; both empty where no mark says so."""
+    """Return id and path; both empty where no mark says so."""
     try:
         text = (root / _MARK).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -167,7 +167,7 @@ def is_worker(root: Path) -> bool:
 
 
 def is_home(directory: Path) -> bool:
-    """Whether it is a home, a cluster's or a worker's: by its mark, by what older ones hold, or as a folder of keys."""
+    """Return whether this is a home, a cluster's or a worker's: by its mark, by what older ones hold, or by keys."""
     if directory.name == "keys" and directory.is_dir() and not directory.stat().st_mode & _OTHERS:
         return True
     return any(all((directory / name).exists() for name in names) for names in ((_MARK,), *_OF_OLDER_HOMES))
@@ -181,7 +181,7 @@ class HomeLock:
 
     @classmethod
     def take(cls, home: Home) -> HomeLock | None:
-        """The lock, or None if somebody has it. Raises OSError."""
+        """Return the lock, or None if somebody has it. Raises OSError."""
         make_root(home.root)
         _mark(home.root)  # also a directory that was there before
         file = home.lock_file.open("a+", encoding="utf-8")
@@ -209,7 +209,7 @@ class Holder(NamedTuple):
 
 
 def holder(home: Home) -> int | None:
-    """The pid of the launcher that holds this home, 0 if it did not say yet, None if nobody does.
+    """Return the pid of the launcher that holds this home, 0 if it did not say yet, None if nobody does.
 
     Raises as `held_by`.
     """
@@ -218,7 +218,7 @@ def holder(home: Home) -> int | None:
 
 
 def held_by(home: Home) -> Holder | None:
-    """Whose lock there is on this home. Raises CommandError where it is on another directory through a hard link."""
+    """Return who holds the home's lock. Raises CommandError where it is on another directory through a hard link."""
     try:
         file = home.lock_file.open("r", encoding="utf-8")
     except OSError:
@@ -243,7 +243,7 @@ def held_by(home: Home) -> Holder | None:
 
 
 def sockets_directory(home: Home) -> Path:
-    """Where this run's sockets lie: `run/`, or a new private directory when that path is too long for a socket.
+    """Return where sockets lie: `run/`, or a new private directory when that path is too long for a socket.
 
     Raises OSError.
     """
@@ -264,7 +264,7 @@ def _fits(directory: Path) -> bool:
 
 
 def sweep(home: Home, sockets: Path | None) -> None:
-    """Removes what the last run left: run file, snapshot, tokens, sockets. Record, logs and the lock stay."""
+    """Remove what the last run left: run file, snapshot, tokens, sockets. Record, logs and the lock stay."""
     if sockets is not None and sockets != home.run:
         shutil.rmtree(sockets, ignore_errors=True)
     with suppress(OSError):
@@ -276,5 +276,5 @@ def sweep(home: Home, sockets: Path | None) -> None:
 
 
 def remove_run(home: Home) -> None:
-    """The run directory itself is gone; called last, by the launcher that holds it."""
+    """Remove the run directory itself; called last, by the launcher that holds it."""
     shutil.rmtree(home.run, ignore_errors=True)

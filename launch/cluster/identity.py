@@ -16,7 +16,7 @@ _HAS_PROC = Path("/proc/self/stat").exists()
 
 
 def start_mark(pid: int) -> str | None:
-    """A text that no other process with this pid will ever have; None when there is no such living process."""
+    """Return a text that no other process with this pid will ever have; None when there is no such living process."""
     if pid <= 0:
         return None
     if _HAS_PROC:
@@ -29,7 +29,7 @@ def start_mark(pid: int) -> str | None:
 
 
 def _linux_mark(pid: int) -> str | None:
-    """Boot id and start time in clock ticks since boot: both are untouched by changes of the wall clock."""
+    """Return boot id and start time in ticks since boot: changes of the wall clock touch neither."""
     try:
         fields, boot = _stat(pid), _boot()
     except OSError:
@@ -40,7 +40,7 @@ def _linux_mark(pid: int) -> str | None:
 
 
 def directory_mark(directory: Path) -> str:
-    """A text that no copy of this directory has, nor the same one after another boot or on another machine.
+    """Return a text that no copy of this directory has, nor the same one after another boot or on another machine.
 
     Raises OSError.
     """
@@ -55,7 +55,7 @@ def _boot() -> str:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """What the kernel says of this process, from its state on. Raises OSError."""
+    """Return what the kernel says of this process, from its state on. Raises OSError."""
     stat = Path(f"/proc/{pid}/stat").read_bytes()
     # The command name may hold spaces and parentheses; fields count from behind the last one.
     return stat[stat.rindex(b")") + 2 :].split()
@@ -66,7 +66,7 @@ def is_alive(pid: int, mark: str) -> bool:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether every thread of this process stands still after a SIGSTOP."""
+    """Return whether every thread of this process stands still after a SIGSTOP."""
     if _HAS_PROC:
         try:
             return _stat(pid)[0] == b"T"
@@ -80,7 +80,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def end(pid: int, mark: str, sig: signal.Signals) -> bool:
-    """Signals that very process; False when it is gone (another process with its pid is never touched)."""
+    """Signal that very process; return False when it is gone (another process with its pid is never touched)."""
     if not is_alive(pid, mark):
         return False
     try:

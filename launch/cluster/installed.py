@@ -28,7 +28,7 @@ def pointer_of(home: Home) -> Path:
 
 
 def in_force(home: Home) -> tuple[Path, ...]:
-    """The directories of the installed packages, in order of their names.
+    """Return the directories of the installed packages, in order of their names.
 
     Raises ConfigError for a pointer that cannot be read: what is installed is then unknown.
     """
@@ -49,12 +49,12 @@ def pointer_text(directories: Iterable[str]) -> str:
 
 
 def layers_of(home: Home, config_file: Path | None = None) -> Layers:
-    """Where a cluster of this home finds its governed files. Raises ConfigError for a damaged pointer."""
+    """Return where a cluster of this home finds its governed files. Raises ConfigError for a damaged pointer."""
     return Layers(in_force(home), home.config if home.config.is_dir() else None, config_file)
 
 
 def package_of(directory: Path) -> str:
-    """The id of the package in a directory that has the name of one; ids begin alike."""
+    """Return the id of the package in a directory that has the name of one; ids begin alike."""
     return directory.name.rsplit("-", 2)[0]
 
 

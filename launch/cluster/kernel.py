@@ -20,24 +20,24 @@ _ARGUMENTS_AT, _ARGUMENTS_END = 45, 46
 
 
 def become_subreaper() -> bool:
-    """Whether descendants whose parent dies become this process's own children from now on."""
+    """Return whether descendants whose parent dies become this process's own children from now on."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def keep_memory_private() -> bool:
-    """Whether from now on nobody but root may read or trace this process, and it leaves no core."""
+    """Return whether nobody but root may read or trace this process from now on, and it leaves no core."""
     return _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def raise_open_files() -> None:
-    """Raises the limit of open files to the hard one, also for children: a server needs one per connection."""
+    """Raise the limit of open files to the hard one, also for children: a server needs one per connection."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS refuses what is beyond a limit of its own
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def set_title(text: str) -> None:
-    """`ps` and `top` show this text; without effect where that is not possible."""
+    """Show this text in `ps` and `top`; without effect where that is not possible."""
     if not _prctl(_PR_SET_NAME, ctypes.c_char_p(text.encode()[:15])):
         return
     begin, end = _arguments()
@@ -48,7 +48,7 @@ def set_title(text: str) -> None:
 
 @functools.cache
 def _arguments() -> tuple[int, int]:
-    """Where this process has its command line, from and to; in a fork it is the same place."""
+    """Return where this process has its command line, from and to; in a fork it is the same place."""
     with suppress(OSError, ValueError, IndexError):
         fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return int(fields[_ARGUMENTS_AT]), int(fields[_ARGUMENTS_END])
@@ -56,7 +56,7 @@ def _arguments() -> tuple[int, int]:
 
 
 def return_big_memory() -> None:
-    """Pieces of 1 MB and more go back to the kernel as soon as they are freed; without effect without glibc.
+    """Return pieces of 1 MB and more to the kernel as soon as they are freed; without effect without glibc.
 
     Left to itself the allocator takes the first big piece that is freed as a sign that such pieces are common, and from
     then on keeps them: a few bodies of 8 MB at once stay with the process for good.
@@ -66,7 +66,7 @@ def return_big_memory() -> None:
 
 
 def has_one_thread() -> bool:
-    """Whether this process may be forked: threads of libraries count, which `threading` does not know."""
+    """Return whether this process may be forked: threads of libraries count, which `threading` does not know."""
     try:
         return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - names are counted, no path is made
     except OSError:
@@ -84,5 +84,5 @@ def _prctl(option: int, value: object) -> bool:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """Of C, as this process has it loaded. Raises OSError."""
+    """Return the C library as this process has it loaded. Raises OSError."""
     return ctypes.CDLL(None)

@@ -23,22 +23,22 @@ Settings = dict[str, Any]
 
 
 def path_of(home: Home) -> Path:
-    """Where a home's own settings lie, if it has any."""
+    """Return where a home's own settings lie, if it has any."""
     return home.config / ADMIN_CONFIG
 
 
 def shipped() -> Settings:
-    """The shipped settings, which a home's own are laid over."""
+    """Return the shipped settings, over which a home's own are laid."""
     return json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
 
 
 def read(home: Home) -> Settings:
-    """What the home's own settings say; nothing where there are none. Raises CommandError."""
+    """Return what the home's own settings say; nothing where there are none. Raises CommandError."""
     return document(path_of(home))
 
 
 def document(path: Path) -> Settings:
-    """What a file says; nothing where there is none. Raises CommandError (usage) for a file with faults."""
+    """Return what a file says; nothing where there is none. Raises CommandError (usage) for a file with faults."""
     if path.exists() and not path.is_file():
         raise UsageFault(f"{path} is not a plain file", hint="move it away")
     try:
@@ -69,7 +69,7 @@ def change(
     *,
     beside: AbstractContextManager[None] | None = None,
 ) -> ChangedFile:
-    """It says what `changed` makes of it; whoever changes it meanwhile waits.
+    """Write the file anew as `changed` says; whoever else changes it meanwhile waits.
 
     What is made `beside` it stays only if it is replaced. Raises CommandError, also for what is no valid
     configuration: then nothing is changed, and no directory made.
@@ -101,7 +101,7 @@ def put(path: Path, value: Settings) -> None:
 
 
 def _digest_with(home: Home, value: Settings) -> str:
-    """The digest of the configuration with this in its file. Raises UsageFault with its faults, by that file."""
+    """Return the digest of the configuration with this in its file. Raises UsageFault with its faults, by that file."""
     with tempfile.TemporaryDirectory() as directory:
         candidate = Path(directory) / ADMIN_CONFIG
         try:
@@ -119,7 +119,7 @@ def _digest_with(home: Home, value: Settings) -> str:
 
 @contextmanager
 def alone(home: Home, lock: str = _LOCK) -> Generator[None]:
-    """Nobody else changes the home's own files meanwhile, or does what else has this lock. Raises OSError."""
+    """Keep everybody else from changing the home's own files, or from what else has this lock. Raises OSError."""
     make_private(home.config)
     with (home.config / lock).open("w", encoding="utf-8") as file:  # a hidden file is no governed one
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)

@@ -9,7 +9,7 @@ from hobus.launch.console.errors import UsageFault, next_command
 
 
 def demand_record(home: Home) -> None:
-    """Raises UsageFault where no record was ever begun in this home."""
+    """Raise UsageFault where no record was ever begun in this home."""
     from hobus.ledger_service.verify import is_ledger  # noqa: PLC0415 - loads the record's rooms
 
     if not is_ledger(home.ledger):
@@ -17,7 +17,7 @@ def demand_record(home: Home) -> None:
 
 
 def unread_spools(home: Home) -> list[str]:
-    """Of each one a sentence: what it is, and what to do."""
+    """Return for each unread spool a sentence: what it is, and what to do."""
     return [said for path in sorted(home.spool.glob("*/*")) if (said := _why_unread(path))]
 
 

@@ -89,7 +89,7 @@ class RunFile(Record):
     children: list[ChildRow]
 
     def processes(self) -> list[RunningProcess]:
-        """`launcher`, `zygote` and every supervised process, as far as there is one."""
+        """Return `launcher`, `zygote` and every supervised process, as far as there is one."""
         rows = [("launcher", "launcher", self.launcher_pid, self.launcher_mark)]
         rows += [("zygote", "zygote", self.zygote_pid, self.zygote_mark)]
         rows += [(row.actor, row.instance, row.pid, row.mark) for row in self.children]
@@ -97,13 +97,13 @@ class RunFile(Record):
 
 
 def write(path: Path, run: RunFile) -> None:
-    """What this directory's run is like. Raises OSError."""
+    """Write what this directory's run is like. Raises OSError."""
     here = run.model_copy(update={"directory_mark": identity.directory_mark(path.parent)})
     write_whole(path, here.model_dump_json(indent=1))
 
 
 def write_whole(path: Path, text: str) -> None:
-    """The file holds exactly this text, or is as it was before. Raises OSError that names it."""
+    """Write exactly this text, or leave the file as it was. Raises OSError that names it."""
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         beside.write_text(text, encoding="utf-8")
@@ -115,13 +115,13 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read(path: Path) -> RunFile | None:
-    """The run of this directory that the file tells of; None when there is none. Raises CommandError."""
+    """Return the run of this directory that the file tells of; None when there is none. Raises CommandError."""
     run = _found(path)
     return run if run is not None and _is_here(run, path) else None
 
 
 def is_of_elsewhere(path: Path) -> bool:
-    """Whether a run file lies there that was written in another directory, or before the last boot."""
+    """Return whether a run file lies there that was written in another directory, or before the last boot."""
     try:
         run = _found(path)
     except CommandError:
@@ -151,7 +151,7 @@ def _is_here(run: RunFile, path: Path) -> bool:
 
 
 def running(home: Home) -> RunFile:
-    """The cluster that runs in this home. Raises CommandError (not reachable) when there is none."""
+    """Return the cluster that runs in this home. Raises CommandError (not reachable) when there is none."""
     run, held_by = read(home.run_file), holder(home)
     if run is None or held_by is None:
         raise not_reachable(home, held_by)
@@ -161,7 +161,7 @@ def running(home: Home) -> RunFile:
 
 
 def moved(run: RunFile, home: Home) -> CommandError | None:
-    """The error (not reachable) for a home that has another path than its processes use; None for a link to it."""
+    """Return the error (not reachable) for a home with another path than its processes use; None for a link to it."""
     with suppress(OSError):
         if not run.root or home.root.samefile(run.root):
             return None
@@ -172,7 +172,7 @@ def moved(run: RunFile, home: Home) -> CommandError | None:
 
 
 def not_reachable(home: Home, held_by: int | None) -> CommandError:
-    """The error for a home in which no cluster runs, or whose run directory lacks what every command needs."""
+    """Return the error for a home in which no cluster runs, or whose run directory lacks what every command needs."""
     if held_by:
         said = (
             f"the cluster in {home.root} cannot be reached: its run directory is gone (its launcher is pid {held_by})"
@@ -187,7 +187,9 @@ def not_reachable(home: Home, held_by: int | None) -> CommandError:
 
 
 def stalled(launcher_pid: int) -> CommandError | None:
-    """The error (not reachable) for a launcher that stands still, as after Ctrl-Z or SIGSTOP; None while it runs.
+    """Return the error (not reachable) for a launcher that stands still, as after Ctrl-Z or SIGSTOP.
+
+    None while it runs.
 
     Its processes go on without it; nobody starts, stops or restarts one until it goes on.
     """
@@ -200,7 +202,7 @@ def stalled(launcher_pid: int) -> CommandError | None:
 
 
 def cluster_gone(home: Home) -> CommandError | None:
-    """The error (not reachable) for a home in which neither a launcher nor a broker is left; None while one lives.
+    """Return the error (not reachable) for a home without launcher and broker; None while one lives.
 
     A launcher that died alone does not count: the broker that it left behind still carries what is under way.
     """

@@ -75,7 +75,7 @@ def rule_of(path: str) -> EffectRule:
 
 
 def effects_of(changes: Iterable[Difference]) -> ChangeEffects:
-    """What these differences mean; assets take effect at once, whatever they are."""
+    """Return what these differences mean; assets take effect at once, whatever they are."""
     found = ChangeEffects([], [], (), {}, {})
     roles: set[str] = set()
     for change in changes:

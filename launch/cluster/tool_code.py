@@ -14,7 +14,7 @@ _GROUP = "hobus.tools"
 
 
 def files_of(entry: str) -> Iterator[Path]:
-    """Of one of `tools.entry_points`, as far as they are there."""
+    """Yield the files of one of `tools.entry_points`, as far as they are there."""
     name, target = entry_of(entry)
     if target:
         file = Path(target.rpartition(":")[0])
@@ -30,7 +30,7 @@ def files_of(entry: str) -> Iterator[Path]:
 
 
 def with_imported(files: Iterable[Path], *, beside: Path) -> Iterator[Path]:
-    """These, and all modules that they import from the directory `beside`, however far.
+    """Yield these, and all modules that they import from the directory `beside`, however far.
 
     In a directory of installed packages these are no part of the code: they change with an installation alone.
     """
@@ -48,7 +48,7 @@ def with_imported(files: Iterable[Path], *, beside: Path) -> Iterator[Path]:
 
 
 def _imported(file: Path) -> set[str]:
-    """Top names of the modules that it imports; of what is no Python none."""
+    """Return the top names of the modules that the file imports; of what is no Python none."""
     try:
         found = ast.walk(ast.parse(file.read_bytes()))
     except (OSError, ValueError, SyntaxError, RecursionError):

@@ -10,7 +10,7 @@ ADDRESSES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.an
 
 
 def wire_settings(kind: str, base_url: str) -> dict[str, Any]:
-    """What `openai` or `anthropic` at this address is asked with."""
+    """Return what `openai` or `anthropic` at this address is asked with."""
     # Anthropic's SDK has no word for a temperature any more, and its newer models refuse one.
     said = {"base_url": base_url, "structured": "json_schema", "omit": ["temperature"] * (kind == "anthropic")}
     if kind == "openai":
@@ -24,7 +24,7 @@ def _is_at(vendor: str, base_url: str) -> bool:
 
 
 def vendor_instance(vendor: str, concurrency_max: int) -> dict[str, Any]:
-    """The vendor itself, any of its models, by the key of the environment that its SDK is named for."""
+    """Return the vendor itself, any of its models, by the key of the environment that its SDK is named for."""
     return {
         "kind": vendor, "key": f"env:{vendor.upper()}_API_KEY", "models": [], "any_model": True,
         "concurrency_max": concurrency_max, **wire_settings(vendor, ADDRESSES[vendor]),

@@ -8,7 +8,7 @@ import importlib
 
 @functools.cache
 def software_version() -> str:
-    """The installed version, or `source` in a checkout that is not installed."""
+    """Return the installed version, or `source` in a checkout that is not installed."""
     metadata = importlib.import_module("importlib.metadata")  # 15 ms that `--help` does not pay
     try:
         return str(metadata.version("hobus"))

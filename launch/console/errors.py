@@ -12,7 +12,7 @@ from hobus.launch.console import exit_codes
 
 
 class CommandError(Exception):
-    """Ends a command with one clear message and an exit code, never with a traceback."""
+    """End a command with one clear message and an exit code, never with a traceback."""
 
     exit_code = exit_codes.FAILED
 
@@ -49,12 +49,12 @@ DEFAULT_HOME = ".hobus"
 
 
 def next_command(command: str, home: Path) -> str:
-    """A line that can be pasted into this shell; a home that it would take anyway is left out."""
+    """Return a line that can be pasted into this shell; a home that it would take anyway is left out."""
     return f"hobus {command}{home_option(home)}"
 
 
 def home_option(home: Path) -> str:
-    """` --home DIR`; nothing where `hobus` alone means this home."""
+    """Return ` --home DIR`; nothing where `hobus` alone means this home."""
     is_meant_anyway = not os.environ.get("HOBUS_HOME") and home == Path.cwd() / DEFAULT_HOME
     return "" if is_meant_anyway else f" --home {shlex.quote(str(home))}"
 
@@ -65,23 +65,23 @@ _LINE_MAX_CHARS = 400
 
 
 def is_about(home: Path) -> None:
-    """From now on `next_here` names this home; called once by each command, and by a launcher, which has one home."""
+    """Make `next_here` name this home from now on; called once by each command, and by a launcher."""
     _HOME.set(home)
 
 
 def next_here(command: str) -> str:
-    """The same where no home is at hand: of the home that this command is about."""
+    """Return the next command where no home is at hand: for the home that this command is about."""
     home = _HOME.get()
     return f"hobus {command}" if home is None else next_command(command, home)
 
 
 def was_given(words: Sequence[str]) -> None:
-    """From now on `same_command` begins with these words; called once by each command."""
+    """Begin `same_command` with these words from now on; called once by each command."""
     _WORDS.set(tuple(words))
 
 
 def same_command(option: str, value: str) -> str:
-    """The command as it was given, with this option beside it: a line for a shell, or what to do where that is long."""
+    """Return the command as it was given, with this option: a line for a shell, or what to do where that is long."""
     words = list(_WORDS.get())
     home = _HOME.get()
     added = [] if option in words else [option, value]
@@ -95,7 +95,7 @@ def same_command(option: str, value: str) -> str:
 
 
 def of_os_error(error: OSError, *, doing: str) -> CommandError:
-    """What the operating system refused, as a sentence that names the path and the fix."""
+    """Return what the operating system refused, as a sentence that names the path and the fix."""
     path = error.filename or ""
     where = f" ({path})" if path else ""
     reason = error.strerror or type(error).__name__
@@ -112,7 +112,7 @@ UNREACHABLE_CODES = frozenset({"no_route", "peer_lost", "expired", "unavailable"
 
 
 def as_command_error(error: BaseException) -> CommandError | None:
-    """The same fault for a person at a terminal; None for anything that is not an expected fault."""
+    """Return the same fault for a person at a terminal; None for anything that is not an expected fault."""
     from hobus.bus.errors import VERDICT_CODES, ConfigError, RuntimeFault  # noqa: PLC0415 - most commands meet none
 
     if not isinstance(error, RuntimeFault):

@@ -37,12 +37,12 @@ def fail(check: str, said: str, fix: str = "") -> DoctorFinding:
 
 
 def code_of(findings: Iterable[DoctorFinding]) -> int:
-    """The exit code: 0 unless something fails."""
+    """Return the exit code: 0 unless something fails."""
     return exit_codes.FAILED if any(one.verdict == "fail" for one in findings) else exit_codes.OK
 
 
 def show(findings: Sequence[DoctorFinding]) -> None:
-    """Each with its verdict and its fix, one below the other."""
+    """Print each with its verdict and its fix, one below the other."""
     width = max(len(one.check) for one in findings)
     for one in findings:
         first, *more = one.detail.splitlines()

@@ -12,19 +12,19 @@ INTERRUPTED = 130
 
 
 def end_at_interrupt() -> None:
-    """From now on; a caller that had the signal ignored keeps that."""
+    """End at Ctrl-C from now on; a caller that had the signal ignored keeps that."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 def raise_at_interrupt() -> None:
-    """From now on it is KeyboardInterrupt again, so that a command can clean up behind itself."""
+    """Raise KeyboardInterrupt at Ctrl-C again from now on, so that a command can clean up behind itself."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def interrupt_at(told: list[int]) -> None:
-    """From now on SIGTERM and SIGHUP interrupt this process as Ctrl-C does; each is added to `told`.
+    """Let SIGTERM and SIGHUP interrupt this process as Ctrl-C does from now on; each is added to `told`.
 
     A caller that had one of them ignored keeps that. Ctrl-C itself stays as it is: asyncio's runner, which cancels in
     an orderly way, takes it over only from Python's own handler; meanwhile the others go there too.
@@ -44,13 +44,13 @@ def interrupt_at(told: list[int]) -> None:
 
 
 def keep_on() -> None:
-    """From now on none of them interrupts: what is left is cleaning up, and that takes a bounded time."""
+    """Let none of them interrupt from now on: what is left is cleaning up, and that takes a bounded time."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
 def is_interrupt(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind it, also where a library or a task group made something else of it."""
+    """Return whether Ctrl-C is behind an error, also where a library or a task group made something else of it."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()  # what was raised anew while it was handled is its own context's
     while waiting:

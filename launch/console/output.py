@@ -56,29 +56,29 @@ _JSON: ContextVar[bool] = ContextVar("a program reads this command", default=Fal
 
 
 def as_asked(arguments: Sequence[str]) -> None:
-    """From now on `wants_debug` and `wants_json` say what these words of the command, or HOBUS_DEBUG, ask for."""
+    """Set `wants_debug` and `wants_json` by these words of the command, or HOBUS_DEBUG."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     _DEBUG.set("--debug" in options or bool(os.environ.get("HOBUS_DEBUG")))
     _JSON.set("--json" in options)
 
 
 def wants_debug() -> bool:
-    """Whether tracebacks, and what the command itself logs, are shown."""
+    """Return whether tracebacks, and what the command itself logs, are shown."""
     return _DEBUG.get()
 
 
 def wants_json() -> bool:
-    """Whether a program reads: the document on standard output, an error as one line of JSON on standard error."""
+    """Return whether a program reads: the document on standard output, an error as a line of JSON on standard error."""
     return _JSON.get()
 
 
 def can_be_commanded() -> bool:
-    """Whether a terminal, if there is one, understands commands: colours, and rows that are written anew."""
+    """Return whether a terminal, if there is one, understands commands: colours, and rows that are written anew."""
     return os.environ.get("TERM", "") not in _TAKES_NO_COMMANDS
 
 
 def is_terminal(stream: object) -> bool:
-    """Whether a standard stream is there and a terminal; a closed one is neither."""
+    """Return whether a standard stream is there and a terminal; a closed one is neither."""
     try:
         return bool(stream is not None and stream.isatty())  # type: ignore[attr-defined]
     except ValueError:
@@ -86,7 +86,7 @@ def is_terminal(stream: object) -> bool:
 
 
 def colours(*, to_stderr: bool = False) -> bool:
-    """Whether the stream that is printed to shows colours; FORCE_COLOR makes any show them, NO_COLOR none."""
+    """Return whether the stream shows colours; FORCE_COLOR makes any show them, NO_COLOR none."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -95,13 +95,13 @@ def colours(*, to_stderr: bool = False) -> bool:
 
 
 class Styled(str):
-    """Text with colours of ours around what was escaped before."""
+    """Text with hobus's own colours around what was escaped before."""
 
     __slots__ = ()
 
 
 def styled(text: str, colour: str | None, *, bold: bool = False, to_stderr: bool = False) -> str:
-    """The text in this colour where colours are shown; handed to `joined`, `say` or `note` as a part of its own."""
+    """Return the text in this colour where colours are shown; pass it to `joined`, `say` or `note` as a part."""
     if not colours(to_stderr=to_stderr):
         return text
     from click import style  # noqa: PLC0415 - processes of a cluster import this module and never print
@@ -110,7 +110,7 @@ def styled(text: str, colour: str | None, *, bold: bool = False, to_stderr: bool
 
 
 def escaped(text: str) -> str:
-    """The text as everybody is shown it: what would command a terminal, or turn words around, is escaped as in JSON.
+    """Return the text with everything that would command a terminal, or turn words around, escaped as in JSON.
 
     So JSON keeps its meaning. Line ends and tabs stay.
     """
@@ -118,12 +118,12 @@ def escaped(text: str) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """The text as `escaped` has it, its line ends and tabs too: whoever wrote it makes no line that we seem to say."""
+    """Return the text as `escaped` has it, line ends and tabs too, so that its writer makes no line of hobus's own."""
     return escaped(text).replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")
 
 
 def joined(*parts: str) -> Styled:
-    """One text of these, each escaped unless `styled` or this function made it."""
+    """Return one text of these, each escaped unless `styled` or this function made it."""
     return Styled("".join(part if isinstance(part, Styled) else escaped(part) for part in parts))
 
 
@@ -134,14 +134,14 @@ def say(*parts: str) -> None:
 
 
 def always_encodable() -> None:
-    """What a stream's encoding has not is escaped, in the C locale too: nobody's text ends a command."""
+    """Escape what a stream's encoding lacks, in the C locale too: nobody's text ends a command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def unheard(*, to_stderr: bool = False) -> None:
-    """The reader of a stream went away: nobody is told any more, and the end of the process raises nothing."""
+    """Go silent, as the reader of a stream went away: the end of the process raises nothing."""
     nobody = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives until the process ends
     if to_stderr:
         sys.stderr = nobody
@@ -150,7 +150,7 @@ def unheard(*, to_stderr: bool = False) -> None:
 
 
 def note(*parts: str) -> None:
-    """One line on stderr: what a program that reads stdout must not see. A reader that went away ends nothing."""
+    """Print one line on stderr: what a program that reads stdout must not see. A reader that went away ends nothing."""
     from click import echo  # noqa: PLC0415 - as above
 
     try:
@@ -160,7 +160,7 @@ def note(*parts: str) -> None:
 
 
 def told_on_the_way(monotonic: Callable[[], float], what: str, total: int | None = None) -> Callable[[int], None]:
-    """What takes how far long work is, and tells it on stderr every two seconds, where a person looks."""
+    """Return what takes how far long work is, and tells it on stderr every two seconds, where a person looks."""
     said_at = monotonic()
 
     def at(count: int) -> None:
@@ -173,7 +173,7 @@ def told_on_the_way(monotonic: Callable[[], float], what: str, total: int | None
 
 
 def say_prose(begin: str, text: str, colour: str | None = None, *, bold: bool = False, to_stderr: bool = False) -> None:
-    """Like `say` and `note`, of what is read and not copied: a terminal gets rows that end between words.
+    """Print, like `say` and `note`, what is read and not copied: a terminal gets rows that end between words.
 
     Each begins where the text does, behind `begin`; an end of a line in the text stays one.
     """
@@ -185,14 +185,14 @@ def say_prose(begin: str, text: str, colour: str | None = None, *, bold: bool = 
 
 
 def say_quoted(mark: str, text: str) -> None:
-    """What somebody else wrote: each row of it behind the mark, so that none is taken for what is said here."""
+    """Print what somebody else wrote: each row behind the mark, so that none is taken for what is said here."""
     for line in text.split("\n"):
         for row in _rows(in_one_line(line.removesuffix("\r")), len(mark), sys.stdout):
             say(mark, row)
 
 
 def _rows(text: str, margin: int, stream: object) -> list[str]:
-    """The text as it is; for a terminal folded to what is left of its width beside the margin."""
+    """Return the text; for a terminal folded to what is left of its width beside the margin."""
     room = window()[0] - margin
     if not is_terminal(stream) or room < _PROSE_CELLS:
         return [text]
@@ -212,7 +212,7 @@ def note_coloured(text: str, colour: str | None) -> None:
 
 
 def note_lines(lines: Iterable[tuple[str, str]], *, behind: str = "") -> None:
-    """Each of these texts on stderr in its colour, with the same words behind it."""
+    """Print each of these texts on stderr in its colour, with the same words behind it."""
     for text, colour in lines:
         note_coloured(f"{text}{behind}", colour)
 
@@ -225,7 +225,7 @@ def table(
     empty: str = "",
     spare: Sequence[str] = (),
 ) -> None:
-    """Left-aligned columns; the cells of column `coloured` get the colour of the state that they name.
+    """Print left-aligned columns; the cells of column `coloured` get the colour of the state that they name.
 
     A terminal gets what fits its width: cells are broken into rows, then columns left out that are named in `spare`,
     the first of them first, which is said below. Anything else gets every character. `empty` is said in place of a
@@ -247,7 +247,7 @@ def table_lines(
     spare: Sequence[str] = (),
     is_styled: bool = True,
 ) -> Sequence[str]:
-    """The lines of a table of printable texts, as `table` prints them; not `is_styled`: without colours."""
+    """Return the lines of a table of printable texts, as `table` prints them; not `is_styled`: without colours."""
     if is_terminal(sys.stdout):
         terminal = importlib.import_module("hobus.launch.console.terminal")
         columns = window()[0] - (not is_styled)  # who shows texts leaves the last cell free
@@ -276,7 +276,7 @@ def state_colour(cell: str) -> str | None:
 
 
 def window() -> tuple[int, int]:
-    """Columns and rows of the terminal, now: the window's own, and not what a variable remembers of another one."""
+    """Return columns and rows of the terminal, now: the window's own, not what a variable remembers of another one."""
     with suppress(OSError, ValueError, AttributeError):
         columns, rows = os.get_terminal_size(sys.stdout.fileno())
         if columns and rows:
@@ -285,68 +285,68 @@ def window() -> tuple[int, int]:
 
 
 def cell(text: str) -> str:
-    """The text in one line, not longer than anybody reads, marked where it is cut."""
+    """Return the text in one line, not longer than anybody reads, marked where it is cut."""
     return cut(printable(text), _CELL_MAX_CHARS)
 
 
 def printable(text: str) -> str:
-    """The text in one line: no character in it moves the cursor, ends the line or colours what follows."""
+    """Return the text in one line: no character in it moves the cursor, ends the line or colours what follows."""
     return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def harmless(text: str) -> str:
-    """The text without anything that commands a terminal: only newlines are left of the control characters."""
+    """Return the text without what commands a terminal: of control characters only newlines are left."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
     return COMMANDS.sub("\N{REPLACEMENT CHARACTER}", _DIRECTIONS.sub("", text))
 
 
 def thousands(count: int) -> str:
-    """A number as people read it: `1,284`."""
+    """Return a number as people read it: `1,284`."""
     return f"{count:,}"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """`1 model call`, `1,200 model calls`, `2 processes`; `plural` where it is not the noun and an s."""
+    """Return `1 model call`, `1,200 model calls`, `2 processes`; `plural` where it is not the noun and an s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def money(cost_usd: float | None) -> str:
-    """An amount; what is not known is said to be unknown."""
+    """Return an amount; what is not known is said to be unknown."""
     if cost_usd is None:
         return "price unknown"
     return "$0" if cost_usd == 0 else f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"
 
 
 def short_path(path: Path) -> str:
-    """The path from the directory of this command, where it lies below that."""
+    """Return the path from the directory of this command, where it lies below that."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def clock_time(at: float) -> str:
-    """The time of day here, to the millisecond, of seconds since 1970; `zone` says where that is."""
+    """Return the local time of day, to the millisecond, of seconds since 1970; `zone` says where that is."""
     return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3] if at else "--:--:--.---"
 
 
 def day_and_minute(at: float) -> str:
-    """`2026-11-25 13:45`, here."""
+    """Return `2026-11-25 13:45`, local time."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def say_zone(now: float) -> None:
-    """Above a listing without headings: of which zone its times are. Told to people alone, whatever reads a pipe."""
+    """Print above a listing without headings which zone its times are of; to people alone, whatever reads a pipe."""
     if is_terminal(sys.stdout):
         note_coloured(f"times are {zone(now)}", "bright_black")
 
 
 def zone(at: float) -> str:
-    """The time zone of `clock_time`: `UTC`, else what is to be taken off: `+02:00`."""
+    """Return the time zone of `clock_time`: `UTC`, else what is to be taken off: `+02:00`."""
     here = datetime.fromtimestamp(at).astimezone()
     return "UTC" if not here.utcoffset() else here.isoformat()[-len("+02:00") :]
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON text; bytes as hexadecimal, models, structs and dataclasses by their fields, keys in their own order."""
+    """Return JSON text; bytes as hexadecimal, models, structs and dataclasses by their fields, in their own order."""
     return json.dumps(plain(value), ensure_ascii=False, indent=indent, default=_fields)
 
 
@@ -357,7 +357,7 @@ def _fields(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """The value with every bytes object as hexadecimal text."""
+    """Return the value with every bytes object as hexadecimal text."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
@@ -368,7 +368,7 @@ def plain(value: Any) -> Any:
 
 
 def duration(seconds: float) -> str:
-    """A length of time as people say it: `0.4 s`, `12 s`, `3 m`, `5 h`, `2 d`."""
+    """Return a length of time as people say it: `0.4 s`, `12 s`, `3 m`, `5 h`, `2 d`."""
     if seconds < 10:  # noqa: PLR2004 - tenths are shown below ten seconds
         return f"{max(0.0, seconds):.1f} s"
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
@@ -378,7 +378,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes as people say it: `812 B`, `38 M`."""
+    """Return a number of bytes as people say it: `812 B`, `38 M`."""
     amount = float(count)
     for unit in ("B", "K", "M", "G"):
         if amount < 1024 or unit == "G":  # noqa: PLR2004 - the step between units

@@ -30,13 +30,13 @@ class Screen(Console):
     """A terminal whose cursor stays: what ends this process would not show it again."""
 
     def show_cursor(self, show: bool = True) -> bool:
-        """Nothing is done."""
+        """Do nothing."""
         del show
         return False
 
 
 def screen(*, to_stderr: bool = False, columns: int | None = None, theme: Theme | None = None) -> Screen:
-    """The terminal behind a standard stream; markup, emoji names and the like in a text are text."""
+    """Return the terminal behind a standard stream; markup, emoji names and the like in a text are text."""
     return Screen(
         file=sys.stderr if to_stderr else sys.stdout,
         force_terminal=True,
@@ -51,7 +51,7 @@ def screen(*, to_stderr: bool = False, columns: int | None = None, theme: Theme 
 
 
 def lines_of(shown: RenderableType, *, columns: int, theme: Theme | None = None) -> list[Styled]:
-    """The rows of a terminal that this becomes, without blanks at their ends."""
+    """Return the rows of a terminal that this becomes, without blanks at their ends."""
     console = screen(columns=columns, theme=theme)
     with console.capture() as captured:
         console.print(shown)
@@ -59,12 +59,12 @@ def lines_of(shown: RenderableType, *, columns: int, theme: Theme | None = None)
 
 
 def folded(text: str, columns: int) -> list[str]:
-    """The rows of a text, which end between words where they can; none is wider than the columns."""
+    """Return the rows of a text, which end between words where they can; none is wider than the columns."""
     return [row for line in text.split("\n") for row in _rows_of_line(line, max(2, columns))]
 
 
 def last_rows(text: str, columns: int, rows_max: int) -> list[str]:
-    """The end of a text in at most so many rows, the first of which says that there is more above."""
+    """Return the end of a text in at most so many rows, the first of which says that there is more above."""
     rows: list[str] = []
     for line in reversed(text.split("\n")):
         rows[:0] = _rows_of_line(line, max(2, columns))
@@ -85,7 +85,7 @@ def table_lines(
     spare: Sequence[str],
     columns: int,
 ) -> list[Styled]:
-    """The lines of a table in so many columns of a terminal; cells are printable texts.
+    """Return the lines of a table in so many columns of a terminal; cells are printable texts.
 
     Where not all columns fit, wide ones are broken; then what is spare is left out, the first of it first.
     """
@@ -113,7 +113,7 @@ def _cell(row: Sequence[str], number: int, coloured: int | None) -> Text:
 
 
 def _records(headings: Sequence[str], rows: Sequence[Sequence[str]], coloured: int | None) -> Iterator[RenderableType]:
-    """Where not even the narrowest table fits: a line per cell behind its heading, an empty one between rows."""
+    """Yield, where not even the narrowest table fits, a line per cell behind its heading, an empty one between rows."""
     for count, row in enumerate(rows):
         if count:
             yield Text()

@@ -34,7 +34,7 @@ def _streams(row: LedgerRow) -> tuple[str, ...]:
 
 
 def session_of(entry: Entry) -> str:
-    """The session that an entry is about: its provenance's, else its stream's."""
+    """Return the session that an entry is about: its provenance's, else its stream's."""
     if entry.provenance.session_id:
         return entry.provenance.session_id
     return entry.stream.removeprefix(_SESSION_STREAM) if entry.stream.startswith(_SESSION_STREAM) else ""
@@ -79,5 +79,5 @@ FIELDS: dict[str, Field[LedgerRow]] = {
 
 
 def ledger_filter(texts: tuple[str, ...]) -> Filter[LedgerRow]:
-    """The filter behind the arguments of `hobus ledger show|tail`; a number is that entry. Raises FilterError."""
+    """Return the filter of `hobus ledger show|tail`'s arguments; a number is that entry. Raises FilterError."""
     return filter_of([_NUMBER.sub(r"sequence=\1", text) if _NUMBER.fullmatch(text) else text for text in texts], FIELDS)

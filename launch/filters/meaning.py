@@ -65,7 +65,7 @@ class Filter(Generic[S]):
 
 
 def filter_of(texts: Sequence[str], fields: Fields[S]) -> Filter[S]:
-    """The filter behind the arguments: all must hold; none means everything. Raises FilterError."""
+    """Return the filter behind the arguments: all must hold; none means everything. Raises FilterError."""
     nodes: list[Node] = []
     tests: list[Test[S]] = []
     for text in texts:
@@ -76,7 +76,7 @@ def filter_of(texts: Sequence[str], fields: Fields[S]) -> Filter[S]:
 
 
 def bound(node: Node, fields: Fields[S], text: str = "") -> Test[S]:
-    """The test that a tree means. Raises FilterError for a field, comparison or value that is not known."""
+    """Return the test that a tree means. Raises FilterError for an unknown field, comparison or value."""
     match node:
         case Compare():
             return _comparison(node, fields, text)
@@ -131,7 +131,7 @@ def _of_texts(read: Callable[[S], tuple[str, ...]], value: Value) -> Test[S]:
 
 
 def fitting(value: Value) -> Callable[[str], bool]:
-    """Whether a text is the value; in a bare value `*` and `?` are wildcards."""
+    """Return whether a text is the value; in a bare value `*` and `?` are wildcards."""
     wanted = value.text
     if value.is_literal or not ("*" in wanted or "?" in wanted):
         return lambda text: text == wanted
@@ -140,7 +140,7 @@ def fitting(value: Value) -> Callable[[str], bool]:
 
 
 def one_of(names: Iterable[str] | Callable[[], Iterable[str]], what: str) -> Callable[[Value], None]:
-    """The check of a field that has these values alone; its fault names those like what was given, else all."""
+    """Return the check of a field that has these values alone; its fault names those like what was given, else all."""
 
     def check(value: Value) -> None:
         fits, known = fitting(value), sorted(names() if callable(names) else names)
@@ -152,7 +152,7 @@ def one_of(names: Iterable[str] | Callable[[], Iterable[str]], what: str) -> Cal
 
 
 def _like(text: str, known: Sequence[str]) -> list[str]:
-    """Those like what was given; else all, of many with a dot what they begin with."""
+    """Return those like what was given; else all, of many with a dot what they begin with."""
     plain = text.strip("*?").lower()
     near = [*get_close_matches(text, known), *(name for name in known if plain and plain in name.lower())]
     if near:
@@ -164,7 +164,7 @@ def _like(text: str, known: Sequence[str]) -> list[str]:
 
 
 def of_role(roles: Iterable[str], *, may_be_none: bool = False) -> Callable[[Value], None]:
-    """The check of a field of actors: `ho1`, `ho1/2`, `ho1/2@<incarnation>` of a role that there is."""
+    """Return the check of a field of actors: `ho1`, `ho1/2`, `ho1/2@<incarnation>` of an existing role."""
     check_role = one_of(roles, "role")
 
     def check(value: Value) -> None:

@@ -16,7 +16,7 @@ DURATION_FORM = "a duration such as 90 (seconds), 500ms, 1.5h or 1h30m"
 
 
 def size_of(text: str) -> float:
-    """Bytes; `k`, `M`, `G` are steps of 1024. Raises ValueError."""
+    """Return bytes; `k`, `M`, `G` are steps of 1024. Raises ValueError."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"expected {SIZE_FORM}")
@@ -24,7 +24,7 @@ def size_of(text: str) -> float:
 
 
 def duration_of(text: str) -> float:
-    """Seconds. A plain number is seconds too; of several units a larger one stands first. Raises ValueError."""
+    """Return seconds. A plain number is seconds too; of several units a larger one stands first. Raises ValueError."""
     given = text.strip()
     if _SECONDS.fullmatch(given):
         return float(given)
@@ -36,7 +36,7 @@ def duration_of(text: str) -> float:
 
 
 def count_of(text: str) -> float:
-    """A plain number. Raises ValueError."""
+    """Return a plain number. Raises ValueError."""
     if not re.fullmatch(r"\d+", text.strip()):
         raise ValueError("expected a whole number")
     return float(text)

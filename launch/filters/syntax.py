@@ -32,7 +32,7 @@ _QUOTES = "\"'"
 
 
 class FilterError(ValueError):
-    """A text that is no filter, and the place in it."""
+    """Say that a text is no filter, and the place in it."""
 
     def __init__(self, message: str, text: str, at: int) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ Node = Compare | Not | And | Or
 
 
 def parse(text: str) -> Node:
-    """The tree behind a text. Raises FilterError."""
+    """Return the tree behind a text. Raises FilterError."""
     return _Parser(text).whole()
 
 
@@ -104,7 +104,7 @@ def comparisons(node: Node) -> list[Compare]:
 
 
 class _Parser:
-    """One pass from left to right."""
+    """Parse in one pass from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text

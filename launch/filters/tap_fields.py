@@ -26,7 +26,7 @@ class Frame(NamedTuple):
 
 
 def ids_of(record: TapRecord) -> tuple[str, ...]:
-    """The ids that a frame carries; what names a turn first stands first."""
+    """Return the ids that a frame carries; what names a turn first stands first."""
     return (record.trace, record.message_id, record.correlation_id, record.causation_id, record.key)
 
 
@@ -80,12 +80,12 @@ FIELDS: dict[str, Field[Frame]] = {
 
 
 def tap_filter(texts: tuple[str, ...]) -> Filter[Frame]:
-    """The filter behind the arguments of `hobus tap`. Raises FilterError."""
+    """Return the filter behind the arguments of `hobus tap`. Raises FilterError."""
     return filter_of(texts, FIELDS)
 
 
 def is_routine(record: TapRecord) -> bool:
-    """Beats, and the launcher's regular look at the peers: they come whether anything happens or not."""
+    """Return whether a frame is a beat or the launcher's regular look: they come whether anything happens or not."""
     if record.kind == "beat":
         return True
     asks = record.type == "broker.read_peers" and record.sender.startswith("launcher/")
@@ -93,11 +93,11 @@ def is_routine(record: TapRecord) -> bool:
 
 
 def forms(instance: str) -> tuple[str, ...]:
-    """Everything that an instance (or a service) answers to: `ho1` is all of them, `ho1/2` one, with `@…` one life."""
+    """Return everything that an instance (or a service) answers to: `ho1` all, `ho1/2` one, with `@…` one life."""
     name = instance.partition("@")[0]
     return (instance, name, name.partition("/")[0])
 
 
 def short(instance: str) -> str:
-    """`<role>/<n>`, or the service."""
+    """Return `<role>/<n>`, or the service."""
     return instance.partition("@")[0]

@@ -21,12 +21,12 @@ _RUN = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{4,8})-
 
 
 def _plain(text: str) -> str:
-    """Without the letters that people put in front."""
+    """Remove the letters that people put in front."""
     return text[4:].lower() if text[:4].upper() == "SES-" else text
 
 
 def session_matches(value: Value) -> Callable[[str], bool]:
-    """Whether a session's full id is the one that is meant; `session=` means: none."""
+    """Return whether a session's full id is the one that is meant; `session=` means: none."""
     text = _plain(value.text)
     if value.is_literal or not _PREFIX.fullmatch(text):
         return fitting(Value(text, value.is_literal))
@@ -34,7 +34,7 @@ def session_matches(value: Value) -> Callable[[str], bool]:
 
 
 def turn_matches(value: Value) -> Callable[[TurnRef, Sequence[str]], bool]:
-    """Whether a turn, or one of these ids of what belongs to it, is the one that is meant.
+    """Return whether a turn, or one of these ids of what belongs to it, is the one that is meant.
 
     Raises ValueError for a text that names no turn, or next to every one.
     """

@@ -48,7 +48,7 @@ class _Open(NamedTuple):
 
 
 def _cells_of(door: Door, path: Path) -> Cells | None:
-    """What passes requests on to other cells; None in a home that is none."""
+    """Make what passes requests on to other cells; None in a home that is none."""
     if not path.exists():
         return None
     from hobus.launch.cells.map import CellMap, Membership  # noqa: PLC0415 - with a client, of no use to other doors
@@ -70,7 +70,7 @@ class HttpDoor(Actor):
         self._open: _Open | None = None
 
     async def start(self, bus: Bus) -> None:
-        """Answers from now on who connects to `http.listen`."""
+        """Answer from now on who connects to `http.listen`."""
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         config = self._config.http
         ledger = LedgerClient(bus, self._config.ledger)
@@ -104,13 +104,13 @@ class HttpDoor(Actor):
         _log.info("http_door_open", address=address)
 
     async def reconfigure(self, digest: str) -> None:
-        """Requests from now on are held against this one: its agents and models, its limits of a turn."""
+        """Judge requests by this configuration from now on: its agents and models, its limits of a turn."""
         snapshot = await self._snapshots.get(digest)
         if self._open is not None:
             self._open.door.snapshot = snapshot
 
     def counters(self) -> dict[str, int]:
-        """Connections, requests, turns under way and readers of events, for the heartbeat."""
+        """Return connections, requests, turns under way and readers of events, for the heartbeat."""
         if self._open is None:
             return {}
         state, door = self._open.server.server_state, self._open.door
@@ -120,7 +120,7 @@ class HttpDoor(Actor):
         }  # fmt: skip
 
     async def rest(self) -> None:
-        """No new connection; streams of events end, turns under way are answered, however long they take."""
+        """Take no new connection; end streams of events, answer turns under way, however long they take."""
         if self._open is not None:
             self._open.door.closing.set()
             self._open.door.journals.close()
@@ -128,7 +128,7 @@ class HttpDoor(Actor):
             await asyncio.shield(self._open.serving)
 
     async def drain(self) -> None:
-        """`rest` for at most `DRAIN_MS`; whoever waits longer is told that this door closes."""
+        """Do as `rest` for at most `DRAIN_MS`; tell whoever waits longer that this door closes."""
         try:
             async with asyncio.timeout(DRAIN_MS / 1000):
                 await self.rest()
@@ -138,7 +138,7 @@ class HttpDoor(Actor):
             await self.rest()
 
     async def close(self) -> None:
-        """Ends the server, every request and stream, and the recording of keys."""
+        """End the server, every request and stream, and the recording of keys."""
         if self._open is None:
             return
         await self._open.door.close()
@@ -150,7 +150,7 @@ class HttpDoor(Actor):
             await self._open.cells.close()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """That one of them ends by itself is a fault of this process."""
+        """Treat a task that ends by itself as a fault of this process."""
         error = None if task.cancelled() else task.exception()
         if error is not None and not self.failed.done():
             self.failed.set_result(error)

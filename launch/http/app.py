@@ -55,7 +55,7 @@ _HOBUS_SESSION = {"name": "X-Hobus-Session", "in": "header", "schema": {"type": 
 
 
 def make_app(door: Door, cells: Cells | None = None) -> ASGIApp:
-    """The application, guarded; pages of `http.origins` may call it from a browser (CORS).
+    """Build the application, guarded; pages of `http.origins` may call it from a browser (CORS).
 
     `cells`: passes on what is for other clusters.
     """
@@ -73,18 +73,18 @@ def make_app(door: Door, cells: Cells | None = None) -> ASGIApp:
 
 
 async def healthz(_request: Request) -> Response:
-    """This process turns."""
+    """Answer that this process turns."""
     return PlainTextResponse("ok\n")
 
 
 async def readyz(request: Request) -> Response:
-    """A turn would be answered now: a session host is ready, and an executor. Else 503, and why."""
+    """Answer whether a turn would be answered now: a session host is ready, and an executor. Else 503, and why."""
     reason = await readiness(door_of(request))
     return PlainTextResponse(f"{reason or 'ready'}\n", status_code=503 if reason else 200)
 
 
 async def readiness(door: Door) -> str:
-    """'' when turns can be answered, else why not."""
+    """Return '' when turns can be answered, else why not."""
     if door.closing.is_set():
         return "closing"
     try:
@@ -99,7 +99,7 @@ async def readiness(door: Door) -> str:
 
 
 async def metrics(request: Request) -> Response:
-    """What this door measured, and the counters of everybody's heartbeats."""
+    """Show what this door measured, and the counters of everybody's heartbeats."""
     door = door_of(request)
     try:
         peers = (await read_peers(door.bus, timeout_s=door.timeout_s)).peers
@@ -110,7 +110,7 @@ async def metrics(request: Request) -> Response:
 
 
 async def openapi(_request: Request) -> Response:
-    """This API, for machines."""
+    """Describe this API for machines."""
     return JSONResponse(document())
 
 
@@ -124,7 +124,7 @@ _GO_ON_SHA256 = b64encode(sha256(_GO_ON.encode()).digest()).decode()
 
 
 async def first_page(request: Request) -> Response:
-    """A browser of this machine goes on to the console; nothing of it is in this process, and no key opens it.
+    """Send a browser of this machine to the console; nothing of it is in this process, and no key opens it.
 
     Behind a proxy of this machine every client has a loopback address: the browser itself knows by which name it came.
     """
@@ -139,7 +139,7 @@ async def first_page(request: Request) -> Response:
 
 
 async def docs(_request: Request) -> Response:
-    """This API, for people: one page, nothing loaded from elsewhere."""
+    """Describe this API for people: one page, nothing loaded from elsewhere."""
     rows = [
         f"<tr><td><code>{escape(method.upper())}</code></td><td><code>{escape(path)}</code></td>"
         f"<td>{escape(operation['summary'])}</td></tr>"

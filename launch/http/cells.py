@@ -50,7 +50,7 @@ _NAMED = Decoder(_Named)
 
 
 class Cells:
-    """The application of a door that routes: its own, or another cell's door."""
+    """The application of a door that routes: to itself, or to another cell's door."""
 
     _app: ASGIApp
 
@@ -64,12 +64,12 @@ class Cells:
         self._is_listed = False
 
     def around(self, app: ASGIApp) -> Cells:
-        """Before this application, which answers those who are in the cluster of its own door."""
+        """Stand before this application, which answers those who are in the cluster of its own door."""
         self._app = app
         return self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises Problem, RuntimeFault, ClientGone as every application behind the guard."""
+        """Route one request. Raises Problem, RuntimeFault, ClientGone as every application behind the guard."""
         key = scope.get("key")
         if key is None or key.may != "use" or scope["path"].startswith(_OWN):
             await self._app(scope, receive, send)
@@ -158,7 +158,7 @@ def _away(cell: Cell) -> Problem:
 
 
 def _person_in(scope: Scope, body: bytes) -> str:
-    """Whose request it is, as the door of their cell will see it, too."""
+    """Return whose request it is, as the door of their cell will see it, too."""
     principal: str = scope["principal"]
     if scope["path"] not in _NAMES_USER or principal != scope["key"].principal:
         return principal
@@ -181,7 +181,7 @@ async def _whole(receive: Receive) -> bytes:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """The body that was read, then whatever else comes."""
+    """Receive the body that was read, then whatever else comes."""
     read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def told() -> Message:

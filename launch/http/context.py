@@ -26,7 +26,7 @@ _log = structlog.get_logger("http")
 
 @dataclass(slots=True)
 class Door:
-    """One door."""
+    """What all requests of one door share."""
 
     bus: Bus
     snapshot: Snapshot
@@ -55,7 +55,7 @@ class Door:
 
     @property
     def timeout_s(self) -> float:
-        """How long it waits for the cluster's own services."""
+        """Return how long the door waits for the cluster's own services."""
         return self.config.launcher.client_timeout_ms / 1000
 
     @property
@@ -63,7 +63,7 @@ class Door:
         return len(self._waiting)
 
     def require_room(self, principal: str) -> None:
-        """Raises Problem(busy) where this key, with turns under way, was just refused one: the cluster is not asked."""
+        """Raise Problem(busy) where this key, with turns under way, was just refused one: the cluster is not asked."""
         left_s = self._busy_until.get(principal, 0.0) - self.bus.clock.monotonic()
         if left_s > 0 and self._turns[principal]:
             raise Problem(
@@ -72,13 +72,13 @@ class Door:
             )  # fmt: skip
 
     def note_refusal(self, principal: str, problem: Problem) -> None:
-        """What the cluster refused for want of room is refused here for a moment, at a fraction of the cost."""
+        """Refuse here for a moment, at a fraction of the cost, what the cluster refused for want of room."""
         if problem.code == "busy":
             self._busy_until[principal] = self.bus.clock.monotonic() + REFUSED_FOR_S
 
     @contextmanager
     def turn_of(self, principal: str) -> Generator[None]:
-        """One more turn of this key is waited for, by this task. Raises Problem(door_closing) once it has given up."""
+        """Count a turn of this key, waited for by this task. Raises Problem(door_closing) if the door gave up."""
         if self._has_given_up:
             raise door_closing()
         task = asyncio.current_task()
@@ -99,19 +99,19 @@ class Door:
                 del self._turns[principal]
 
     def aside(self, what: Coroutine[Any, Any, None]) -> None:
-        """Runs this beside its request, and on when that has ended; a fault of it is logged."""
+        """Run this beside its request, and on when that has ended; log its fault."""
         task = asyncio.get_running_loop().create_task(self._logged(what))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def give_up(self) -> None:
-        """Whoever waits for an answer is told to ask elsewhere; so is whoever comes."""
+        """Tell whoever waits for an answer, or comes, to ask elsewhere."""
         self._has_given_up = True
         while self._waiting:
             self._waiting.pop().cancel()
 
     async def close(self) -> None:
-        """Streams end, and what goes on aside has ended."""
+        """End streams, and wait for what goes on aside."""
         self.closing.set()
         self.journals.close()
         for task in list(self._tasks):

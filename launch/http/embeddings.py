@@ -36,7 +36,7 @@ class EmbeddingsRequest(Words):
     user: str | None = None
 
     def texts(self, text_max_bytes: int) -> list[str]:
-        """Each text that is wanted as a vector. Raises Problem."""
+        """Return each text that is wanted as a vector. Raises Problem."""
         given = [self.input] if isinstance(self.input, str) else self.input
         if not given:
             raise Problem(400, "invalid_input", "the list is empty: at least one text", param="input")
@@ -95,7 +95,7 @@ async def _embedded(request: Request, body: EmbeddingsRequest) -> Response:
 
 
 def _model(snapshot: Snapshot, name: str, default_agent: str) -> tuple[str, ModelChoice]:
-    """Agent and model, which is known by its name alone, too, if no other has that. Raises Problem."""
+    """Return agent and model, which is known by its name alone, too, if no other has that. Raises Problem."""
     gateway = snapshot.config.gateway
     known = [provider_id for provider_id, one in gateway.providers.items() if name in [m.model_id for m in one.models]]
     agent_id, named = model_named(snapshot, f"{known[0]}/{name}" if len(known) == 1 else name)
@@ -104,7 +104,7 @@ def _model(snapshot: Snapshot, name: str, default_agent: str) -> tuple[str, Mode
 
 
 def _parted(texts: list[str]) -> Iterator[list[str]]:
-    """In order, as many to a call as its answer has room for."""
+    """Yield the texts in order, as many to a call as its answer has room for."""
     some: list[str] = []
     size = 0
     for text in texts:
@@ -117,7 +117,7 @@ def _parted(texts: list[str]) -> Iterator[list[str]]:
 
 
 async def _all_asked(door: Door, asked: list[Embed], timeout_s: float) -> list[PromptResponse]:
-    """Each call's vectors, in order; where one fails the others are cancelled. Raises Problem, RuntimeFault."""
+    """Return each call's vectors, in order; where one fails the others are cancelled. Raises Problem, RuntimeFault."""
     try:
         async with asyncio.TaskGroup() as group:
             calls = [group.create_task(_asked(door, one, timeout_s)) for one in asked]
@@ -127,7 +127,7 @@ async def _all_asked(door: Door, asked: list[Embed], timeout_s: float) -> list[P
 
 
 async def _asked(door: Door, wanted: Embed, timeout_s: float) -> PromptResponse:
-    """One call's vectors. Raises Problem, RuntimeFault."""
+    """Return one call's vectors. Raises Problem, RuntimeFault."""
     told = await door.bus.request("host", wanted, expect=PromptResponse, timeout_s=timeout_s, trace=wanted.session_id)
     if told.outcome != "SUCCESS":
         raise of_code(told.error_code, told.error_message, retry_after_ms=told.retry_after_ms)

@@ -48,7 +48,7 @@ class ShownEvent(NamedTuple):
 
 
 def shown(entry: Entry) -> ShownEvent:
-    """What a client sees of an entry; texts that were erased are null."""
+    """Return what a client sees of an entry; texts that were erased are null."""
     document: dict[str, Any] = {"sequence": entry.sequence, "type": entry.event_type, "at_us": entry.at_us}
     taken = recorded(entry)
     if taken is not None:
@@ -79,7 +79,7 @@ class _Journal:
     readers: int = 0
 
     def add(self, event: ShownEvent, limit: int) -> None:
-        """The next event; what is known already is left out."""
+        """Add the next event; skip a known one."""
         if event.sequence <= self.known_to:
             return
         self.known_to = event.sequence
@@ -88,7 +88,7 @@ class _Journal:
             self.covers_from = self.recent.popleft().sequence
 
     def tell(self) -> None:
-        """Whoever waits looks again."""
+        """Wake whoever waits."""
         self.news.set()
         self.news = asyncio.Event()
 
@@ -110,20 +110,20 @@ class FollowedJournals:
         return sum(journal.readers for journal in self._journals.values())
 
     def close(self) -> None:
-        """Nobody is told anything any more."""
+        """Tell nobody anything any more."""
         if self._poll is not None:
             self._poll.cancel()
         for journal in self._journals.values():
             journal.tell()
 
     async def page(self, session_id: str, after: int) -> tuple[list[ShownEvent], Entries]:
-        """One page of a session behind this sequence. Raises RuntimeFault."""
+        """Return one page of a session behind this sequence. Raises RuntimeFault."""
         question = Read(stream=session_stream(session_id), after=after, limit=self._page, with_bodies=True)
         found = await self._bus.request("ledger", question, expect=Entries, timeout_s=self._timeout_s)
         return [shown(entry) for entry in found.entries], found
 
     async def follow(self, session_id: str, after: int) -> AsyncGenerator[ShownEvent | None]:
-        """Each event behind this sequence, once and in order, for ever; None after `limits.PING_MS` without one.
+        """Yield each event behind this sequence, once and in order, for ever; None after `limits.PING_MS` without one.
 
         Raises RuntimeFault where the record cannot be read: the reader comes again with the sequence that it has.
         """
@@ -158,7 +158,7 @@ class FollowedJournals:
                 del self._journals[session_id]
 
     async def _joined(self, session_id: str) -> _Journal:
-        """The journal that all readers of this session share, with one more reader."""
+        """Return the journal that all readers of this session share, with one more reader."""
         if self._poll is None or self._poll.done():
             stats = await self._bus.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=self._timeout_s)
             if self._poll is None or self._poll.done():
@@ -172,7 +172,7 @@ class FollowedJournals:
         return journal
 
     async def _follow_the_record(self) -> None:
-        """Until nobody reads any more."""
+        """Follow until nobody reads any more."""
         wait_ms = limits.TAIL_WAIT_MS
         while self._journals:
             try:

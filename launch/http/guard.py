@@ -32,13 +32,13 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def host_of(header: str) -> str:
-    """The name in a Host header, without its port, in lower case."""
+    """Return the name in a Host header, without its port, in lower case."""
     name, colon, port = header.strip().lower().rpartition(":")
     return name if colon and port.isdigit() and (not name.count(":") or name.endswith("]")) else header.strip().lower()
 
 
 def names_of(listen_host: str, further: list[str]) -> frozenset[str]:
-    """By which names a door may be called that listens at this address."""
+    """Return by which names a door may be called that listens at this address."""
     own = listen_host.lower()
     local = _LOOPBACK if own in _LOOPBACK or own in ("*", "0.0.0.0", "[::]") else frozenset[str]()  # noqa: S104 - compared
     return local | {own} | {name.lower() for name in further}
@@ -55,7 +55,7 @@ class Guard:
     door: Door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuses, or passes on with `scope["principal"]` set; counts either way."""
+        """Refuse, or pass on with `scope["principal"]` set; count either way."""
         if scope["type"] != "http":
             return
         status = 0
@@ -97,7 +97,7 @@ class Guard:
             self.door.metrics.count(getattr(endpoint, "__name__", "none"), scope["method"], status)
 
     def _let_in(self, scope: Scope) -> HttpKey | None:
-        """The key of the request; None where none is needed. Raises Problem."""
+        """Return the key of the request; None where none is needed. Raises Problem."""
         if sum(len(name) + len(value) for name, value in scope["headers"]) > limits.HEAD_MAX_BYTES:
             raise head_too_large()  # it came in one piece
         headers: dict[str, list[str]] = {}
@@ -133,14 +133,14 @@ class Guard:
 
 
 def _principal(scope: Scope, key: HttpKey) -> str:
-    """The key's name, or the user of it that a header names."""
+    """Return the key's name, or the user of it that a header names."""
     headers = Headers(scope=scope)
     user = next(filter(None, map(headers.get, USER_HEADERS)), None)
     return person_of(key.principal, user) if user else key.principal
 
 
 def _who(scope: Scope, key: HttpKey) -> tuple[HttpKey, str]:
-    """The key and the person of a request: of one that another door passes on, those that it names. Raises Problem."""
+    """Return key and person of a request: those that another door names if it passes one on. Raises Problem."""
     if key.may != "cell":
         return key, _principal(scope, key)
     person = Headers(scope=scope).get(PERSON_HEADER, "")
@@ -164,12 +164,12 @@ class _RequestBody:
         self.is_whole = not self._length and b"transfer-encoding" not in headers
 
     def check_length(self) -> None:
-        """Raises Problem for one that says itself that it is too large."""
+        """Raise Problem for a body that says itself that it is too large."""
         if self._length > self._left:
             raise self._too_large()
 
     async def receive(self) -> Message:
-        """The next message of the server. Raises Problem."""
+        """Return the next message of the server. Raises Problem."""
         if self.is_whole:
             return await self._receive()
         try:
@@ -185,7 +185,7 @@ class _RequestBody:
         return message
 
     async def discard(self) -> None:
-        """The rest of it has come, or its time is over."""
+        """Read the rest, until its time is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._until):
                 is_more = True

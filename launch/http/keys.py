@@ -46,7 +46,7 @@ _SETTLED_NS = 1_000_000_000
 
 
 def person_of(name: str, user: str) -> str:
-    """The principal of a user whom the key of this name speaks for; by its digest if it cannot stand in an id."""
+    """Return the principal of a user whom this key speaks for; by its digest if it cannot stand in an id."""
     return f"{name}/{user if PRINCIPAL.fullmatch(user) else 'u-' + _hash(user)[:32]}"
 
 
@@ -79,11 +79,11 @@ class HttpKey(Record):
         return self.sha256[:16]
 
     def is_over(self, now_us: int) -> bool:
-        """Whether its time is."""
+        """Return whether the key's time is over."""
         return any(end is not None and end <= now_us for end in (self.expires_at_us, self.ends_at_us))
 
     def on_behalf_of(self, person: str) -> HttpKey | None:
-        """The key that another door was shown for this person, `<name>` or `<name>/<user>`; None: nobody's name."""
+        """Return the key that another door was shown for `<name>` or `<name>/<user>`; None: nobody's name."""
         name, slash, user = person.partition("/")
         is_name = PRINCIPAL.fullmatch(name) and (not slash or PRINCIPAL.fullmatch(user))
         return self.model_copy(update={"principal": name, "may": "use"}) if is_name else None
@@ -107,7 +107,7 @@ def directory_of(home: Home) -> Path:
 def create(  # noqa: PLR0913 - one per fact of a key
     home: Home, principal: str, *, new_id: Callable[[], str], now_us: int, ttl_s: int | None, may: May = "use"
 ) -> str:
-    """The key of this principal, who had none; it is written down nowhere. Raises FileExistsError, OSError."""
+    """Create the key of this principal, who had none; it is written down nowhere. Raises FileExistsError, OSError."""
     path = _path_of(home, principal)
     make_private(home.keys)
     if any(key.principal == principal for key in keys_in(home)):
@@ -120,7 +120,7 @@ def create(  # noqa: PLR0913 - one per fact of a key
 
 
 def rotate(home: Home, principal: str, *, new_id: Callable[[], str], now_us: int, grace_s: int) -> str | None:
-    """Another key of this principal, good for as long; the one before it, for `grace_s` at most. None: it has none.
+    """Return another key of this principal; the one before it is good for `grace_s` at most. None: it has none.
 
     Broken off before its answer, the key before it is good for that time, and may be rotated again. Raises OSError.
     """
@@ -142,7 +142,7 @@ def rotate(home: Home, principal: str, *, new_id: Callable[[], str], now_us: int
 
 
 def revoke(home: Home, principal: str, *, now_us: int) -> bool:
-    """Whether there was such a key; every door refuses it from the next request on, durably. Raises OSError."""
+    """Revoke the key durably, from the next request on; return whether there was one. Raises OSError."""
     found = [key for key in keys_in(home) if key.principal == principal]
     for key in found:
         gone = RevokedKey(principal=principal, fingerprint=key.fingerprint, revoked_at_us=now_us)
@@ -153,7 +153,7 @@ def revoke(home: Home, principal: str, *, now_us: int) -> bool:
 
 
 def keys_in(home: Home) -> list[HttpKey]:
-    """Every key that is good unless its time is over, by principal; a file that is none is no key."""
+    """Return every key that is good unless its time is over, by principal; a file that is none is no key."""
     gone = {path.stem for path in _revoked(home).glob("[!.]*.json")}
     return [key for key in _all_in(directory_of(home), HttpKey) if key.fingerprint not in gone]
 
@@ -163,14 +163,14 @@ def revoked_in(home: Home) -> list[RevokedKey]:
 
 
 class WatchedFolders:
-    """Whether the keys of a home may have changed since it was asked last."""
+    """Know whether the keys of a home may have changed since the last question."""
 
     def __init__(self, home: Home) -> None:
         self._folders = (directory_of(home), _revoked(home))
         self._stamp: tuple[int, ...] = ()
 
     def has_changed(self, *, now_us: int) -> bool:
-        """By the times of their directories. To be asked before they are read."""
+        """Return whether the directories' times changed. To be asked before they are read."""
         stamp = tuple(_changed_ns(folder) for folder in self._folders)
         if stamp == self._stamp:
             return False
@@ -188,7 +188,7 @@ class BearerKeys:
         self._by_hash: dict[str, HttpKey] = {}
 
     def key_of(self, authorization: str, *, now_us: int) -> HttpKey | None:
-        """The bearer key that this header shows; None for none, an unknown or an expired one."""
+        """Return the bearer key that this header shows; None for none, an unknown or an expired one."""
         scheme, _, word = authorization.partition(" ")
         word = word.strip()
         if scheme.lower() != "bearer" or not word or len(word) > _KEY_MAX_CHARS:
@@ -201,7 +201,7 @@ class BearerKeys:
 
 
 def owner_secret(home: Home, *, new_id: Callable[[], str], given: bytes = b"") -> bytes:
-    """What all doors of this home sign session ids with; made, or `given`, by whoever comes first. Raises OSError."""
+    """Return what all doors of this home sign session ids with; made, or `given`, by the first. Raises OSError."""
     path = home.keys / "http.secret"
     make_private(home.keys)
     mine = path.with_name(f"http.secret.{os.getpid()}")
@@ -216,17 +216,17 @@ def owner_secret(home: Home, *, new_id: Callable[[], str], given: bytes = b"") -
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Which session ids are whose."""
+    """Know which session ids are whose."""
 
     secret: bytes
 
     def session_id(self, principal: str, seed: str) -> str:
-        """A session of this principal; the same seed gives the same one."""
+        """Return a session of this principal; the same seed gives the same one."""
         first = sha256(f"{principal}\n{seed}".encode()).digest()[:_HALF]
         return self._signed(principal, UUID(bytes=first + bytes(_HALF), version=4).bytes[:_HALF])
 
     def owns(self, principal: str, session_id: str) -> bool:
-        """Whether the session with this full id is this principal's."""
+        """Return whether the session with this full id is this principal's."""
         try:
             first = UUID(session_id).bytes[:_HALF]
         except ValueError:
@@ -275,7 +275,7 @@ _log = structlog.get_logger("http")
 
 
 def entries_of(keys: Iterable[HttpKey], revoked: Iterable[RevokedKey]) -> list[WriteEntry]:
-    """One each, the same ones at every door: names, times and fingerprints. Pure."""
+    """Return one entry each, the same ones at every door: names, times and fingerprints. Pure."""
     return [_entry(CREATED, key, _created(key)) for key in keys] + [
         _entry(REVOKED, key, HttpKeyRevoked(_named(key), key.principal, key.revoked_at_us)) for key in revoked
     ]
@@ -293,7 +293,7 @@ def _named(key: HttpKey | RevokedKey) -> str:
 
 
 async def keep_recorded(bus: Bus, home: Home, *, interval_s: float, timeout_s: float) -> None:
-    """Writes whatever is not in the record yet, for ever, and again while the ledger is away."""
+    """Record whatever is not in the record yet, for ever, and again while the ledger is away."""
     watched, told, is_due = WatchedFolders(home), set[str](), True
     while True:
         if watched.has_changed(now_us=round(bus.now() * 1_000_000)) or is_due:
@@ -303,7 +303,7 @@ async def keep_recorded(bus: Bus, home: Home, *, interval_s: float, timeout_s: f
 
 
 async def _written(bus: Bus, news: list[WriteEntry], told: set[str], *, timeout_s: float) -> bool:
-    """Whether all of it is in the record."""
+    """Return whether all of it is in the record."""
     for entry in news:
         try:
             answer = await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)

@@ -74,7 +74,7 @@ class MemoryChangeBody(Record):
 
 
 async def read_lines(request: Request) -> Response:
-    """What is remembered of this key; `all=true`: in every state, else what is active or waits to be confirmed."""
+    """List what is remembered of this key; `all=true`: in every state, else what is active or waits to be confirmed."""
     door, asked = door_of(request), _asked(request, "all", "after", "agent_id")
     if asked.get("all", "false") not in ("true", "false"):
         raise Problem(400, "invalid_input", "all: expected true or false", param="all")
@@ -131,7 +131,7 @@ async def _changed(request: Request, body: MemoryChangeBody) -> Response:
 
 
 def _asked(request: Request, *known: str) -> Mapping[str, str]:
-    """The query. Raises Problem for a key that nothing is done with: it may have been meant to narrow something."""
+    """Return the query. Raises Problem for an unknown key: it may have been meant to narrow something."""
     for key in request.query_params:
         if key not in known:
             said = f"no such key of the query; there are {', '.join(known)}"
@@ -144,7 +144,7 @@ def _whose(request: Request) -> str:
 
 
 def _agent(door: Door, given: str | None) -> str:
-    """The agent whose memory it is. Raises Problem: memory is off, or there is no such agent."""
+    """Return the agent whose memory it is. Raises Problem: memory is off, or there is no such agent."""
     if door.config.memory is None:
         raise Problem(404, "memory_off", "memory is off in this cluster")
     agent_id = given or door.config.host.agent_id

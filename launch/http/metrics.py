@@ -57,7 +57,7 @@ class Metrics:
         self.requests.labels(handler, method if method in _METHODS else "other", str(status)).inc()
 
     def exposition(self, peers: Iterable[PeerRow], queues: Iterable[QueueRow]) -> bytes:
-        """Everything as text; of peers and queues what they are now."""
+        """Return everything as text; of peers and queues what they are now."""
         for gauge in (self._peers, self._states, self._slots, self._queued, self._in_flight):
             gauge.clear()
         self._told.clear()

@@ -28,7 +28,7 @@ _RESPONSE_ID = re.compile(r"resp_([0-9a-f]{32})([0-9a-f]{16})")
 
 
 def ours(result: TurnResult) -> dict[str, Any]:
-    """What stands beside OpenAI's own fields."""
+    """Return what stands beside OpenAI's own fields."""
     return {
         "session_id": result.session_id,
         "run_id": None if result.run_id is None else str(result.run_id),
@@ -42,7 +42,7 @@ def ours(result: TurnResult) -> dict[str, Any]:
 
 
 def usage_of(result: TurnResult) -> dict[str, Any]:
-    """All model calls of the turn together."""
+    """Return the usage of all model calls of the turn together."""
     cost = result.cost
     return {
         "prompt_tokens": cost.input_tokens, "completion_tokens": cost.output_tokens, "total_tokens": cost.total_tokens,
@@ -52,7 +52,7 @@ def usage_of(result: TurnResult) -> dict[str, Any]:
 
 
 def is_refusal(result: TurnResult, *, wants_form: bool) -> bool:
-    """Whether the model refused, or nobody but the last resort answered where a form was asked for.
+    """Return whether the model refused, or only the last resort answered where a form was asked for.
 
     OpenAI's clients read such words from a field of their own, and parse nothing.
     """
@@ -64,7 +64,7 @@ def called(calls: Iterable[CallerCall]) -> tuple[Called, ...]:
 
 
 def arguments_of(call: CallerCall) -> str:
-    """The call's arguments as JSON text, which is what OpenAI's clients read."""
+    """Return the call's arguments as JSON text, which is what OpenAI's clients read."""
     return json.dumps(call.arguments, ensure_ascii=False)
 
 
@@ -79,7 +79,7 @@ def tool_calls(calls: Iterable[CallerCall]) -> list[dict[str, Any]]:
 
 
 def call_item(call: CallerCall, *, is_begun: bool = False) -> dict[str, Any]:
-    """Of the output of a response; begun, its arguments are still to come."""
+    """Return a call of a response's output; begun, its arguments are still to come."""
     return {
         "id": f"fc_{call.tool_call_id.removeprefix('call_')}", "type": "function_call", "call_id": call.tool_call_id,
         "name": call.name, "arguments": "" if is_begun else arguments_of(call),
@@ -91,12 +91,12 @@ def call_item(call: CallerCall, *, is_begun: bool = False) -> dict[str, Any]:
 
 
 def completion_id(session_id: str, input_id: str) -> str:
-    """The id of a chat completion: one for each turn, however often it is asked for."""
+    """Return the id of a chat completion: one for each turn, however often it is asked for."""
     return f"chatcmpl-{sha256(f'{session_id}/{input_id}'.encode()).hexdigest()[:29]}"
 
 
 def finish_reason(result: TurnResult) -> str:
-    """Why an answer ends; whoever parses a form reads a refusal from its own field, and the answer is whole."""
+    """Return why an answer ends; whoever parses a form reads a refusal from its own field, and the answer is whole."""
     if result.caller_calls:
         return "tool_calls"
     return "stop" if result.refused else _FINISH.get(result.cut, "stop")
@@ -147,7 +147,7 @@ class ChatEvents:
         yield frame("[DONE]")
 
     def _chunk(self, delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> str:
-        """Without a delta it has no choice."""
+        """Return a chunk; without a delta it has no choice."""
         choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
         about = {**self._about, "object": "chat.completion.chunk", "choices": choices}
         return frame({**about, **self._usage, **more})
@@ -157,12 +157,12 @@ class ChatEvents:
 
 
 def response_id(session_id: str, input_id: str) -> str:
-    """Names the session and the input: `previous_response_id` needs no memory of a door."""
+    """Return an id that names session and input: `previous_response_id` needs no memory of a door."""
     return f"resp_{session_id.replace('-', '')}{sha256(input_id.encode()).hexdigest()[:16]}"
 
 
 def session_in(previous: str) -> str:
-    """The session that a response id names. Raises Problem."""
+    """Return the session that a response id names. Raises Problem."""
     match = _RESPONSE_ID.fullmatch(previous)
     if match is None:
         raise Problem(404, "not_found", "no such response", param="previous_response_id")
@@ -217,7 +217,7 @@ class ResponseEvents:
         return self._event("response.failed", response={**self._response(), "status": "failed", "error": error})
 
     def done(self, text: str, result: TurnResult) -> Iterator[str]:
-        """The rest; a response that is calls alone has no message."""
+        """Yield the rest; a response that is calls alone has no message."""
         if not result.caller_calls:
             yield from self._message_begun()
         if self._is_said:
@@ -243,7 +243,7 @@ class ResponseEvents:
         yield self._event("response.content_part.added", **self._at, part=output_part("", is_refusal=self._is_refusal))
 
     def _called(self, call: CallerCall, number: int) -> Iterator[str]:
-        """A call's arguments are there at once."""
+        """Yield a call, whose arguments are there at once."""
         begun, item = call_item(call, is_begun=True), call_item(call)
         about = {"item_id": item["id"], "output_index": number}
         yield self._event("response.output_item.added", output_index=number, item=begun)
@@ -252,7 +252,7 @@ class ResponseEvents:
         yield self._event("response.output_item.done", output_index=number, item=item)
 
     def _response(self, text: str | None = None, result: TurnResult | None = None) -> dict[str, Any]:
-        """Begun (no text yet) or whole."""
+        """Return the response, begun (no text yet) or whole."""
         form, output, usage = (self._body.text or {}).get("format") or {"type": "text"}, list[dict[str, Any]](), None
         why = None
         if result is not None and text is not None:
@@ -296,7 +296,7 @@ class Delivered:
     _source: Continuity = field(default_factory=Continuity)
 
     def take(self, message: Message) -> str:
-        """What is to be sent on for this frame of a stream; empty for nothing."""
+        """Return what is to be sent on for this frame of a stream; empty for nothing."""
         if isinstance(message, StreamReset):
             self._source.forget()
             self._draft, self._is_whole = "", True
@@ -313,7 +313,7 @@ class Delivered:
         return self._grown(self._draft) if self._is_whole else ""
 
     def finish(self, answer: str) -> str:
-        """The rest, once the whole answer is there."""
+        """Return the rest, once the whole answer is there."""
         return self._grown(answer, is_last=True)
 
     def _grown(self, said: str, *, is_last: bool = False) -> str:

@@ -54,7 +54,7 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 @dataclass(frozen=True, slots=True)
 class ChosenTurn:
-    """The turn behind a request, and under which id what is delivered is remembered; empty: it needs not be."""
+    """The turn behind a request, and the id under which what is delivered is remembered; empty: it need not be."""
 
     asked: AskedTurn
     said: list[TranscriptMessage]
@@ -64,25 +64,25 @@ class ChosenTurn:
 
 
 def door_of(request: Request) -> Door:
-    """What all requests share."""
+    """Return what all requests share."""
     door: Door = request.scope["door"]
     return door
 
 
 def principal_of(request: Request) -> str:
-    """Whose request it is."""
+    """Return whose request it is."""
     principal: str = request.scope["principal"]
     return principal
 
 
 def is_approver(request: Request) -> bool:
-    """Whether its key decides on calls of whoever's sessions, and does nothing else."""
+    """Return whether the key decides on calls of anybody's sessions, and does nothing else."""
     key: HttpKey = request.scope["key"]
     return key.may == "approve"
 
 
 async def read(request: Request, cls: type[W]) -> W:
-    """The body as this. Raises Problem, which names the field; ClientGone where it does not come whole."""
+    """Return the body as this model. Raises Problem, which names the field; ClientGone where it does not come whole."""
     try:
         body = await request.body()  # a client that cut its history in the middle of an emoji said no less for it
         return cls.model_validate_json(mended_json(body) if _HALF.search(body) else body)
@@ -99,7 +99,7 @@ async def read(request: Request, cls: type[W]) -> W:
 
 
 async def session_id_in(door: Door, principal: str | None, given: str) -> str:
-    """The full id of a session of this principal (None: of anybody), named whole or by its beginning.
+    """Return the full id of a session of this principal (None: anybody's), named whole or by its beginning.
 
     Raises Problem: one of somebody else is one that is not there.
     """
@@ -122,7 +122,7 @@ async def session_id_in(door: Door, principal: str | None, given: str) -> str:
 
 
 def of_session(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """The handler of a path with a session, which it finds there by its full id."""
+    """Give the handler of a path with a session its full id."""
 
     async def handled(request: Request) -> Response:
         given = request.path_params["session_id"]
@@ -161,7 +161,7 @@ async def responses(request: Request) -> Response:
 async def _turn(
     request: Request, api: str, cls: type[B], answer_of: Callable[[B, str, str, int], ChatEvents | ResponseEvents]
 ) -> Response:
-    """One turn behind a request of either API, answered whole or as a stream."""
+    """Answer one turn behind a request of either API, whole or as a stream."""
     body = await read(request, cls)
     with on_behalf_of(request, body.user or body.safety_identifier):
         return await _turn_of(request, api, body, answer_of)
@@ -169,7 +169,7 @@ async def _turn(
 
 @contextmanager
 def on_behalf_of(request: Request, user: str | None) -> Generator[None]:
-    """The request is of this user below its key, unless a header named one."""
+    """Make the request one of this user below its key, unless a header named one."""
     door, key = door_of(request), request.scope["key"]
     if user and principal_of(request) == key.principal:
         request.scope["principal"] = person_of(key.principal, user)
@@ -213,7 +213,7 @@ async def _turn_of(
 async def _asked(
     request: Request, chosen: ChosenTurn, ask: Callable[[Door, AskedTurn, turns.Gone], Awaitable[T]]
 ) -> tuple[ChosenTurn, T]:
-    """What the turn brings, and in which session.
+    """Return what the turn brings, and in which session.
 
     OpenAI's requests know no session: two that quote one transcript at once are both answered. The session of that
     transcript goes on with one of them; the other one is refused there, and begins a session of its own.
@@ -240,7 +240,7 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
     agent_id: str | None,
     overrides: SessionConfig | None,
 ) -> ChosenTurn:
-    """By name, else by what was said; else a new one. Raises Problem, RuntimeFault."""
+    """Choose the session by name, else by what was said; else a new one. Raises Problem, RuntimeFault."""
     door, principal = door_of(request), principal_of(request)
     agent = agent_id or door.config.host.agent_id
     input_id, comes_back = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
@@ -262,7 +262,7 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
 
 
 def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
-    """This turn in a session of its own, which its input names, told what was said before.
+    """Return this turn in a session of its own, which its input names, told what was said before.
 
     Raises Problem for what can be no turn, and then leaves no session.
     """
@@ -279,7 +279,7 @@ def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
 
 
 async def _by_transcript(door: Door, agent: str, earlier: list[TranscriptMessage], asked: AskedTurn) -> str | None:
-    """This agent's session whose last answer ends what was said earlier; also if this very input was asked since."""
+    """Return this agent's session whose last answer ends the earlier talk; also if this input was asked since."""
     if not any(one.role == "assistant" for one in earlier):
         return None
     record_id = _record_id(door, asked.principal, agent, earlier)
@@ -292,13 +292,13 @@ async def _by_transcript(door: Door, agent: str, earlier: list[TranscriptMessage
 
 
 def _record_id(door: Door, principal: str, agent: str, messages: list[TranscriptMessage]) -> str:
-    """Under which this transcript with this agent is known; the default one is not named."""
+    """Return the id of this transcript with this agent; the default one is not named."""
     named = [] if agent == door.config.host.agent_id else [TranscriptMessage("agent", agent)]
     return transcript.transcript_id(principal, [*named, *messages])
 
 
 async def _is_repeated(door: Door, asked: AskedTurn) -> bool:
-    """Whether the session has this input already: then it is asked for its answer, whatever came after it."""
+    """Return whether the session has this input already: then it is asked for its answer, whatever came after it."""
     if not asked.comes_back:
         return False  # its id was drawn a moment ago
     return await transcript.was_asked(door.bus, asked.session_id, asked.input_id, timeout_s=door.timeout_s)
@@ -314,7 +314,7 @@ async def _must_be_newest(door: Door, asked: AskedTurn, previous: str) -> None:
 
 
 def _with_instructions(chosen: ChosenTurn) -> ChosenTurn:
-    """Instructions hold for one response in OpenAI's API: they stand before its message.
+    """Put instructions, which hold for one response in OpenAI's API, before its message.
 
     Results go on under those of the response that asked for them.
     """
@@ -324,7 +324,7 @@ def _with_instructions(chosen: ChosenTurn) -> ChosenTurn:
 
 
 def _new(said: list[TranscriptMessage]) -> list[TranscriptMessage]:
-    """What a session is told whose beginning it knows: all of it, or results and the instructions. Raises Problem."""
+    """Return what a session with a known beginning is told: all, or results and instructions. Raises Problem."""
     results = results_in(said)
     if not results:
         return said
@@ -337,7 +337,7 @@ def _new(said: list[TranscriptMessage]) -> list[TranscriptMessage]:
 
 
 async def _keep(door: Door, chosen: ChosenTurn, delivered: str, result: TurnResult) -> None:
-    """What the client has now is remembered; without that its next message begins a new session, with its history."""
+    """Remember what the client has now; without that its next message begins a new session, with its history."""
     if not chosen.is_by_transcript:
         return
     messages = [*chosen.said, TranscriptMessage("assistant", delivered, called(result.caller_calls))]
@@ -354,7 +354,7 @@ def _headers(asked: AskedTurn, ignored: list[str]) -> dict[str, str]:
 
 
 def ignored_header(names: list[str]) -> dict[str, str]:
-    """The header that names what of a request counts for nothing; none where all of it does."""
+    """Return the header that names what of a request counts for nothing; none where all of it does."""
     return {"x-hobus-ignored": ",".join(names)} if names else {}
 
 
@@ -364,7 +364,7 @@ def ignored_header(names: list[str]) -> dict[str, str]:
 async def _frames(
     door: Door, chosen: ChosenTurn, pieces: Pieces, answer: ChatEvents | ResponseEvents
 ) -> AsyncGenerator[str]:
-    """The answer as it is delivered, a ping in a silence; what the client has then is kept."""
+    """Yield the answer as it is delivered, a ping in a silence; keep what the client has then."""
     delivered, wants_form = Delivered(), chosen.asked.wants_form
     yield "".join(answer.begun())
     async with aclosing(turns.to_the_end(pieces)) as said:

@@ -58,7 +58,7 @@ class ContentPart(Words):
     image_url: str | dict[str, Any] | None = None
 
     def image(self, place: str) -> GivenImage:
-        """The image of its data URL. Raises Problem."""
+        """Return the image of the part's data URL. Raises Problem."""
         url = self.image_url.get("url") if isinstance(self.image_url, dict) else self.image_url
         if not isinstance(url, str) or (head := _DATA_URL.match(url)) is None:
             raise _unsupported(
@@ -101,7 +101,7 @@ class ChatMessage(Words):
     tool_call_id: str = ""
 
     def said(self, place: str) -> TranscriptMessage:
-        """Its words. Raises Problem for what are none."""
+        """Return the message's words. Raises Problem for what are none."""
         if (self.role == "tool") != bool(self.tool_call_id):
             raise _invalid(f"{place}.tool_call_id", "a tool's message names its call")
         calls = tuple(Called(call.id, call.function.name, call.function.arguments) for call in self.tool_calls or ())
@@ -123,7 +123,7 @@ class InputItem(Words):
     output: str | list[ContentPart] = ""
 
     def added_to(self, said: list[TranscriptMessage], place: str) -> list[TranscriptMessage]:
-        """The transcript with it: calls are part of the message that asks for them. Raises Problem."""
+        """Return the transcript with it: calls are part of the message that asks for them. Raises Problem."""
         match self.type:
             case "message" if self.role is not None:
                 role = "system" if self.role == "developer" else self.role
@@ -181,15 +181,15 @@ class ChatRequest(_Request):
 
     @property
     def cap_and_effort(self) -> tuple[int | None, str | None]:
-        """Tokens of the answer at most, and how hard the model shall think."""
+        """Return the tokens of the answer at most, and how hard the model shall think."""
         return self.max_completion_tokens or self.max_tokens, self.reasoning_effort
 
     def form(self) -> dict[str, Any] | None:
-        """The schema of the answer; None: text. Raises Problem."""
+        """Return the schema of the answer; None: text. Raises Problem."""
         return schema_of(self.response_format, "response_format", is_nested=True)
 
     def transcript(self, messages_max: int) -> list[TranscriptMessage]:
-        """Its messages, the user's or results of calls last. Raises Problem."""
+        """Return the messages, the user's or results of calls last. Raises Problem."""
         _check_count(self.messages, messages_max, "messages")
         said = [message.said(f"messages.{number}") for number, message in enumerate(self.messages)]
         return _asking(said, "messages")
@@ -213,15 +213,15 @@ class ResponsesRequest(_Request):
 
     @property
     def cap_and_effort(self) -> tuple[int | None, str | None]:
-        """Tokens of the answer at most, and how hard the model shall think."""
+        """Return the tokens of the answer at most, and how hard the model shall think."""
         return self.max_output_tokens, self.reasoning.effort if self.reasoning else None
 
     def form(self) -> dict[str, Any] | None:
-        """The schema of the answer; None: text. Raises Problem."""
+        """Return the schema of the answer; None: text. Raises Problem."""
         return schema_of((self.text or {}).get("format"), "text.format", is_nested=False)
 
     def transcript(self, messages_max: int) -> list[TranscriptMessage]:
-        """Its messages, the user's or results of calls last. Raises Problem."""
+        """Return the messages, the user's or results of calls last. Raises Problem."""
         given = [InputItem(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         _check_count(given, messages_max, "input")
         said = [TranscriptMessage("system", self.instructions)] if self.instructions else []
@@ -245,7 +245,7 @@ def _asking(said: list[TranscriptMessage], param: str) -> list[TranscriptMessage
 
 
 def _content_of(content: str | list[ContentPart] | None, role: str, place: str) -> tuple[str, tuple[GivenImage, ...]]:
-    """Its text, in which each image has its sentence, and the images. Raises Problem for what is neither."""
+    """Return the text, in which each image has its sentence, and the images. Raises Problem for what is neither."""
     if isinstance(content, str):
         return content, ()
     images: list[GivenImage] = []
@@ -319,7 +319,7 @@ def _unused(said: Words, place: str) -> Iterator[str]:
 
 
 def schema_of(wanted: Any, param: str, *, is_nested: bool) -> dict[str, Any] | None:
-    """The schema that the answer is to take; None: text. Raises Problem, which names the field.
+    """Return the schema that the answer is to take; None: text. Raises Problem, which names the field.
 
     `is_nested`: what describes a schema stands in a field of its own, as in chat completions.
     """
@@ -341,7 +341,7 @@ def schema_of(wanted: Any, param: str, *, is_nested: bool) -> dict[str, Any] | N
 
 
 def _described(described: dict[str, Any], place: str) -> dict[str, Any]:
-    """Every answer is held to its schema, `strict` or not; a description is for the model."""
+    """Return the schema, to which every answer is held, `strict` or not; a description is for the model."""
     name, schema, strict = described.get("name"), described.get("schema"), described.get("strict")
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise _invalid(f"{place}.name", "1 to 64 letters, digits, `-` and `_`")
@@ -362,7 +362,7 @@ def _described(described: dict[str, Any], place: str) -> dict[str, Any]:
 
 
 def tools_of(tools: Any, choice: Any) -> tuple[list[ToolSpec], ToolChoice]:
-    """The tools that a turn is offered, and whether it has to call one. Raises Problem."""
+    """Return the tools that a turn is offered, and whether it has to call one. Raises Problem."""
     if not tools and choice not in (None, "auto", "none"):
         raise _invalid("tool_choice", "it demands a call, and there are no tools")
     if choice == "none" or not tools:
@@ -385,7 +385,7 @@ def tools_of(tools: Any, choice: Any) -> tuple[list[ToolSpec], ToolChoice]:
 
 
 def _tool(tool: Any, place: str) -> ToolSpec:
-    """Chat completions put the function into a field of its own, responses do not."""
+    """Return a tool; chat completions put the function into a field of its own, responses do not."""
     kind = tool.get("type") if isinstance(tool, dict) else None
     if kind != "function":
         raise _unsupported(place, f"a tool of the type {str(kind)[:40]!r}: functions alone")
@@ -400,7 +400,7 @@ def _tool(tool: Any, place: str) -> ToolSpec:
 
 
 def results_in(said: Sequence[TranscriptMessage]) -> list[CallResult]:
-    """The results that a transcript ends with; none where it ends with a message."""
+    """Return the results that a transcript ends with; none where it ends with a message."""
     results: list[CallResult] = []
     for one in reversed(said):
         if one.role != "tool":
@@ -413,7 +413,7 @@ def results_in(said: Sequence[TranscriptMessage]) -> list[CallResult]:
 
 
 def models_of(snapshot: Snapshot) -> dict[str, tuple[str | None, SessionConfig | None]]:
-    """Id -> agent and overrides: each agent by its id, and each model, asked by the default one."""
+    """Map id to agent and overrides: each agent by its id, and each model, asked by the default one."""
     found: dict[str, tuple[str | None, SessionConfig | None]] = {
         agent_id: (agent_id, None) for agent_id in sorted(snapshot.agents)
     }
@@ -425,9 +425,9 @@ def models_of(snapshot: Snapshot) -> dict[str, tuple[str | None, SessionConfig |
 
 
 def model_named(snapshot: Snapshot, name: str) -> tuple[str | None, SessionConfig | None]:
-    """Agent and model of `AGENT`, `PROVIDER/MODEL`, `AGENT/MODEL` or `AGENT/PROVIDER/MODEL`.
+    """Return agent and model of `AGENT`, `PROVIDER/MODEL`, `AGENT/MODEL` or `AGENT/PROVIDER/MODEL`.
 
-    Any of a provider that takes others than are configured. Raises Problem for a model that is none.
+    Any of a provider that takes others than are configured. Raises Problem for an unknown model.
     """
     known = models_of(snapshot)
     prefix, _, model = name.partition("/")
@@ -443,7 +443,7 @@ def model_named(snapshot: Snapshot, name: str) -> tuple[str | None, SessionConfi
 
 
 def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple[str | None, SessionConfig | None]:
-    """Agent and overrides of a request. Raises Problem, also for a model that is none."""
+    """Return agent and overrides of a request. Raises Problem, also for an unknown model."""
     agent_id, config = model_named(snapshot, request.model)
     changes: dict[str, Any] = {}
     tools, choice = tools_of(request.tools, request.tool_choice)
@@ -469,7 +469,7 @@ _DRAWN = ("temperature", "top_p", "seed", "stop")
 
 
 def _sampling_of(request: ChatRequest | ResponsesRequest) -> Sampling | None:
-    """How the answer is to be drawn; None: nothing is said. Raises Problem for what cannot be."""
+    """Return how the answer is to be drawn; None: nothing is said. Raises Problem for what cannot be."""
     given = {name: value for name in _DRAWN if (value := getattr(request, name)) is not None}
     if isinstance(given.get("stop"), str):
         given["stop"] = [given["stop"]]
@@ -482,7 +482,7 @@ def _sampling_of(request: ChatRequest | ResponsesRequest) -> Sampling | None:
 def unseen(
     snapshot: Snapshot, agent_id: str, config: SessionConfig | None, api: str, said: Sequence[TranscriptMessage]
 ) -> list[str]:
-    """The field with images of earlier messages that its model is not shown."""
+    """Return the field with images of earlier messages that its model is not shown."""
     chosen = snapshot.model_for(snapshot.agents[agent_id], "synthesize", request=config)
     row = snapshot.config.gateway.row(chosen.provider, chosen.model)
     if not is_image_left_out(said, sees=row is not None and row.sees):

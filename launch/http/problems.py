@@ -65,7 +65,7 @@ class Problem(Exception):
         self.facts = dict(facts or {})
 
     def body(self) -> dict[str, Any]:
-        """The body of the answer in the shape of OpenAI's API; what is ours stands beside its fields."""
+        """Return the body in the shape of OpenAI's API; what is hobus's own stands beside its fields."""
         kind = _TYPES.get(self.status, "server_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code, **self.facts}}
 
@@ -83,7 +83,7 @@ def whole(problem: Problem) -> tuple[dict[str, str], bytes]:
 
 
 def as_bytes(problem: Problem) -> bytes:
-    """A whole answer for a connection that had no whole request; it is the last one there."""
+    """Return a whole answer for a connection that had no whole request; it is the last one there."""
     headers, body = whole(problem)
     lines = [f"{name}: {value}" for name, value in ({"connection": "close"} | headers).items()]
     head = "\r\n".join([f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", *lines, "", ""])
@@ -91,14 +91,14 @@ def as_bytes(problem: Problem) -> bytes:
 
 
 def door_closing() -> Problem:
-    """No verdict on a turn: another door may be asked the same."""
+    """Return that the door closes, no verdict on a turn: another door may be asked the same."""
     return Problem(
         503, "door_closing", "this door closes; ask again, another one answers", headers={"retry-after": "1"}
     )
 
 
 def of_error(error: Exception) -> Problem:
-    """The problem behind whatever a handler raised; DEFECT for what none should."""
+    """Return the problem behind whatever a handler raised; DEFECT for what none should."""
     match error:
         case Problem():
             return error
@@ -122,7 +122,7 @@ def of_fault(fault: RuntimeFault) -> Problem:
 
 
 def of_result(result: TurnResult) -> Problem | None:
-    """The problem that a turn ended in; None for one that was answered, also if degraded."""
+    """Return the problem that a turn ended in; None for one that was answered, also if degraded."""
     if result.outcome != "error":
         return None
     facts = {"session_id": result.session_id, "input_id": result.input_id, "outcome": result.outcome}

@@ -46,7 +46,7 @@ class Bounded(H11Protocol):
     _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """One connection too many is refused."""
+        """Refuse one connection more than too many."""
         super().connection_made(transport)
         if len(self.connections) - len(self.leaving) > self.bounds.connections_max:
             self._turn_away(_TOO_MANY)
@@ -54,7 +54,7 @@ class Bounded(H11Protocol):
             self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        """From its first byte, or from the connection's beginning, a request has so long to be there."""
+        """Give a request so long to be there, from its first byte or from the connection's beginning."""
         if self in self.leaving:
             return
         super().data_received(data)
@@ -66,19 +66,19 @@ class Bounded(H11Protocol):
             self._forget_head()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no request is refused; uvicorn says so in another shape, and not where an answer has begun."""
+        """Refuse what is no request; uvicorn does so in another shape, and not where an answer has begun."""
         del msg
         is_long = len(self.conn.trailing_data[0]) > limits.HEAD_MAX_BYTES
         self._turn_away(head_too_large() if is_long else _MALFORMED)
 
     def on_response_complete(self) -> None:
-        """The next request may have begun already."""
+        """Set the timer of the next request, which may have begun already."""
         super().on_response_complete()
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
             self._expect_head()
 
     def pause_writing(self) -> None:
-        """Who does not read what was sent to him has so long to go on."""
+        """Give a client that does not read what was sent so long to go on."""
         self.flow.pause_writing()
         self._stuck = self.loop.call_later(limits.WRITE_TIMEOUT_MS / 1000, self.transport.abort)
 
@@ -87,7 +87,7 @@ class Bounded(H11Protocol):
         self.flow.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends the timers of this connection."""
+        """End the timers of this connection."""
         self.leaving.discard(self)
         self._forget_head()
         self._forget_stuck()
@@ -127,22 +127,22 @@ class Bounded(H11Protocol):
 
 
 class DoorServer(uvicorn.Server):
-    """One that leaves the signals to its process."""
+    """A uvicorn server that leaves the signals to its process."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As many connections wait as before: uvicorn makes its number of accepts at once theirs."""
+        """Start with as many waiting connections as before: uvicorn makes its number of accepts at once theirs."""
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(socket.SOMAXCONN)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """They are the process's own."""
+        """Leave signals alone: they are the process's own."""
         yield
 
 
 def make_server(app: ASGIApp, config: HttpConfig, *, head_timeout_ms: int) -> DoorServer:
-    """A server that is not started; told to end, it waits for every answer: what cuts them short is the door's."""
+    """Build a server, not started; told to end, it waits for every answer, which the door may cut short."""
     settings = uvicorn.Config(
         app,
         http=type(

@@ -91,7 +91,7 @@ async def start_session(request: Request) -> Response:
 
 
 async def list_sessions(request: Request) -> Response:
-    """This key's sessions, how each stands and what it waits for; `all=true`: also those that have ended.
+    """List this key's sessions, how each stands and what it waits for; `all=true`: also those that have ended.
 
     For a key that approves: whoever's, of which a call waits.
     """
@@ -149,7 +149,7 @@ async def turn(request: Request) -> Response:
 
 @contextmanager
 def _about(headers: Mapping[str, str]) -> Generator[None]:
-    """A problem of the turn names it as its answer would."""
+    """Make a problem of the turn name it as its answer would."""
     try:
         yield
     except Problem as problem:
@@ -190,14 +190,14 @@ async def session_events(request: Request) -> Response:
 
 
 def _check_form(wanted: SessionConfig | None, param: str) -> None:
-    """Raises Problem, which names the field, for settings whose schema cannot be that of an answer."""
+    """Raise Problem, which names the field, for settings whose schema cannot be that of an answer."""
     schema = None if wanted is None else wanted.output_schema
     if schema is not None and (fault := schema_fault(schema)):
         raise Problem(400, "invalid_input", f"the schema {fault}", param=f"{param}.output_schema")
 
 
 def _words_of(body: TurnBody) -> str:
-    """Raises Problem for two messages at once, and for a conversation that asks nothing."""
+    """Return the turn's words. Raises Problem for two messages at once, and for a conversation that asks nothing."""
     if body.messages is None:
         return body.text
     if body.text or body.results:
@@ -222,7 +222,7 @@ def _number(text: str | None) -> int:
 
 
 async def _event_frames(door: Door, session_id: str, after: int) -> AsyncGenerator[str]:
-    """Ends when the door does, or when the record cannot be read: the client comes again with the id it has."""
+    """Yield frames until the door ends, or the record cannot be read: the client comes again with the id it has."""
     door.metrics.readers.inc()
     try:
         yield ": events of the session\n\n"
@@ -241,7 +241,7 @@ async def _event_frames(door: Door, session_id: str, after: int) -> AsyncGenerat
 
 
 async def _turn_frames(asked: AskedTurn, source: Pieces) -> AsyncGenerator[str]:
-    """`turn` first: with its ids the same can be asked again, and what stands is told again from its beginning."""
+    """Yield `turn` first: with its ids the same can be asked again, and what stands is told from its beginning."""
     yield frame({"session_id": asked.session_id, "input_id": asked.input_id}, event="turn")
     async with aclosing(turns.to_the_end(source)) as pieces:
         async for piece in pieces:

@@ -20,7 +20,7 @@ _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"
 
 
 def frame(data: str | Mapping[str, Any], *, event: str = "", identity: str = "") -> str:
-    """One event; data is JSON, as text or to be written so, on one line."""
+    """Return one event; data is JSON, as text or to be written so, on one line."""
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     text = text.translate(_LINE_ENDS)
     head = (f"id: {identity}\n" if identity else "") + (f"event: {event}\n" if event else "")
@@ -28,7 +28,7 @@ def frame(data: str | Mapping[str, Any], *, event: str = "", identity: str = "")
 
 
 def streamed(frames: AsyncGenerator[str], headers: Mapping[str, str] | None = None) -> StreamingResponse:
-    """The response; the generator is closed when the client goes."""
+    """Return the response; the generator is closed when the client goes."""
 
     async def body() -> AsyncGenerator[bytes]:
         async with aclosing(frames):
@@ -39,10 +39,10 @@ def streamed(frames: AsyncGenerator[str], headers: Mapping[str, str] | None = No
 
 
 class _Streamed(StreamingResponse):
-    """Starlette's, without its task group for each answer, a quarter of the processor time that a turn takes here."""
+    """Starlette's response without its task group for each answer, a quarter of a turn's processor time here."""
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Returns when all is sent, or when the client has gone: then the generator is closed."""
+        """Send all, or stop when the client has gone: then the generator is closed."""
         with suppress(ClientGone):
             await until_gone(self.stream_response(send), partial(disconnected, receive))
 
@@ -58,13 +58,13 @@ class ClientGone(Exception):
 
 
 async def disconnected(receive: Receive) -> None:
-    """Returns when the client has gone; its body was read."""
+    """Wait until the client has gone; its body was read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def until_gone(work: Awaitable[T], gone: Gone) -> T:
-    """What the work brings; when the client goes first it is cancelled, and ClientGone raised."""
+    """Return what the work brings; when the client goes first, cancel it and raise ClientGone."""
     task, watch = asyncio.ensure_future(work), asyncio.ensure_future(gone())
     watch.add_done_callback(lambda _: task.cancel())
     try:

@@ -48,7 +48,7 @@ class Called(NamedTuple):
     arguments: str
 
     def alike(self) -> Called:
-        """The call with its arguments in one form: clients write them anew."""
+        """Return the call with its arguments in one form: clients write them anew."""
         try:
             return self._replace(arguments=json.dumps(json.loads(self.arguments), sort_keys=True))
         except (ValueError, RecursionError):
@@ -85,7 +85,7 @@ def transcript_id(principal: str, messages: Iterable[TranscriptMessage]) -> str:
 
 
 def with_history(messages: Sequence[TranscriptMessage]) -> str:
-    """The first message of a new session: the last one, behind all that was said before it elsewhere.
+    """Return the first message of a new session: the last one, behind all that was said before it elsewhere.
 
     Results of calls that were handed out elsewhere are part of what was said.
     """
@@ -99,7 +99,7 @@ def with_history(messages: Sequence[TranscriptMessage]) -> str:
 
 
 def new_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...]:
-    """Those that were given since the last answer; of earlier ones the text tells."""
+    """Return images that were given since the last answer; of earlier ones the text tells."""
     found: list[GivenImage] = []
     for said in messages:
         found = [] if said.role == "assistant" else [*found, *said.images]
@@ -107,7 +107,7 @@ def new_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...]:
 
 
 def shown_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...]:
-    """The new ones, and before them those of the person's newest earlier messages, as far as they fit."""
+    """Return the new images, and before them those of the person's newest earlier messages, as far as they fit."""
     found = list(new_images(messages))
     left = IMAGES_MAX_BYTES - sum(len(image.data) for image in found)
     asked = [said for said in messages if said.role == "user"][-1 - IMAGES_TURNS :]
@@ -119,13 +119,13 @@ def shown_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...
 
 
 def is_image_left_out(messages: Sequence[TranscriptMessage], *, sees: bool) -> bool:
-    """Whether some image of it is shown to no model; one that the last message brings is, or is refused."""
+    """Return whether some image is shown to no model; one that the last message brings is, or is refused."""
     shown = shown_images(messages) if sees else messages[-1].images
     return any(image not in shown for said in messages for image in said.images)
 
 
 async def find(bus: Bus, record_id: str, *, timeout_s: float) -> TranscriptPlace | None:
-    """Where this transcript was delivered; None where nobody knows it, or it was erased. Raises RuntimeFault."""
+    """Return where this transcript was delivered; None where that is unknown, or erased. Raises RuntimeFault."""
     found = await bus.request(
         "ledger", Lookup(submission_ids=[record_id], with_bodies=True), expect=Found, timeout_s=timeout_s
     )
@@ -137,7 +137,7 @@ async def find(bus: Bus, record_id: str, *, timeout_s: float) -> TranscriptPlace
 
 
 async def keep(bus: Bus, record_id: str, kept: TranscriptPlace, *, timeout_s: float) -> None:
-    """Records where it was delivered; of two sessions that were told the same the first stands. Raises RuntimeFault."""
+    """Record where it was delivered; of two sessions that were told the same the first stands. Raises RuntimeFault."""
     entry = WriteEntry(
         submission_id=record_id,
         stream=_STREAM,
@@ -151,7 +151,7 @@ async def keep(bus: Bus, record_id: str, kept: TranscriptPlace, *, timeout_s: fl
 
 
 async def was_asked(bus: Bus, session_id: str, input_id: str, *, timeout_s: float) -> bool:
-    """Whether this input is in the record of the session, answered or not. Raises RuntimeFault."""
+    """Return whether this input is in the record of the session, answered or not. Raises RuntimeFault."""
     question = Lookup(
         submission_ids=[requested_id(session_id, input_id)], once=[turn_key(session_id, input_id)], with_bodies=False
     )
@@ -160,7 +160,7 @@ async def was_asked(bus: Bus, session_id: str, input_id: str, *, timeout_s: floa
 
 
 async def last_input(bus: Bus, session_id: str, *, timeout_s: float) -> str:
-    """The input that this session was asked last, answered or not; empty where there is none. Raises RuntimeFault."""
+    """Return the input that this session was asked last, answered or not; empty: none. Raises RuntimeFault."""
     entries: list[Entry] = []
     is_more = True
     while is_more and not (seen := turns_in(entries[::-1])):

@@ -70,7 +70,7 @@ class AskedTurn:
 
     @property
     def wants_form(self) -> bool:
-        """Whether the answer is read by a program: it has to have a form of the client's."""
+        """Return whether a program reads the answer: it has to have a form of the client's."""
         return self.overrides is not None and self.overrides.output_schema is not None
 
     def turn(self, *, stream: bool) -> ProcessTurn:
@@ -82,7 +82,7 @@ class AskedTurn:
 
 
 def input_of(key: str | None, drawn: str) -> tuple[str, bool]:
-    """The input id behind an Idempotency-Key, and whether there was one. Raises Problem for one that is too long."""
+    """Return the input id behind an Idempotency-Key, and whether there was one. Raises Problem for one too long."""
     if key is None:
         return drawn, False
     if not key or len(key) > _KEY_MAX_CHARS:
@@ -91,7 +91,7 @@ def input_of(key: str | None, drawn: str) -> tuple[str, bool]:
 
 
 def timeout_of(headers: Mapping[str, str], config: HostConfig) -> float:
-    """The client's own time-out in seconds, as hobus' or OpenAI's client names it; else that of the configuration.
+    """Return the client's own time-out in seconds, as hobus' or OpenAI's client names it; else the configuration's.
 
     Raises Problem for what is no number above zero; more than a day is a day.
     """
@@ -117,7 +117,7 @@ def session_for(
 
 
 async def start(door: Door, wanted: StartSession) -> SessionReady:
-    """The session is there. Raises RuntimeFault."""
+    """Start the session. Raises RuntimeFault."""
     timeout_s = door.config.host.turn_timeout_ms / 1000  # it waits its turn as the turn would
     return await door.bus.request(
         "host",
@@ -130,7 +130,7 @@ async def start(door: Door, wanted: StartSession) -> SessionReady:
 
 
 async def answered(door: Door, asked: AskedTurn, gone: Gone) -> TurnResult:
-    """The turn's one answer. Raises Problem, also for the error that it ended in, and RuntimeFault.
+    """Return the turn's one answer. Raises Problem, also for the error that it ended in, and RuntimeFault.
 
     ClientGone where nobody is left to be answered: whoever cannot come back is not waited for.
     """
@@ -145,9 +145,9 @@ async def answered(door: Door, asked: AskedTurn, gone: Gone) -> TurnResult:
 
 
 async def pieces(door: Door, asked: AskedTurn) -> Pieces:
-    """The frames of the turn's stream, then its result; None after a silence of `limits.PING_MS`. Raises RuntimeFault.
+    """Yield the frames of the turn's stream, then its result; None after a silence of `limits.PING_MS`.
 
-    Closing it early is the client going away.
+    Raises RuntimeFault. Closing it early is the client going away.
     """
     untaken = Untaken()
     is_first = True
@@ -174,7 +174,7 @@ async def pieces(door: Door, asked: AskedTurn) -> Pieces:
 
 
 async def begun(door: Door, asked: AskedTurn, gone: Gone) -> Pieces:
-    """`pieces`, once there is a first one, or a silence: what is known before that is told as its status.
+    """Return `pieces`, once there is a first one, or a silence: what is known before that is told as its status.
 
     Raises Problem, RuntimeFault; ClientGone where nobody is left to be answered.
     """
@@ -192,7 +192,7 @@ def _unless_problem(result: TurnResult) -> TurnResult:
 
 
 async def _first_of(source: Pieces) -> Message | TurnResult | None:
-    """What is asked again before it said anything has taken nothing back."""
+    """Return the first piece, past resets: what is asked again before it said anything has taken nothing back."""
     async for piece in source:
         if not isinstance(piece, StreamReset):
             return piece
@@ -200,7 +200,7 @@ async def _first_of(source: Pieces) -> Message | TurnResult | None:
 
 
 async def to_the_end(source: Pieces) -> AsyncGenerator[Message | TurnResult | Problem | None]:
-    """The pieces, and at last the result, or the problem that the turn ended in."""
+    """Yield the pieces, and at last the result, or the problem that the turn ended in."""
     try:
         async with aclosing(source):
             async for piece in source:
@@ -232,7 +232,7 @@ async def _answer(door: Door, asked: AskedTurn, heard: Callable[[Message], None]
 
 
 def _leave(door: Door, asked: AskedTurn, work: asyncio.Future[T]) -> None:
-    """The client has gone: its turn goes on if it can come back for it, else it is cancelled."""
+    """Let the turn of a client that has gone go on if the client can come back for it, else cancel it."""
     if asked.comes_back:
         door.aside(_to_its_end(work))
         return
@@ -247,13 +247,13 @@ async def _to_its_end(work: Awaitable[T]) -> None:
 
 
 async def view(door: Door, session_id: str) -> SessionView:
-    """Where a session stands. Raises RuntimeFault."""
+    """Return where a session stands. Raises RuntimeFault."""
     question = ReadSession(session_id=session_id)
     return await door.bus.request("ho2", question, expect=SessionView, timeout_s=door.timeout_s, key=session_id)
 
 
 async def _cancelled(door: Door, asked: AskedTurn) -> None:
-    """The run of this input, and no other one, is cancelled; it may be over already. Raises RuntimeFault."""
+    """Cancel the run of this input, and no other one; it may be over already. Raises RuntimeFault."""
     session_id = asked.session_id
     where = await view(door, session_id)
     if where.active_input_id != asked.input_id or where.run is None:
@@ -268,7 +268,7 @@ async def _cancelled(door: Door, asked: AskedTurn) -> None:
 
 
 async def commanded(door: Door, principal: str, session_id: str, command: HostCommand) -> CommandVerdict:
-    """The verdict; sent again under its id while the session moves or somebody is away. Raises RuntimeFault."""
+    """Return the verdict; send again under its id while the session moves or somebody is away. Raises RuntimeFault."""
     question = SessionCommand(session_id=session_id, command=command, principal=f"{KEY_PREFIX}{principal}")
     pause_s = bus_limits.RETRY_INTERVAL_MS / 1000
     return await asked_of_owner(
@@ -305,7 +305,7 @@ class Untaken:
         self._change.set()
 
     async def take(self) -> Message | None:
-        """The next one, once there is one; None when all was taken. Pieces are numbered as they are taken."""
+        """Return the next one, once there is one; None when all was taken. Pieces are numbered as they are taken."""
         while not self._messages:
             if self._is_ended:
                 return None

@@ -88,11 +88,11 @@ class Victim:
     number: int | None = None
 
     def __str__(self) -> str:
-        """The text that names it: `ho2`, or `ho2/1`."""
+        """Return the text that names the victim: `ho2`, or `ho2/1`."""
         return self.role if self.number is None else f"{self.role}/{self.number}"
 
     def among(self, actors: Sequence[str], holder: str) -> str | None:
-        """The actor that is meant: of a role without a number the one at which the turn stands, else the first."""
+        """Return the actor that is meant: of a role alone the one at which the turn stands, else the first."""
         if self.number is not None:
             return str(self) if str(self) in actors else None
         of_role = [actor for actor in actors if actor.partition("/")[0] == self.role]
@@ -100,7 +100,7 @@ class Victim:
 
 
 def victim_of(who: str) -> Victim:
-    """What `WHO` says. Raises CommandError (usage) naming what can be hit."""
+    """Return what `WHO` says. Raises CommandError (usage) naming what can be hit."""
     said = _WHO.fullmatch(who)
     if said is None or said[1] not in ROLES or (said[2] and said[1] in ("launcher", "zygote")):
         raise UsageFault(

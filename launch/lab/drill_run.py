@@ -52,7 +52,7 @@ _Ask = Callable[[], Awaitable[TurnResult]]
 
 
 def options_of(victim: Victim, scale: tuple[str, ...]) -> StartOptions:
-    """How a cluster for this victim is started: with an HTTP door if that is the one to be hit."""
+    """Return how a cluster for this victim is started: with an HTTP door if that is the one to be hit."""
     return StartOptions(scale=scale, http=ANY_PORT if victim.role == "http" else None)
 
 
@@ -74,7 +74,7 @@ class CrashDrill:
     _frames: list[TapRecord] = field(default_factory=list[TapRecord], init=False)
 
     def carry_out(self) -> tuple[TurnEvidence, Checks]:
-        """What was seen, and each guarantee with whether it held. Raises CommandError when it was no drill."""
+        """Return what was seen, and each guarantee with whether it held. Raises CommandError when it was no drill."""
         for source, target in ((self.config, self.home.config), (self.packages, self.home.packages)):
             if source is not None:
                 shutil.copytree(source, target, copy_function=shutil.copyfile)
@@ -101,7 +101,7 @@ class CrashDrill:
         return evidence, judged(evidence, record_fault=record_fault, left=left)
 
     def _check_there(self, run: RunFile) -> None:
-        """Raises CommandError for a victim that this cluster does not have, before any turn stands still for it."""
+        """Raise CommandError for a victim that this cluster does not have, before any turn stands still for it."""
         if self.victim.among([one.actor for one in run.processes()], "") is None:
             raise UsageFault(
                 f"this cluster has no {self.victim}: it has {', '.join(row.actor for row in run.children)}",
@@ -109,7 +109,7 @@ class CrashDrill:
             )
 
     async def _turn_with_kill(self, run: RunFile) -> TurnEvidence | Kill:
-        """The turn is asked, held at its moment, goes on without the victim, and is answered.
+        """Ask the turn, hold it at its moment, kill the victim, let the turn go on to its answer.
 
         The kill alone where the cluster ended behind its launcher before its client had read the answer.
         """
@@ -133,7 +133,7 @@ class CrashDrill:
             return evidence
 
     async def _answered_or_ended(self, door: Bus, run: RunFile, asking: asyncio.Task[tuple[TurnResult, float]]) -> None:
-        """Nobody answers any more once everybody has ended: the next cluster is asked under the same input id."""
+        """Wait for the answer, or until everybody has ended: the next cluster is asked under the same input id."""
         while left_of(run) and not asking.done():
             await door.sleep(_LOOK_INTERVAL_S)
         with suppress(TimeoutError):
@@ -144,7 +144,7 @@ class CrashDrill:
 
     @asynccontextmanager
     async def _asker(self, door: Bus, place: Place) -> AsyncGenerator[_Ask]:
-        """How the drill asks: over the bus, or through the HTTP door where that is the one to be hit."""
+        """Yield how the drill asks: over the bus, or through the HTTP door where that is the one to be hit."""
         timeout_s = self.timeout_s or place.snapshot.config.host.turn_timeout_ms / 1000
         if self.victim.role != "http":
             yield lambda: _asked(door, timeout_s)
@@ -161,7 +161,7 @@ class CrashDrill:
             yield lambda: client.ask(QUESTION, input_id=_INPUT_ID)
 
     async def _held(self, door: Bus, run: RunFile, asking: asyncio.Task[tuple[TurnResult, float]]) -> RunningProcess:
-        """The process that stands still at the moment's frame. Raises CommandError if the turn never comes to it."""
+        """Return the process that stands still at the moment's frame. Raises CommandError if the turn never does."""
         point = self.moment.point()
         mark = point.mark_in(self.home.run)
         by_pid = {str(one.pid): one for one in run.processes()}
@@ -177,7 +177,7 @@ class CrashDrill:
             await door.sleep(_LOOK_INTERVAL_S)
 
     def _struck(self, run: RunFile, holder_process: RunningProcess) -> Kill:
-        """The victim is killed, and the turn goes on. Raises CommandError when it was gone before."""
+        """Kill the victim and let the turn go on. Raises CommandError when it was gone before."""
         by_actor = {one.actor: one for one in run.processes()}
         victim = by_actor[self.victim.among(list(by_actor), holder_process.actor) or ""]
         at = SystemClock().now()
@@ -191,7 +191,7 @@ class CrashDrill:
         return Kill(victim.actor, victim.instance, victim.pid, at, holder_process.actor)
 
     async def _whole_again(self, door: Bus, place: Place, kill: Kill) -> list[ChildRow]:
-        """Who was restarted, once whoever was killed runs again. Raises CommandError when that does not happen."""
+        """Return who was restarted, once whoever was killed runs again. Raises CommandError if nobody does."""
         limit_s = place.snapshot.config.launcher.ready_timeout_ms / 1000
         deadline = door.clock.monotonic() + limit_s
         while not _is_whole(run := running(place.home), kill.actor):
@@ -202,7 +202,7 @@ class CrashDrill:
         return [row for row in run.children if row.restarts]
 
     def _ended_by_itself(self, run: RunFile) -> None:
-        """After the launcher's death everybody finishes and ends. Raises CommandError when somebody does not."""
+        """Wait until everybody has ended after the launcher's death. Raises CommandError when somebody does not."""
         clock = SystemClock()
         deadline = clock.monotonic() + hard_limit_s(place_of(self.home, run).snapshot.config) + 1
         while left := left_of(run):
@@ -213,7 +213,7 @@ class CrashDrill:
             stop(self.home, quiet=True)
 
     async def _asked_of(self, run: RunFile) -> TurnResult:
-        """The answer to the same input, asked again of a cluster that was started anew on the same record."""
+        """Return the answer to the same input, asked again of a cluster that was started anew on the same record."""
         place = place_of(self.home, run)
         async with connected(place, "door") as door:
             return await _asked(door, place.snapshot.config.host.turn_timeout_ms / 1000)
@@ -221,7 +221,7 @@ class CrashDrill:
 
 @contextmanager
 def _armed(moment: DrillMoment) -> Generator[None]:
-    """Processes that are started meanwhile, and their successors, carry the drill's point."""
+    """Give processes that are started meanwhile, and their successors, the drill's point."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = str(moment.point())
     try:

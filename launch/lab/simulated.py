@@ -55,7 +55,7 @@ class SimulatedCluster:
         tools: Mapping[str, ToolDefinition] = BUILTIN,
         prepare: Callable[[World], None] = lambda _world: None,
     ) -> None:
-        """`prepare` sees the world before anybody is in it: the place for faults and for whoever watches."""
+        """Build the cluster. `prepare` sees the world while it is empty: the place for faults and watchers."""
         self.snapshot = snapshot
         self.world = World(snapshot.config.bus, seed=seed, config_digest=snapshot.digest)
         prepare(self.world)
@@ -85,7 +85,7 @@ class SimulatedCluster:
     # --- processes --------------------------------------------------------------------------------------------------
 
     def start(self, role: str) -> str:
-        """A new incarnation of this role on the media that outlive it; its instance."""
+        """Start a new incarnation of this role on the media that outlive it; return its instance."""
         if role == BROKER:
             self._brokers += 1
             self.world.network.config_digest = self.snapshot.digest
@@ -96,7 +96,7 @@ class SimulatedCluster:
         return self.world.start(actor, role=role, disk=disk, **taken).instance
 
     def _actor_of(self, role: str, disk: Any) -> tuple[Actor, dict[str, Any]]:
-        """The actor of this role, and its slots and tools; tools run in the executor's own simulated process."""
+        """Return the actor of this role, its slots and tools; tools run in the executor's own simulated process."""
         snapshot, config = self.snapshot, self.snapshot.config
         match role:
             case "ledger":
@@ -127,7 +127,7 @@ class SimulatedCluster:
             self.world.kill(victim)
 
     def freeze_now(self, victim: str, for_s: float) -> None:
-        """This incarnation stands still for so long."""
+        """Freeze this incarnation for so long."""
         network, loop = self.world.network, self.world.loop
         if role_of(victim) == BROKER:
             network.freeze_broker()
@@ -142,7 +142,7 @@ class SimulatedCluster:
         return next((name for name in self.world.processes if name.startswith(f"{role}/")), None)
 
     def verify(self) -> VerifyReport:
-        """What `hobus ledger verify` would say of the ledger's medium as it is now."""
+        """Return what `hobus ledger verify` would say of the ledger's medium as it is now."""
         with tempfile.TemporaryDirectory() as directory:
             write_out(self.world.media["ledger"], Path(directory))
             return verify_directory(Path(directory))

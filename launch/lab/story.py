@@ -58,7 +58,7 @@ class TurnEvidence:
 
 
 class Unproved(Exception):
-    """The record does not show what is promised."""
+    """Say that the record does not show what is promised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Counts(Totals):
 
 
 def orders_in(records: Iterable[TapRecord]) -> list[TapRecord]:
-    """Frames in which the broker handed an order to an executor, each once, in the order of time."""
+    """Return frames in which the broker handed an order to an executor, each once, in the order of time."""
     found = {
         (one.epoch, one.sequence): one
         for one in records
@@ -81,7 +81,7 @@ def orders_in(records: Iterable[TapRecord]) -> list[TapRecord]:
 
 
 def timeline(evidence: TurnEvidence) -> list[tuple[int, str]]:
-    """(milliseconds since the question was recorded, what happened then), in order."""
+    """Return (milliseconds since the question was recorded, what happened then), in order."""
     kill = evidence.kill
     begin = next((one.ledger_at_us / _US for one in evidence.entries if one.event_type == "RunRequested"), kill.at)
     told = [(one.at_us / _US, one.what) for one in moments_in(evidence.entries)]
@@ -102,7 +102,7 @@ def timeline(evidence: TurnEvidence) -> list[tuple[int, str]]:
 
 
 def outcome_of_order(wo_id: str, evidence: TurnEvidence) -> list[str]:
-    """What became of the order whose executor was killed, each a fact that was counted.
+    """Return what became of the order whose executor was killed, each a fact that was counted.
 
     Raises Unproved unless it was delivered again, ended once by its second executor, and its turn fully answered once.
     """
@@ -129,7 +129,7 @@ def outcome_of_order(wo_id: str, evidence: TurnEvidence) -> list[str]:
 
 
 def counts_of(evidence: TurnEvidence) -> Counts:
-    """Counted over the whole record of a cluster that was asked this one thing."""
+    """Count over the whole record of a cluster that was asked this one thing."""
     entries = evidence.entries
     handed = Counter(one.message_id for one in evidence.deliveries)
     return Counts(
@@ -160,7 +160,7 @@ def judged(evidence: TurnEvidence, *, record_fault: str, left: Sequence[str]) ->
 
 
 def _asked_again(entries: Iterable[Entry]) -> set[str]:
-    """Keys of model calls that were sent once more although an earlier attempt's answer was recorded by then."""
+    """Return keys of model calls that were sent once more although an earlier answer was recorded by then."""
     received: set[str] = set()
     again: set[str] = set()
     for one in entries:
@@ -173,7 +173,7 @@ def _asked_again(entries: Iterable[Entry]) -> set[str]:
 
 
 def _run_again(entries: Iterable[Entry]) -> set[str]:
-    """Orders whose tool was begun once more than it may."""
+    """Return orders whose tool was begun once more than it may."""
     begun: set[str] = set()
     ended: set[str] = set()
     again: set[str] = set()

@@ -43,7 +43,7 @@ class Lease:
 
 
 def spend(lease: Lease, body: Callable[[], int]) -> int:
-    """The exit code of `body`, or of what interrupted it; afterwards nothing runs in the home. Raises CommandError."""
+    """Return the exit code of `body`, or of its interrupt; nothing runs in the home then. Raises CommandError."""
     ended_by: list[int] = []
     keeps = lease.is_kept or not lease.is_temporary
     code = exit_codes.FAILED
@@ -73,7 +73,7 @@ def spend(lease: Lease, body: Callable[[], int]) -> int:
 
 
 def up(home: Home, options: StartOptions) -> RunFile:
-    """Its cluster is ready, and ends with this process. Raises CommandError."""
+    """Start the home's cluster; it ends with this process. Raises CommandError."""
     code = start_detached(home, options, wait=True, quiet=True, ends_with_us=True)
     if code != exit_codes.OK:
         raise CommandError("the cluster did not become ready", exit_code=code)
@@ -85,7 +85,7 @@ def left_of(run: RunFile) -> list[str]:
 
 
 async def ring_of(place: Place, *, since_s: float) -> list[TapRecord]:
-    """Its records of the last `since_s` seconds. Raises CommandError when the broker does not answer."""
+    """Return the broker's records of the last `since_s` seconds. Raises CommandError when it does not answer."""
     zeromq = ZeroMQ(place.snapshot.config.bus)
     reader = TapReader(zeromq, place.tap, since_s=since_s)
     found: list[TapRecord] = []
@@ -108,7 +108,7 @@ def _look(lease: Lease) -> str:
 
 
 def _leave(home: Home, *, keeps: bool) -> None:
-    """Stops what runs in the home, and removes the home unless it is to be kept."""
+    """Stop what runs in the home, and remove the home unless it is to be kept."""
     try:
         if holder(home) is not None:
             stop(home, quiet=True)

@@ -31,7 +31,7 @@ class Child:
     """
 
     def __init__(self, *, liveness_fd: int, on_born: Callable[[Child], None], on_exit: Callable[[str], None]) -> None:
-        """Not born yet. `liveness_fd` is the writing end of its pipe, closed when it has ended.
+        """Prepare a child that is not born yet. `liveness_fd` is the writing end of its pipe, closed when it has ended.
 
         `on_born` and `on_exit` are called once each, in the loop; the latter with how it ended: `exit 0`, `signal 9`.
         """
@@ -48,7 +48,7 @@ class Child:
         return self._ended.done()
 
     def born(self, pid: int) -> None:
-        """The process is there: from now on it is watched, and reaped when it ends."""
+        """Take over the process that is there now: watch it, and reap it when it ends."""
         self.pid, self.mark = pid, start_mark(pid) or ""
         watch_exit(pid, self._gone)
         for number in self._early:
@@ -56,17 +56,17 @@ class Child:
         self._on_born(self)
 
     def not_born(self, why: str) -> None:
-        """The system refused; whatever may have come of the attempt reads the end of its pipe and ends."""
+        """Note that the system refused; whatever may have come of the attempt reads the end of its pipe and ends."""
         if not self.has_ended:
             self._end(f"not started: {why}")
 
     def renew_liveness(self, write_fd: int) -> None:
-        """Another pipe, for another attempt to start it; whoever holds the first one reads its end."""
+        """Take another pipe, for another attempt to start it; whoever holds the first one reads its end."""
         os.close(self._liveness_fd)
         self._liveness_fd = write_fd
 
     def say(self, given: Mapping[str, str], secret: str) -> None:
-        """The child reads from the liveness pipe what it is given of the environment, and its secret."""
+        """Give the child, by the liveness pipe, its part of the environment and its secret."""
         with suppress(BrokenPipeError):
             os.write(self._liveness_fd, f"{json.dumps(given)}\n{secret}\n".encode("ascii"))
 
@@ -77,7 +77,7 @@ class Child:
         self._send(os.killpg, signal.SIGKILL)
 
     async def wait(self) -> str:
-        """How it ended: `exit 0`, `signal 9`."""
+        """Wait, and return how it ended: `exit 0`, `signal 9`."""
         return await asyncio.shield(self._ended)
 
     def _send(self, send: Callable[[int, int], None], number: signal.Signals) -> None:
@@ -109,7 +109,7 @@ class Child:
 
 
 def spawn(child: Child, argv: Sequence[str], *, log_fd: int, liveness_fd: int, listening_fds: Sequence[int]) -> None:
-    """`child` is a fresh interpreter that runs `argv`, with the numbers of its further descriptors behind it.
+    """Make `child` a fresh interpreter that runs `argv`, with the numbers of its further descriptors behind it.
 
     Its output goes to `log_fd`. All descriptors stay the caller's. Raises OSError.
     """
@@ -118,7 +118,9 @@ def spawn(child: Child, argv: Sequence[str], *, log_fd: int, liveness_fd: int, l
 
 
 def start(argv: Sequence[str], *keep: int, output: int, handed: HandedOver | None = None) -> int:
-    """The pid of a new process that holds the standard descriptors and `keep`, and is ours to reap. Raises OSError.
+    """Start a process that holds the standard descriptors and `keep`; return its pid, to be reaped here.
+
+    Raises OSError.
 
     `handed`: its environment, and the file from which it may read more; else it has this process's own.
     """
@@ -137,7 +139,7 @@ def start(argv: Sequence[str], *keep: int, output: int, handed: HandedOver | Non
 
 
 def reap(pid: int) -> str:
-    """How this child of ours ended; it has."""
+    """Reap a child that has ended; return how it ended."""
     try:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     except ChildProcessError:
@@ -146,9 +148,9 @@ def reap(pid: int) -> str:
 
 
 def watch_exit(pid: int, gone: Callable[[], None]) -> None:
-    """`gone` is called in the loop, never before this returns: this child of ours has ended and is not reaped yet.
+    """Call `gone` in the loop, never before this returns, once this child has ended; it is not reaped yet.
 
-    One that ended before anybody knew that it is ours may be reaped already.
+    One that ended before anybody knew that it is this process's may be reaped already.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -177,12 +179,12 @@ def _look_for_exit(loop: asyncio.AbstractEventLoop, pid: int, gone: Callable[[],
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of this installation; `-P`: never one that lies in the current directory."""
+    """Return the command that runs a module of this installation; `-P`: never one in the current directory."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def environment() -> dict[str, str]:
-    """This process's own, with the import path of a checkout that is not installed."""
+    """Return this process's environment, with the import path of a checkout that is not installed."""
     root = str(Path(hobus.__file__).resolve().parent.parent)
     given = dict(os.environ)
     if root not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):

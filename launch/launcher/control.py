@@ -35,7 +35,7 @@ _LINE_MAX_BYTES = 4096
 
 
 class ScaleCommand(Record, tag_field="command", tag="scale"):
-    """So many processes of a role: missing ones are started, the highest numbers finish their work and end."""
+    """Have so many processes of a role: start missing ones, let the highest numbers finish their work and end."""
 
     command: ClassVar[Literal["scale"]] = "scale"
     role: Annotated[str, Meta(max_length=16)]
@@ -44,7 +44,7 @@ class ScaleCommand(Record, tag_field="command", tag="scale"):
 
 
 class LeaveCommand(Record, tag_field="command", tag="leave"):
-    """This process finishes its work, or is killed, and ends; then it starts anew, or stays away until told to start.
+    """Have this process finish its work, or kill it; then it starts anew, or stays away until told to start.
 
     One that failed or was drained is where it was to be at once. A worker elsewhere, as an instance, only stays away.
     """
@@ -57,7 +57,7 @@ class LeaveCommand(Record, tag_field="command", tag="leave"):
 
 
 class ReloadCommand(Record, tag_field="command", tag="reload"):
-    """The cluster goes over to the configuration that lies in the run directory under this digest (`Home.offered`)."""
+    """Have the cluster go over to the configuration in the run directory under this digest (`Home.offered`)."""
 
     command: ClassVar[Literal["reload"]] = "reload"
     digest: Annotated[str, Meta(max_length=80)]
@@ -89,7 +89,7 @@ _UNKNOWN = CommandSender(0, "")
 
 
 def _sender_of(connection: Any) -> CommandSender:
-    """Linux tells it; elsewhere it is not known."""
+    """Return the sender: Linux tells it; elsewhere it is unknown."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return _UNKNOWN
@@ -103,7 +103,7 @@ def _sender_of(connection: Any) -> CommandSender:
 async def serve(
     sockets: Path, take: Callable[[Command, CommandSender], None], *, timeout_s: float
 ) -> asyncio.AbstractServer:
-    """Each connection may give one command within `timeout_s`; `take` raises BusError to refuse it. Raises OSError."""
+    """Take one command per connection within `timeout_s`; `take` raises BusError to refuse it. Raises OSError."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with closing(writer), suppress(OSError, TimeoutError):
@@ -129,7 +129,7 @@ async def _answer(reader: asyncio.StreamReader, take: Callable[[Command], None])
 
 
 def send(sockets: Path, command: Command, *, timeout_s: float) -> None:
-    """The launcher has taken it. Raises BusError as it refuses or does not answer, OSError when nobody listens."""
+    """Have the launcher take a command. Raises BusError as it refuses or is silent, OSError without a launcher."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)
         try:

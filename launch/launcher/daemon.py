@@ -44,7 +44,7 @@ def run_launcher(
     lines: writing.LossyLines,
     ends_with_reader_of: int | None = None,
 ) -> None:
-    """The cluster is down when this returns. Raises CommandError, ConfigError, OSError as it cannot be started."""
+    """Run a cluster until it is down. Raises CommandError, ConfigError, OSError as it cannot be started."""
     clock = SystemClock()
     started_at, handed = clock.now(), inherited.descriptor()
     raise_open_files()
@@ -73,7 +73,7 @@ def run_launcher(
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs a cluster until it is told to stop; ends by SystemExit."""
+    """Run a cluster until told to stop; end by SystemExit."""
     parser = argparse.ArgumentParser(prog="hobus-launcher")
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--config", dest="config_file", type=Path)
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     has_settled = False
 
     def tell(word: Progress) -> None:
-        """One line of JSON; that nobody reads it is no fault. Once the start has settled nobody does."""
+        """Tell one line of JSON; that nobody reads it is no fault. Once the start has settled nobody does."""
         nonlocal has_settled
         if has_settled:
             return

@@ -30,7 +30,7 @@ _NOT_STARTED = "nothing is started"
 
 
 def findings_in(home: Home, *, config_file: Path | None = None, is_full: bool = False) -> list[Finding]:
-    """What all gates say of this home as it lies there; `is_full`: of the whole record.
+    """Return what all gates say of this home as it lies there; `is_full`: of the whole record.
 
     Raises ConfigError where nobody can know what is installed.
     """
@@ -39,7 +39,7 @@ def findings_in(home: Home, *, config_file: Path | None = None, is_full: bool = 
 
 
 def report_of(root: Path, *, config_file: Path | None = None, is_full: bool = False) -> dict[str, Any]:
-    """What `hobus gates` says of the home in this directory, for programs and models."""
+    """Return what `hobus gates` says of the home in this directory, for programs and models."""
     found = findings_in(home_of(root), config_file=config_file, is_full=is_full)
     return {
         "ok": not failed(found),
@@ -54,11 +54,10 @@ def verdict(gate: GateId, found: Sequence[Finding]) -> str:
 
 
 def demand(home: Home, view: View, *, otherwise: str = _NOT_STARTED) -> list[str]:
-    """What is to be said of a start that no gate forbids. Raises CommandError (integrity) with every failure.
+    """Return what is to be said of a start that no gate forbids. Raises CommandError (integrity) with every failure.
 
-    `otherwise`: what a failure means, in its message.
-
-    Which tests are named is not looked at: they are no part of what runs.
+    `otherwise`: what a failure means, in its message. Which tests are named is not looked at: they are no part of what
+    runs.
     """
     inside = run_inside(view, has_tests=False)
     outside = run_outside(view, verify=_verify(home, view), check_record=lambda: _fault_at_rest(home))
@@ -68,7 +67,7 @@ def demand(home: Home, view: View, *, otherwise: str = _NOT_STARTED) -> list[str
 
 
 def checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]]:
-    """The plan of a start now, and what the gates say of its files, the tests that they name included.
+    """Return the plan of a start now, and what the gates say of its files, the tests that they name included.
 
     Raises ConfigError, and CommandError (integrity) with every failure of a gate.
     """
@@ -80,7 +79,7 @@ def checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]
 
 
 def start_plan(home: Home, options: StartOptions, given: Mapping[str, str], *, running: str = "") -> Plan:
-    """The plan of a start that no gate forbids, with what is to be said of it. Raises ConfigError, CommandError.
+    """Return the plan of a start that no gate forbids, with what is to be said of it. Raises ConfigError, CommandError.
 
     `running`: digest under which a cluster runs that is to go over to this plan: it listens at its addresses itself.
     """
@@ -94,7 +93,7 @@ def start_plan(home: Home, options: StartOptions, given: Mapping[str, str], *, r
 
 
 def _without_key(snapshot: Snapshot, given: Mapping[str, str]) -> list[str]:
-    """Of each provider that an agent is answered by: that its key stands in a variable that is not there."""
+    """Return, for each provider that answers an agent, that its key stands in a variable that is not there."""
     named = {snapshot.model_for(one, "synthesize").provider for one in snapshot.agents.values()}
     keys = {name: str(getattr(snapshot.config.gateway.providers[name], "key", None)) for name in sorted(named)}
     return [
@@ -105,7 +104,7 @@ def _without_key(snapshot: Snapshot, given: Mapping[str, str]) -> list[str]:
 
 
 def demand_passed(home: Home, found: Sequence[Finding], otherwise: str = _NOT_STARTED) -> None:
-    """Raises CommandError (integrity) with every failure among these, and what that means."""
+    """Raise CommandError (integrity) with every failure among these, and what that means."""
     failures = failed(found)
     if not failures:
         return
@@ -116,7 +115,7 @@ def demand_passed(home: Home, found: Sequence[Finding], otherwise: str = _NOT_ST
 
 
 def _verify(home: Home, view: View) -> Verify | None:
-    """Whether what is installed is signed as the policy wants it.
+    """Return the check whether what is installed is signed as the policy wants it.
 
     Raises CommandError where nobody can say whose keys are trusted.
     """
@@ -131,7 +130,7 @@ def _verify(home: Home, view: View) -> Verify | None:
 
 
 def _fault_at_rest(home: Home) -> RecordFault | None:
-    """The same at a start; nothing of a record that another launcher's ledger is just making or writing.
+    """Return the record's fault at a start; nothing of a record that another launcher's ledger makes or writes now.
 
     That one has looked itself, and whoever starts beside it is told that the cluster is up.
     """
@@ -140,7 +139,7 @@ def _fault_at_rest(home: Home) -> RecordFault | None:
 
 
 def record_fault(home: Home, *, is_full: bool = False) -> RecordFault | None:
-    """What is wrong with the record, as far as it is read: its last segment, or all. A home without one passes."""
+    """Return what is wrong with the record, by its last segment or all of it. A home without one passes."""
     if not home.ledger.is_dir():
         return None
     # By name: what only reads files has no use for it.
@@ -159,7 +158,7 @@ def record_fault(home: Home, *, is_full: bool = False) -> RecordFault | None:
 
 
 def _words(home: Home, found: Sequence[Finding], *, has_packages: bool) -> list[str]:
-    """That there are warnings, and, where packages are installed, what the policy leaves unlooked at."""
+    """Return that there are warnings, and, where packages are installed, what the policy leaves unlooked at."""
     warnings = sum(one.severity == "warn" for one in found)
     said = [f"gates: {counted(warnings, 'warning')} ({next_command('gates', home.root)})"] if warnings else []
     return said + [one.reason for one in found if one.gate == "G5" and one.severity == "note" and has_packages]

@@ -39,12 +39,14 @@ _MAX_BYTES = 60_000
 
 
 def is_handed_over() -> bool:
-    """Whether this process was executed by `hand_over` or `execute`, and has not taken what it was given."""
+    """Return whether this process was executed by `hand_over` or `execute`, and has not taken what it was given."""
     return VARIABLE in os.environ
 
 
 def names_of(config_file: Path) -> list[str]:
-    """`launcher.environment` in this file, else as shipped; what is wrong with the file is told by who checks it.
+    """Return `launcher.environment` in this file, else as shipped.
+
+    What is wrong with the file is told by who checks it.
 
     It is read as far as a governed file may be (`ledger.bodies_max_bytes`, as shipped), and only if it is one.
     """
@@ -62,7 +64,7 @@ def names_of(config_file: Path) -> list[str]:
 
 
 def hand_over(names: Sequence[str], given: Mapping[str, str] | None = None) -> tuple[dict[str, str], IO[bytes]]:
-    """The environment of a process that is to be executed, and the file whose descriptor it must inherit.
+    """Return the environment of a process that is to be executed, and the file whose descriptor it must inherit.
 
     `given`: what this process was given itself. Raises OSError.
     """
@@ -76,7 +78,7 @@ def hand_over(names: Sequence[str], given: Mapping[str, str] | None = None) -> t
 
 
 def execute(words: Sequence[str], names: Sequence[str], given: Mapping[str, str] | None = None) -> NoReturn:
-    """This process runs `hobus WORDS` from now on, with these names in its environment alone. Raises OSError."""
+    """Run `hobus WORDS` in place of this process, with these names in its environment alone. Raises OSError."""
     environ, file = hand_over(names, given)
     os.set_inheritable(file.fileno(), True)  # noqa: FBT003 - positional only
     for stream in (sys.stdout, sys.stderr):
@@ -86,7 +88,7 @@ def execute(words: Sequence[str], names: Sequence[str], given: Mapping[str, str]
 
 
 def descriptor() -> int | None:
-    """Where this process may read what it was given, None if nobody gave it anything; asked once, before a fork."""
+    """Return where this process may read what it was given, if anything; asked once, before a fork."""
     said = os.environ.pop(VARIABLE, "")
     if not said.isdigit():
         return None
@@ -99,7 +101,7 @@ def descriptor() -> int | None:
 
 
 def take(number: int | None) -> dict[str, str]:
-    """All of it; this process cannot read it a second time, one that it was forked from can."""
+    """Read all of it; this process cannot read it a second time, one that it was forked from can."""
     if number is None:
         return {}
     try:
@@ -109,7 +111,7 @@ def take(number: int | None) -> dict[str, str]:
 
 
 def by_role(config: AdminConfig, given: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Role -> the variables that its processes are given; a role that needs none is not there.
+    """Map role to the variables that its processes are given; a role that needs none is not there.
 
     This process holds them, and its memory is nobody else's from now on. Raises CommandError.
     """
@@ -129,7 +131,7 @@ def by_role(config: AdminConfig, given: Mapping[str, str]) -> dict[str, dict[str
 
 
 def for_role(role: str, config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
-    """What a process of this role is given: what its section of the configuration refers to, and names for tools."""
+    """Return what a process of this role is given: what its section refers to, and names for tools."""
     section: BaseModel = getattr(config, _NEEDED_BY[role])
     own = config.tools.environment if role == "ho1" else []
     return allowed([*referred_to(section.model_dump(mode="json")), *own], children.environment() | dict(given))

@@ -122,7 +122,7 @@ class Launcher:
         self._board = Board(home=home, plan=plan, started_at=started_at, report=report)
 
     async def run(self) -> None:
-        """Holds the home from start to end. Raises CommandError if the home is held already, and OSError."""
+        """Hold the home from start to end. Raises CommandError if the home is held already, and OSError."""
         try:
             lock = HomeLock.take(self._home)
             if lock is None:
@@ -193,14 +193,14 @@ class Launcher:
         return []
 
     async def _take_commands(self, crew: Crew) -> None:
-        """They can reach this launcher, also after its socket was removed. Raises OSError."""
+        """Listen for commands, also after the socket was removed. Raises OSError."""
         if self._server is not None:
             self._server.close()
         timeout_s = self._config.client_timeout_ms / 1000
         self._server = await control.serve(self._sockets, partial(self._take, crew), timeout_s=timeout_s)
 
     def _take(self, crew: Crew, command: Command, sender: CommandSender) -> None:
-        """Begins what a command asks for, and has recorded who asked. Raises BusError where it is refused."""
+        """Begin what a command asks for, and record who asked. Raises BusError where it is refused."""
         if not isinstance(command, ReloadCommand):
             crew.take(command)
         elif self._peer is None:
@@ -213,7 +213,7 @@ class Launcher:
         self._to_record.put_nowait((said, self._clock.now()))
 
     def _made_rolling(self, crew: Crew, bus: Bus) -> Rolling:
-        """Raises BusError where what lies on disk is no longer of one piece with what this process has loaded."""
+        """Build a reload. Raises BusError where what lies on disk no longer fits what this process has loaded."""
         try:
             # By name: most clusters end under the configuration that they began with.
             rolling: type[Rolling] = importlib.import_module("hobus.launch.launcher.rolling").Rolling
@@ -226,7 +226,7 @@ class Launcher:
             raise BusError("rejected", NOT_THIS_SOFTWARE) from None
 
     def _use(self) -> None:
-        """What is said of this run, and made of its places from now on, goes by `_run_under`."""
+        """Say and do everything of this run from now on by `_run_under`."""
         self._plan = replace(self._plan, snapshot=self._run_under.snapshot, origin=self._run_under.origin)
         self._board.use(self._plan)
 
@@ -245,11 +245,11 @@ class Launcher:
         self._asked_to_stop()
 
     def _asked_to_stop(self) -> None:
-        """The first word drains, the second one kills."""
+        """Drain at the first word, kill at the second one."""
         (self._kill_now if self._stop.is_set() else self._stop).set()
 
     async def _serve(self, crew: Crew) -> None:
-        """Supervises until it is told to stop, then drains; its own connection outlives everybody else's."""
+        """Supervise until told to stop, then drain; this connection outlives everybody else's."""
         place = Place(home=self._home, sockets=self._sockets, snapshot=self._plan.snapshot)
         async with client_of(place, "launcher", clock=self._clock) as peer, asyncio.TaskGroup() as group:
             tasks = [
@@ -272,7 +272,7 @@ class Launcher:
     # --- what the broker says -----------------------------------------------------------------------------------
 
     async def _watch(self, bus: Bus, crew: Crew) -> None:
-        """Asks the broker how everybody is, for ever."""
+        """Ask the broker how everybody is, for ever."""
         has_settled = False
         while True:
             crew.is_news.clear()
@@ -290,7 +290,7 @@ class Launcher:
                     await crew.is_news.wait()
 
     def _heed(self, crew: Crew, word: Beat) -> None:
-        """Somebody more is ready, for whom everybody waits; whoever is not any more is seen at the next look."""
+        """Take in that somebody more is ready; whoever is not any more is seen at the next look."""
         if word.ready_count > self._ready_count:
             crew.is_news.set()
         self._ready_count = word.ready_count
@@ -314,7 +314,7 @@ class Launcher:
             crew.happened(member.actor, Seen(row, now))
 
     def _count_anew_after_sleep(self, crew: Crew) -> None:
-        """Between two looks there is a pause, and the time that the broker has to answer."""
+        """Count silences anew after a sleep: between two looks there is a pause, and the broker's time to answer."""
         now, config = self._clock.now(), self._config
         if (now - self._looked_at) * 1000 > 2 * WATCH_INTERVAL_MS + config.client_timeout_ms:
             self._log.warning("launcher_stood_still", for_s=round(now - self._looked_at, 1))
@@ -322,7 +322,7 @@ class Launcher:
         self._looked_at = now
 
     def _broker_row(self, member: Member, peers: Peers) -> PeerRow | None:
-        """The broker is no peer of itself: its answer is its sign of life."""
+        """Return the broker's row: it is no peer of itself, and its answer is its sign of life."""
         if member.instance.rpartition("@")[2] != peers.epoch:
             return None
         return PeerRow(
@@ -331,7 +331,7 @@ class Launcher:
         )  # fmt: skip
 
     async def _tell(self, bus: Bus) -> None:
-        """Posts leave in the order of what happened; one that cannot leave is harmless: the broker finds out."""
+        """Send posts in the order of what happened; one that cannot leave is harmless: the broker finds out."""
         while True:
             word = await self._words.get()
             try:
@@ -343,7 +343,7 @@ class Launcher:
                 self._log.info("post_not_sent", type=word.TYPE, code=fault.code)
 
     async def _record(self, bus: Bus) -> None:
-        """CONFIG_SNAPSHOT:<digest> stands in the record, where a repeat adds nothing; then what is commanded, for ever.
+        """Record CONFIG_SNAPSHOT:<digest>, where a repeat adds nothing; then what is commanded, for ever.
 
         While the ledger is away, or restarted by such a command, it is tried again.
         """
@@ -362,7 +362,7 @@ class Launcher:
     # --- the end ------------------------------------------------------------------------------------------------
 
     async def _drain(self, crew: Crew) -> None:
-        """Stage by stage, edges first; a process over its deadline is named and killed."""
+        """Drain stage by stage, edges first; name and kill a process over its deadline."""
         self._board.write(crew, "draining")
         for role in STOP_ORDER:
             actors = [member.actor for member in crew if member.role == role]

@@ -24,7 +24,7 @@ _HERE = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class DoorSocket:
-    """Bound when it is first asked for; its address stands in `<home>/run/http`."""
+    """A door's socket, bound when it is first asked for; its address stands in `<home>/run/http`."""
 
     def __init__(self, home: Home, listen: str) -> None:
         self._home = home
@@ -32,7 +32,7 @@ class DoorSocket:
         self._bound: socket.socket | None = None
 
     def descriptor(self) -> int:
-        """Listens from now on; where any port was asked for, at the one that it had before. Raises OSError."""
+        """Listen from now on; where any port was asked for, at the one that it had before. Raises OSError."""
         if self._bound is None:
             host, port = parts_of(self._home.bound(http=True) or self._listen)
             self._bound = bound_to(host, port)
@@ -46,7 +46,7 @@ class DoorSocket:
 
 
 class ConsoleSocket:
-    """Of a cluster whose doors listen at this machine alone: whoever opens a page there begins the console's process.
+    """The console's socket, where doors listen at this machine alone: whoever opens a page there begins its process.
 
     Until then nothing of it is loaded; it ends with the cluster. Its address stands in `<home>/run/console`.
     """
@@ -61,14 +61,14 @@ class ConsoleSocket:
         """The writing end of a pipe by which the process knows that this one lives."""
 
     def listen(self) -> None:
-        """From now on, where there is to be one. Raises OSError."""
+        """Listen from now on, where there is to be a console. Raises OSError."""
         if self._is_offered:
             self._bound = bound_to("127.0.0.1", 0)
             self._home.offered_console.write_text(f"127.0.0.1:{self._bound.getsockname()[1]}", encoding="ascii")
             self._watch()
 
     def close(self) -> None:
-        """Who connects is refused; the process ends."""
+        """Close: who connects is refused; the process ends."""
         if self._bound is None:
             return
         if self._pid:
@@ -116,7 +116,7 @@ class ConsoleSocket:
 
 
 def bound_to(host: str, port: int) -> socket.socket:
-    """A socket that listens there, where nobody else does. Raises OSError."""
+    """Return a socket that listens there, where nobody else does. Raises OSError."""
     wanted = "0.0.0.0" if host == "*" else host.strip("[]")  # noqa: S104 - only where it was configured
     family, kind, protocol, _, where = socket.getaddrinfo(wanted, port, type=socket.SOCK_STREAM)[0]
     bound = socket.socket(family, kind, protocol)

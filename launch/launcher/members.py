@@ -54,7 +54,7 @@ _log = structlog.get_logger()
 
 
 class Crew:
-    """Every change goes through `happened`; the run file follows."""
+    """The members and their processes. Every change goes through `happened`; the run file follows."""
 
     def __init__(  # noqa: PLR0913 - what a member's process is made of
         self,
@@ -70,7 +70,7 @@ class Crew:
         given: Callable[[str], Mapping[str, str]],
         starting_max: int = STARTING_MAX,
     ) -> None:
-        """Starts nothing. `tell`: a word for the broker, sent in this order when it can be.
+        """Start nothing yet. `tell`: a word for the broker, sent in this order when it can be.
 
         `given`: variables of the user's environment that processes of a role get.
         """
@@ -99,12 +99,12 @@ class Crew:
     # --- commands -----------------------------------------------------------------------------------------------
 
     def require_open(self) -> None:
-        """Raises BusError once no command is taken any more."""
+        """Raise BusError once no command is taken any more."""
         if self._is_closing:
             raise BusError("unavailable", "the cluster is being stopped")
 
     def take(self, command: ScaleCommand | LeaveCommand) -> None:
-        """Begins what a command asks for, in one synchronous step. Raises BusError where it is refused.
+        """Begin what a command asks for, in one synchronous step. Raises BusError where it is refused.
 
         The run file says so before the command is answered: whoever gave it looks there next.
         """
@@ -131,7 +131,7 @@ class Crew:
         self.happened(actor, LeaveAsked(command.then, self._clock.now(), kill=command.kill))
 
     def close(self) -> None:
-        """No command is taken any more, and nobody waits to be started: the cluster stops."""
+        """Take no command any more, and start nobody who waits: the cluster stops."""
         self._is_closing = True
         for member in self:
             self.members[member.actor] = replace(member, is_queued=False)
@@ -169,7 +169,7 @@ class Crew:
     # --- events and effects -------------------------------------------------------------------------------------
 
     def happened(self, actor: str, event: Happening) -> None:
-        """The event has had its effects; news of a member that is no more has none."""
+        """Carry out the effects of an event; news of a member that is no more has none."""
         before = self.members.get(actor)
         if before is None:
             return
@@ -199,19 +199,19 @@ class Crew:
             self._board.report_change(member, self._clock.now())
 
     def _write_soon(self, *actors: str) -> None:
-        """Once for all that happens in this round of the loop: with many members a run file takes its time."""
+        """Write once for all that happens in this round of the loop: with many members a run file takes its time."""
         if not self._changed:
             asyncio.get_running_loop().call_soon(self._write)
         self._changed.update(actors)
 
     def _write(self) -> None:
-        """Not for those alone who follow a dead one: each waits for its secret, and its birth is told at once."""
+        """Write the run file, but not only for those who follow a dead one: their births are told at once."""
         changed, self._changed = self._changed, set()
         if not all(self._is_following(actor) for actor in changed):
             self._board.write(self.members.values())
 
     def _is_following(self, actor: str) -> bool:
-        """Whether it has died and is being born anew; who is started by a command is waited for by its new state."""
+        """Return whether a dead member is being born anew; one that a command starts is awaited by its state."""
         member = self.members.get(actor)
         return member is not None and member.state == "starting" and member.history.streak > 0 and not member.pid
 
@@ -252,7 +252,7 @@ class Crew:
         return [Drain(instance=effect.instance)] if role != "broker" else []
 
     def begin(self, actors: Iterable[str]) -> None:
-        """These are started for the first time, in this order, and never more at once than `starting_max`.
+        """Start these for the first time, in this order, and never more at once than `starting_max`.
 
         So many processes take the machine from nobody, least of all from whoever has to answer meanwhile.
         """
@@ -263,7 +263,7 @@ class Crew:
         self._write_soon(*queued)
 
     def start_queued(self) -> None:
-        """As many as there is room for; of each role one first."""
+        """Start as many as there is room for; of each role one first."""
         while self._starting_count() < self._starting_max:
             queued = [member.actor for member in self if member.is_queued]
             if not queued:
@@ -271,19 +271,19 @@ class Crew:
             self._spawn(min(queued, key=number_of))
 
     def _starting_count(self) -> int:
-        """Whoever has taken longer than a start may holds up nobody."""
+        """Return how many are starting; whoever has taken longer than a start may holds up nobody."""
         since = self._clock.now() - self._config.ready_timeout_ms / 1000
         return sum(member.state == "starting" and member.started_at > since for member in self)
 
     def _start(self, actor: str) -> None:
-        """At once if it has run before: it is missed."""
+        """Start a member, at once if it has run before: it is missed."""
         if self.members[actor].instance:
             self._spawn(actor)
         else:
             self.begin([actor])
 
     def _spawn(self, actor: str) -> None:
-        """A new incarnation under a new epoch and a new secret."""
+        """Spawn a new incarnation under a new epoch and a new secret."""
         member = self.members[actor]
         instance = f"{actor}@{self._clock.new_id()[:8]}"
         options = ProcessOptions(member.role, instance, str(self._home.root), str(self._board.sockets))
@@ -330,11 +330,11 @@ class Crew:
 
 
 def is_at_odds(member: Member, command: LeaveCommand) -> bool:
-    """Whether the process is leaving already for another end: who asked for that would be told that it came true."""
+    """Return whether the process leaves already for another end: who asked for that would be told that it came true."""
     return member.state == "draining" and member.then != command.then and not command.kill
 
 
 def is_door_expected(member: Member) -> bool:
-    """Whether it is a door that takes connections, or will: where there is none, they are refused."""
+    """Return whether the member is a door that takes connections, or will: where there is none, they are refused."""
     is_back_soon = member.state == "draining" and member.then == "start"
     return member.role == "http" and (member.is_queued or is_back_soon or member.state in DOOR_STATES)

@@ -24,7 +24,7 @@ Settled = Callable[[dict[str, ChildRow]], bool]
 
 
 def command(home: Home, wanted: Command, *, is_followed: bool) -> None:
-    """The launcher has taken it; `is_followed`: and it is waited for until it has come true.
+    """Have the launcher take a command; `is_followed`: and wait until it has come true.
 
     Raises CommandError when no launcher is there, it stands still, or there is no broker without which what is waited
     for never comes true; RuntimeFault as it refuses.
@@ -48,7 +48,7 @@ def command(home: Home, wanted: Command, *, is_followed: bool) -> None:
 
 
 def _broker_missing(home: Home, run: RunFile, wanted: Command) -> CommandError | None:
-    """What is to be said of a broker that stays away until somebody starts it; None where it is wanted to start."""
+    """Return what to say of a broker that stays away until somebody starts it; None if it is to start."""
     if isinstance(wanted, LeaveCommand) and wanted.actor.startswith("broker/"):
         return None
     for row in run.children:
@@ -61,14 +61,14 @@ def _broker_missing(home: Home, run: RunFile, wanted: Command) -> CommandError |
 
 
 def require_room_for(home: Home, wanted: Mapping[str, int]) -> None:
-    """Raises CommandError (usage) where the cluster may not have so many processes of these roles."""
+    """Raise CommandError (usage) where the cluster may not have so many processes of these roles."""
     run = running(home)
     others = sum(row.role not in wanted for row in run.children)
     require_room(others + sum(wanted.values()), place_of(home, run).snapshot.config.launcher)
 
 
 def known(home: Home, actor: str) -> ChildRow:
-    """The row of this actor, or of a role's only process. Raises CommandError (usage) that names those there are."""
+    """Return the row of this actor, or of a role's only process. Raises CommandError (usage) with their names."""
     rows = running(home).children
     for row in rows:
         if row.actor == actor:
@@ -94,7 +94,7 @@ def known(home: Home, actor: str) -> ChildRow:
 
 
 def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str, ChildRow]:
-    """The rows of these actors as soon as they are settled; one that is gone has none.
+    """Return the rows of these actors as soon as they are settled; one that is gone has none.
 
     Raises CommandError when one of them failed, the cluster ends, or it takes longer than the configuration allows.
     """
@@ -118,7 +118,7 @@ def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str
 
 
 def _states(rows: Iterable[ChildRow]) -> str:
-    """Of those that are not there yet; some of them by name."""
+    """Return the states of those that are not there yet; some of them by name."""
     late = [f"{row.actor} {row.state}" for row in rows if row.state != "ready"]
     more = f" and {len(late) - _NAMED} more" if late[_NAMED:] else ""
     return ", ".join(late[:_NAMED]) + more

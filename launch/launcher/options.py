@@ -29,7 +29,7 @@ class StartOptions(Struct, frozen=True, kw_only=True):
 
 
 def parse_scale(scale: Sequence[str], *, option: str = "--scale ") -> dict[str, int]:
-    """`["ho1=4"]` as numbers per role. Raises CommandError, which names the option that it stood behind."""
+    """Return `["ho1=4"]` as numbers per role. Raises CommandError, which names the option that it stood behind."""
     counts: dict[str, int] = {}
     for item in scale:
         found = re.fullmatch(r"([a-z0-9]+)=(\d{1,9})", item)
@@ -46,20 +46,20 @@ def parse_scale(scale: Sequence[str], *, option: str = "--scale ") -> dict[str, 
 
 
 def too_many(count: int, config: LauncherConfig) -> str:
-    """Why a cluster may not have so many processes; empty: it may."""
+    """Return why a cluster may not have so many processes; empty: it may."""
     if count <= config.processes_max:
         return ""
     return f"that would be {count} processes; {config.processes_max} are allowed (launcher.processes_max)"
 
 
 def require_room(count: int, config: LauncherConfig) -> None:
-    """Raises CommandError (usage) where a cluster may not have so many processes."""
+    """Raise CommandError (usage) where a cluster may not have so many processes."""
     if fault := too_many(count, config):
         raise UsageFault(fault, hint="fewer of a role, or a higher launcher.processes_max where the machine bears them")
 
 
 def require_file(config_file: Path | None) -> None:
-    """Raises CommandError (usage) where `--config` names no file."""
+    """Raise CommandError (usage) where `--config` names no file."""
     if config_file is not None and not config_file.is_file():
         hint = "name one that is there; without --config the home's own one is taken, or the shipped one"
         said = "a directory" if config_file.is_dir() else "no plain file"

@@ -32,7 +32,7 @@ class Plan(Struct, frozen=True):
 
 
 def look_at(home: Home, options: StartOptions, given: Mapping[str, str] | None = None) -> View:
-    """All that a start of this home goes by, read and held against each other once: what the gates look at, too.
+    """Read and judge once all that a start of this home needs: what the gates look at, too.
 
     `given`: of the user's environment, what is not in this process's own and tools may need. Raises CommandError,
     ConfigError where nobody can know what is installed.
@@ -43,10 +43,10 @@ def look_at(home: Home, options: StartOptions, given: Mapping[str, str] | None =
 
 
 def make_plan(home: Home, options: StartOptions, view: View | None = None, *, binds: bool = True) -> Plan:
-    """The plan for this home, as `view` has its files; without one they are read.
+    """Return the plan for this home, as `view` has its files; without one they are read.
 
-    `binds`: its addresses are to be free; not so where the cluster that it is for listens there.
-    Raises ConfigError for the configuration, CommandError for `--scale`, `--listen` and `--http`.
+    `binds`: its addresses are to be free; not so where the cluster that it is for listens there. Raises ConfigError for
+    the configuration, CommandError for `--scale`, `--listen` and `--http`.
     """
     counts = parse_scale(options.scale)
     snapshot = frozen((view or look_at(home, options)).reading)
@@ -88,7 +88,7 @@ def _entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> list[s
 
 
 def check_free(address: str, named: str) -> None:
-    """Checks that the address, given in `named`, can be listened at. Raises CommandError (usage, not reachable)."""
+    """Check that the address, given in `named`, can be listened at. Raises CommandError (usage, not reachable)."""
     host, port = parts_of(address)
     try:
         bound_to(host, port).close()

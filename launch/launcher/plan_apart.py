@@ -31,7 +31,7 @@ class PlanApart:
     """A plan that is being made while this process goes on."""
 
     def __init__(self, home: Home, options: StartOptions, *, handed: int | None) -> None:
-        """`handed`: where it may be read what this process was given; that process alone reads it. Raises OSError."""
+        """Begin. `handed`: where what this process was given can be read, by that process alone. Raises OSError."""
         reading, writing = os.pipe()
         self._answer = open(reading, "rb")  # noqa: SIM115, PTH123 - a descriptor; closed by `made`
         try:
@@ -43,7 +43,7 @@ class PlanApart:
             os.close(writing)
 
     def made(self) -> Plan:
-        """As `start_plan` has it, and its snapshot is what processes that are forked from this one find; asked once.
+        """Return the plan as `start_plan` has it, once; forked processes find its snapshot.
 
         Raises CommandError for whatever is wrong with the configuration, or forbidden by a gate.
         """

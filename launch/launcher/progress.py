@@ -96,7 +96,7 @@ _SAY_EVERY_S = 5
 
 
 class WaitingLine:
-    """Who takes longer says how far it is, on standard error, now and then."""
+    """Tell on standard error, now and then, how far whoever takes longer is."""
 
     def __init__(self) -> None:
         self._said_at = 0.0

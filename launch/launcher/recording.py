@@ -17,7 +17,7 @@ from hobus.config.snapshot import Snapshot
 
 
 class ClusterRun(Struct):
-    """Under what a cluster runs; the launcher's, changed here."""
+    """The configuration under which a cluster runs; the launcher's, changed here."""
 
     snapshot: Snapshot
     origin: str
@@ -26,7 +26,7 @@ class ClusterRun(Struct):
 
 
 def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:
-    """CONFIG_SNAPSHOT:<digest>: the snapshot itself, and the files that it was made from; a repeat adds nothing."""
+    """Build CONFIG_SNAPSHOT:<digest>: the snapshot itself, and the files behind it; a repeat adds nothing."""
     return WriteEntry(
         submission_id=snapshot_id(snapshot.digest),
         stream="governance",
@@ -37,7 +37,7 @@ def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:
 
 
 def command_entry(said: OperatorCommand, now_s: float, *, instance: str, number: int) -> WriteEntry:
-    """OPERATOR_COMMAND: the launcher's n-th."""
+    """Build OPERATOR_COMMAND: the launcher's n-th."""
     return WriteEntry(
         submission_id=f"OPERATOR_COMMAND:{instance}/{number}",
         stream="governance",
@@ -48,12 +48,12 @@ def command_entry(said: OperatorCommand, now_s: float, *, instance: str, number:
 
 
 async def record_snapshot(bus: Bus, snapshot: Snapshot) -> None:
-    """It is durable in the record. Raises RuntimeFault, retryable while the ledger is away."""
+    """Make the snapshot durable in the record. Raises RuntimeFault, retryable while the ledger is away."""
     await record(bus, snapshot_entry(snapshot, bus.now()))
 
 
 async def record(bus: Bus, entry: WriteEntry) -> None:
-    """The entry is durable. Raises RuntimeFault, retryable while the ledger is away."""
+    """Make the entry durable. Raises RuntimeFault, retryable while the ledger is away."""
     timeout_s = LEDGER_REQUEST_TIMEOUT_MS / 1000
     written = await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
     ack = written.acks[0]

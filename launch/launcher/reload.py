@@ -48,11 +48,11 @@ class Reloaded(NamedTuple):
 
 
 class UnderWay(RefusedFault):
-    """Another reload is at work, or came behind this one: what is wanted is tried again when that is done."""
+    """Say that another reload is at work, or came behind this one: what is wanted is tried again when that is done."""
 
 
 def reload_in_turn(home: Home) -> Reloaded:
-    """As `reload`, behind one that is under way: that is waited for, at most as long as `launcher.finish_ms`.
+    """Reload behind one that is under way, waiting for that at most `launcher.finish_ms`.
 
     Raises as `reload` does; UnderWay where the other one takes longer.
     """
@@ -73,7 +73,7 @@ def reload_in_turn(home: Home) -> Reloaded:
 
 
 def reload(home: Home, *, wait: bool = True) -> Reloaded:
-    """The cluster of this home runs under what lies on disk; without `wait`, it has begun to go over to it.
+    """Have the cluster of this home run under what lies on disk; without `wait`, begin to go over to it.
 
     Nothing happens where nothing has changed. Raises CommandError: no cluster runs (not reachable), another reload is
     under way or it cannot be without a stop (refused), a gate forbids it (integrity), somebody does not run under it,
@@ -105,7 +105,7 @@ def reload(home: Home, *, wait: bool = True) -> Reloaded:
 
 
 def _plan(home: Home, run: RunFile, runs_under: Snapshot) -> Plan:
-    """What a start of the same kind would take now, checked as it would be."""
+    """Return what a start of the same kind would take now, checked as it would be."""
     options = StartOptions(config_file=config_changed.given_file(home, run))
     try:
         plan = start_plan(home, options, {}, running=runs_under.digest)
@@ -126,7 +126,7 @@ def _require_possible(home: Home, run: RunFile, effects: ChangeEffects) -> None:
 
 
 def _offer(home: Home, plan: Plan, run: RunFile, *, restarts_executors: bool) -> None:
-    """The launcher has taken it. Raises CommandError."""
+    """Have the launcher take the offer. Raises CommandError."""
     digest, offered = plan.snapshot.digest, home.offered(plan.snapshot.digest)
     try:
         offered.write_bytes(plan.snapshot.with_contents())
@@ -144,7 +144,7 @@ def _offer(home: Home, plan: Plan, run: RunFile, *, restarts_executors: bool) ->
 
 
 def _has_ended(run: RunFile, config: LauncherConfig) -> bool:
-    """Whether a launcher that hung up without an answer is gone: one that ends is still there for a moment."""
+    """Return whether a launcher that hung up without an answer is gone: one that ends is still there for a moment."""
     for _ in range(config.client_timeout_ms // COMMAND_POLL_MS):
         if not identity.is_alive(run.launcher_pid, run.launcher_mark):
             return True
@@ -170,7 +170,7 @@ def _mend_of(fault: BusError, home: Home) -> str:
 
 
 def _follow(home: Home, digest: str) -> None:
-    """Returns when the cluster has gone over. Raises CommandError when it went back, or has ended."""
+    """Wait until the cluster has gone over. Raises CommandError when it went back, or has ended."""
     while True:
         run = run_file.read(home.run_file)
         if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):

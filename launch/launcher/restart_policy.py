@@ -35,11 +35,10 @@ _NO_ROOM = ("disk_full", *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EF
 def after_crash(  # noqa: PLR0913 - what a crash is judged by
     history: CrashHistory, *, started_at: float, now: float, draw: float, config: LauncherConfig, reason: str = ""
 ) -> RestartDecision:
-    """What follows from a crash at `now` of a process that was started at `started_at`; `draw` is from [0, 1).
+    """Decide after a crash at `now` of a process that was started at `started_at`; `draw` is from [0, 1).
 
-    `reason`: its last words. One that ended because there is no room is never given up, and does not count.
-
-    The first one in a row waits for nothing: something that worked is wanted back at once.
+    `reason`: its last words. One that ended because there is no room is never given up, and does not count. The first
+    one in a row waits for nothing: something that worked is wanted back at once.
     """
     window_start = now - config.crash_window_ms / 1000
     lacks_room = any(words in reason for words in _NO_ROOM)
@@ -53,7 +52,7 @@ def after_crash(  # noqa: PLR0913 - what a crash is judged by
 
 
 def backoff_s(streak: int, *, draw: float, config: LauncherConfig) -> float:
-    """Seconds before the restart after the `streak`-th crash in a row: between half of the step and the whole step.
+    """Return seconds before the restart after the `streak`-th crash in a row: half of the step to the whole step.
 
     The first waits for nothing.
     """

@@ -44,11 +44,11 @@ _log = structlog.get_logger()
 
 
 class NotTaken(Exception):
-    """Somebody does not run under the new configuration: who, and why."""
+    """Say who does not run under the new configuration, and why."""
 
 
 class Rolling(Struct):
-    """Takes one change at a time."""
+    """Carry out one change at a time."""
 
     home: Home
     run: ClusterRun
@@ -63,7 +63,7 @@ class Rolling(Struct):
     """Places that were started under the new configuration -> what follows where it is taken back."""
 
     def take(self, command: ReloadCommand) -> None:
-        """Begins the change, in one synchronous step. Raises BusError where it is refused."""
+        """Begin the change, in one synchronous step. Raises BusError where it is refused."""
         self.crew.require_open()
         if self._task is not None and not self._task.done():
             now = self.board.reload.digest[:19] if self.board.reload is not None else ""
@@ -93,13 +93,13 @@ class Rolling(Struct):
         self._task.add_done_callback(self._ended)
 
     async def close(self) -> None:
-        """The cluster stops: what is under way is left as it is."""
+        """Stop with the cluster: what is under way is left as it is."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _given_under(self, config: AdminConfig) -> dict[str, dict[str, str]]:
-        """Role -> variables, of those that this launcher was given at its start.
+        """Map role to variables, of those that this launcher was given at its start.
 
         Raises BusError where the new configuration names one more: it was in a shell that is gone.
         """
@@ -141,7 +141,7 @@ class Rolling(Struct):
             self.crew.is_rolling = False
 
     async def _recorded(self, snapshot: Snapshot) -> None:
-        """It is durable in the record. Raises RuntimeFault: then nothing has changed."""
+        """Make the snapshot durable in the record. Raises RuntimeFault: then nothing has changed."""
         try:
             await record_snapshot(self.bus, snapshot)
         except RuntimeFault as fault:
@@ -149,7 +149,7 @@ class Rolling(Struct):
             raise BusError(fault.code, detail) from None
 
     async def _gone_over(self, to: ClusterRun) -> None:
-        """Every process here begins new work under it. Raises NotTaken, OSError before anybody knows of it."""
+        """Have every process begin new work under it. Raises NotTaken, OSError before anybody knows of it."""
         keep_snapshot(self.home, to.snapshot.to_bytes())
         self.run.snapshot, self.run.origin, self.run.given = to.snapshot, to.origin, to.given
         self.use()
@@ -175,11 +175,11 @@ class Rolling(Struct):
             await asyncio.sleep(self._look_s)
 
     def _is_behind(self, member: Member, under: Mapping[str, str], digest: str) -> bool:
-        """Whether it is at work under another one; who does not run, or starts, begins under it."""
+        """Return whether a member works under another one; who does not run, or starts, begins under it."""
         return member.state in ("ready", "degraded") and under.get(member.instance) != digest
 
     async def _started_anew(self, role: str) -> None:
-        """Each process of the role is one that began under it; one more meanwhile, where the role can have several."""
+        """Replace each process of the role; with one more meanwhile, where the role can have several."""
         places = [one.actor for one in self.crew if one.role == role and one.state in RUNNING and not one.resting_since]
         if not places:
             return
@@ -199,7 +199,7 @@ class Rolling(Struct):
             await self._until(lambda: extra not in self.crew.members, f"{extra} ends")
 
     async def _ready(self, actor: str, before: str) -> None:
-        """Another incarnation than `before` is ready. Raises NotTaken when it crashes at its start, or is late."""
+        """Wait until another incarnation than `before` is ready. Raises NotTaken if it crashes or is late."""
 
         def is_ready() -> bool:
             member = self.crew.members.get(actor)
@@ -221,7 +221,7 @@ class Rolling(Struct):
             await asyncio.sleep(self._look_s)
 
     async def _gone_back(self, former: ClusterRun, why: NotTaken) -> None:
-        """Whoever had begun under the new one ends, and begins under the former one. Raises NotTaken, RuntimeFault."""
+        """Return everybody to the former configuration. Raises NotTaken, RuntimeFault."""
         _log.warning("reload_taken_back", reason=str(why))
         self.board.say(f"the new configuration is taken back: {why}", self.clock.now())
         keep_snapshot(self.home, former.snapshot.to_bytes())
@@ -233,7 +233,7 @@ class Rolling(Struct):
         await self._gone_over(former)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A defect of ours ends a reload as a fault does: nobody waits for it for ever."""
+        """End a reload after a defect as after a fault: nobody waits for it for ever."""
         error = None if task.cancelled() else task.exception()
         if error is not None and self.board.reload is not None:
             _log.error("reload_failed", digest=self.board.reload.digest, exc_info=error)
@@ -251,7 +251,7 @@ class Rolling(Struct):
             self.board.write(self.crew)
 
     def _deadline(self) -> float:
-        """A process may finish what it works on, end, and start."""
+        """Return the time for a process to finish what it works on, end, and start."""
         config = self.run.snapshot.config.launcher
         return self.clock.monotonic() + (config.finish_ms + config.drain_ms + config.ready_timeout_ms) / 1000
 
@@ -265,7 +265,7 @@ class Rolling(Struct):
 
 
 def named_in(config: AdminConfig) -> dict[str, list[str]]:
-    """Role -> variables of the environment that its section of the configuration names; of patterns none."""
+    """Map role to variables of the environment that its section of the configuration names; of patterns none."""
     gateway, tools = config.gateway.model_dump(mode="json"), config.tools.model_dump(mode="json")
     own = [name for name in config.tools.environment if not _PATTERN.intersection(name)]
     return {"gateway": list(referred_to(gateway)), "ho1": [*referred_to(tools), *own]}

@@ -53,10 +53,10 @@ class _Order(Struct):
 
 
 class ProcessNursery:
-    """Made on the launcher's running loop; `close` ends the zygotes."""
+    """Make processes on the launcher's running loop; `close` ends the zygotes."""
 
     def __init__(self, config: LauncherConfig, *, log: Path, first: zygote.Newborn | None) -> None:
-        """`first` is a zygote forked before there was a loop; without one, one is started where that is possible."""
+        """Begin. `first`: a zygote forked before there was a loop; without one, start one where possible."""
         self._config = config
         self._orders: dict[int, _Order] = {}
         self._children: set[Child] = set()
@@ -71,7 +71,7 @@ class ProcessNursery:
             zygote.end_unused(first)
 
     def zygote(self) -> ShownZygote:
-        """The present zygote, if processes are forked here."""
+        """Return the present zygote, if processes are forked here."""
         return self._zygotes.shown() if self._zygotes is not None else ShownZygote()
 
     def start(
@@ -83,7 +83,7 @@ class ProcessNursery:
         on_exit: Callable[[str], None],
         listening_fds: tuple[int, ...] = (),
     ) -> Child:
-        """A process of `launch.process` with these options, born soon; its output goes to `log`.
+        """Start a process of `launch.process` with these options, born soon; its output goes to `log`.
 
         Raises OSError when not even the attempt can be made.
         """
@@ -108,10 +108,10 @@ class ProcessNursery:
         return child
 
     def reap_strangers(self) -> None:
-        """Nobody's children that ended here (a killed process's own, for whom this process is the next ancestor).
+        """Reap orphans that ended here (a killed process's children, for whom this process is the next ancestor).
 
-        To be called whenever a child ends. The kernel tells of the first one that ended; if that is one of ours,
-        whoever reaps it calls this again: the signals of all who stand behind it may have come already.
+        To be called whenever a child ends. The kernel tells of the first one that ended; if that is one of this
+        process's own, whoever reaps it calls this again: the signals of all who stand behind it may have come already.
         """
         living = self._zygotes.living if self._zygotes is not None else ()
         ours = {one.pid for one in (*self._children, *living)}
@@ -126,14 +126,14 @@ class ProcessNursery:
                 os.waitpid(ended.si_pid, os.WNOHANG)
 
     async def close(self) -> None:
-        """No zygote is left; no process is born any more."""
+        """End the zygotes; no process is born any more."""
         self._is_open = False
         if self._zygotes is not None:
             await self._zygotes.close()
         await self._strangers_gone()
 
     async def _strangers_gone(self) -> None:
-        """A tool process ends with its worker; one that does not in time is killed."""
+        """Wait for orphans: a tool process ends with its worker; one that does not in time is killed."""
         for kill in (False, True):
             if kill and _has_children():
                 for pid in identity.children():
@@ -148,7 +148,7 @@ class ProcessNursery:
     # --- orders -------------------------------------------------------------------------------------------------
 
     def _put(self, order: _Order) -> None:
-        """It waits for the answer of the zygote; where there is none it is a fresh interpreter now."""
+        """Hand the order to the zygote and wait for its answer; where there is none, start a fresh interpreter now."""
         self._orders[order.number] = order
         keeper = self._zygotes
         if keeper is None or keeper.present is None:
@@ -161,7 +161,7 @@ class ProcessNursery:
         self._watch(order, keeper, order.asked)
 
     def _watch(self, order: _Order, keeper: Zygotes, asked: HeldZygote) -> None:
-        """A zygote that hangs is as good as dead; on a busy machine it may load for long."""
+        """Count a zygote that hangs as dead; on a busy machine it may load for long."""
         loop, config = asyncio.get_running_loop(), self._config
         limit_ms = FORK_TIMEOUT_MS if asked.is_loaded else config.ready_timeout_ms
         rest_ms = (max(order.asked_at, asked.heard_at) - loop.time()) * 1000 + limit_ms
@@ -174,7 +174,7 @@ class ProcessNursery:
         keeper.dismiss(asked)
 
     def _zygote_ended(self) -> None:
-        """What it was asked and cannot answer any more is a fresh interpreter.
+        """Start a fresh interpreter for each order that the zygote cannot answer any more.
 
         Should the order have been carried out, that process reads the end of its pipe: the new one has another.
         """

@@ -66,12 +66,12 @@ class Background(Struct, frozen=True):
     words: IO[bytes]
 
     def wait(self) -> int:
-        """Its exit code, negative for a signal, when it has ended."""
+        """Return the launcher's exit code, negative for a signal, when it has ended."""
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 def start_here(home: Home, options: StartOptions) -> int:
-    """The exit code, after the cluster is down. Raises ConfigError, CommandError."""
+    """Start in this process; return the exit code after the cluster is down. Raises ConfigError, CommandError."""
     line, has_settled = WaitingLine(), False
 
     def tell(word: Progress) -> None:
@@ -108,7 +108,9 @@ def start_detached(
     quiet: bool = False,
     ends_with_us: bool = False,
 ) -> int:
-    """The exit code of a start in the background; with `wait`, when every process is ready or certainly will not be.
+    """Start in the background and return the exit code.
+
+    With `wait`, when every process is ready or certainly will not be.
 
     With `ends_with_us` an interrupted start is taken back: the launcher is told to end, and has. A cluster that is up
     goes down by itself when this process ends, even by SIGKILL.
@@ -141,13 +143,13 @@ def start_detached(
 
 
 def let_go(home: Home) -> None:
-    """The launcher that was to end with this process has ended, or does so now."""
+    """End the launcher that was to end with this process."""
     if (words := _WORDS_OF_OURS.pop(home.root, None)) is not None:
         words.close()
 
 
 def _start_launcher(home: Home, options: StartOptions, further: list[str]) -> Background:
-    """A new launcher of this home. Raises OSError."""
+    """Start a new launcher of this home. Raises OSError."""
     words = ["--home", str(home.root), *options.words(), *further]
     with home.log("launcher").open("ab") as log:
         read_fd, write_fd = os.pipe()
@@ -165,7 +167,7 @@ def _start_launcher(home: Home, options: StartOptions, further: list[str]) -> Ba
 
 
 def _taken_back(launcher: Background) -> None:
-    """It has ended in order. Before its first word it does not know yet how to: that word is waited for."""
+    """End the launcher in order; before its first word it does not know yet how to, so that word is waited for."""
     is_there = launcher.words.readline() != b""
     if is_there:
         os.kill(launcher.pid, signal.SIGTERM)
@@ -208,7 +210,7 @@ def died_while_starting(home: Home, code: int, said: str) -> CommandError:
 
 
 def show(home: Home, word: StartSettled) -> int:
-    """Prints who is ready, and what stands in the way; the exit code says which."""
+    """Print who is ready, and what stands in the way; return the exit code."""
     run = word.run
     say_prose("", f"cluster {home.root} · config {run.config_origin} {run.config_digest[:19]}")
     _show_all(run)

@@ -47,7 +47,7 @@ class Board:
         self._plan = plan
 
     def write(self, members: Iterable[Member], phase: run_file.Phase | None = None) -> run_file.RunFile:
-        """The run file tells the present state, and the phase if it changed; a full disk ends nothing."""
+        """Write the present state into the run file, and the phase if it changed; a full disk ends nothing."""
         self._phase = phase or self._phase
         zygote = self.zygote()
         run = run_file.RunFile(
@@ -83,7 +83,7 @@ class Board:
         self.report(ProgressWord(at=now, text=text))
 
     def report_readiness(self, members: Iterable[Member], now: float) -> None:
-        """Said once: everybody is ready, or somebody certainly is not."""
+        """Report once that everybody is ready, or that somebody certainly is not."""
         everybody = list(members)
         waiting = [member for member in everybody if member.state != "ready"]
         begun = [member for member in waiting if not member.is_queued]
@@ -107,12 +107,12 @@ class Board:
         self.report(StartSettled(run=run, elapsed_ms=elapsed_ms, tails=tails, damaged="; ".join(damaged)))
 
     def _will_not_start(self, member: Member) -> bool:
-        """It failed, or it keeps crashing before it was ever ready: waiting longer would tell nothing new."""
+        """Return whether a member failed, or keeps crashing before it was ever ready: waiting tells nothing new."""
         return member.state == "failed" or (member.state == "backoff" and member.history.streak >= START_CRASHES)
 
 
 def shown(members: list[Member]) -> list[run_file.ChildRow]:
-    """The rows of the run file, in the same order: as each process says itself, which needs a broker that tells it."""
+    """Return the rows of the run file, in the same order: as each process says itself, as far as the broker tells."""
     rows = [member.row() for member in members]
     if all(member.state == "ready" for member in members if member.role == "broker"):
         return rows

@@ -25,7 +25,7 @@ _LOOKS = 500
 
 
 def stop(home: Home, *, quiet: bool = False) -> int:
-    """Stops the cluster of this home; the exit code. Raises CommandError when its launcher does not end."""
+    """Stop the cluster of this home; return the exit code. Raises CommandError when its launcher does not end."""
     run, held = _readable(home), held_by(home)
     if held is None:
         return _after_a_dead_launcher(home, run, quiet=quiet)
@@ -56,7 +56,7 @@ def stop(home: Home, *, quiet: bool = False) -> int:
 
 
 def _readable(home: Home) -> RunFile | None:
-    """The run file, if there is a whole one: the lock alone says whether a launcher lives, and who it is."""
+    """Return the run file, if there is a whole one: the lock alone says whether a launcher lives, and who it is."""
     try:
         return run_file.read(home.run_file)
     except CommandError:
@@ -64,7 +64,7 @@ def _readable(home: Home) -> RunFile | None:
 
 
 def _settings(home: Home) -> LauncherConfig:
-    """The configuration that this cluster runs under, else the shipped one."""
+    """Return the configuration that this cluster runs under, else the shipped one."""
     try:
         snapshot = Snapshot.from_bytes(home.snapshot.read_bytes())
     except (OSError, RuntimeFault):
@@ -73,7 +73,7 @@ def _settings(home: Home) -> LauncherConfig:
 
 
 def _follow(home: Home, launcher: RunningProcess, *, bound_s: float, poll_s: float) -> tuple[RunFile | None, list[str]]:
-    """Waits until the launcher is gone: the last run file that it wrote, and the processes that had to be killed."""
+    """Wait until the launcher is gone; return the last run file that it wrote, and who had to be killed."""
     blocked: dict[str, str] = {}
     seen: RunFile | None = None
     clock = SystemClock()
@@ -116,7 +116,7 @@ def _after_a_dead_launcher(home: Home, run: RunFile | None, *, quiet: bool) -> i
 
 
 async def clean_up(home: Home) -> list[str]:
-    """Ends what an earlier run left; the names of those orphans. The caller holds the home's lock.
+    """End what an earlier run left; return the names of those orphans. The caller holds the home's lock.
 
     Raises CommandError when one of them does not die.
     """
@@ -132,7 +132,7 @@ def living(run: RunFile | None) -> list[ChildRow]:
 
 
 def _end_all(run: RunFile | None) -> list[ChildRow]:
-    """SIGKILL to the processes of that run that are still there; these."""
+    """Kill the processes of that run that are still there with SIGKILL, and return them."""
     return [row for row in living(run) if identity.end(row.pid, row.mark, signal.SIGKILL)]
 
 

@@ -146,22 +146,22 @@ class Exited(Struct, frozen=True):
 
 
 class Seen(Struct, frozen=True):
-    """What the broker says of it: its row, or None when the broker does not know it."""
+    """What the broker says of the member: its row, or None when the broker does not know it."""
 
     row: PeerRow | None
     at: float
 
 
 class RetryDue(Struct, frozen=True):
-    """Its back-off is over."""
+    """The member's back-off is over."""
 
 
 class DrainAsked(Struct, frozen=True):
-    """The cluster stops: it is to end now, and gives back what it cannot finish at once."""
+    """The cluster stops: the member is to end now, and gives back what it cannot finish at once."""
 
 
 class LeaveAsked(Struct, frozen=True):
-    """A command: it is to finish its work and end (or to be killed); then it stays away, starts anew, or is removed."""
+    """A command: the member is to finish its work and end (or be killed); then stay away, start anew, or be removed."""
 
     then: After
     at: float
@@ -169,7 +169,7 @@ class LeaveAsked(Struct, frozen=True):
 
 
 class Unheard(Struct, frozen=True):
-    """The broker could not be asked about it."""
+    """The broker could not be asked about the member."""
 
     at: float
 
@@ -192,7 +192,7 @@ class Effect(Struct, frozen=True):
 
 
 def next_state(state: State, event: Event) -> State:
-    """The state after this event. Raises ValueError for a pair that cannot happen."""
+    """Return the state after this event. Raises ValueError for a pair that cannot happen."""
     try:
         return TRANSITIONS[state][event]
     except KeyError:
@@ -200,7 +200,7 @@ def next_state(state: State, event: Event) -> State:
 
 
 def apply(member: Member, event: Happening, config: LauncherConfig) -> tuple[Member, list[Effect]]:
-    """The member after this event, and what is to be done; events of an earlier incarnation change nothing."""
+    """Return the member after this event, and what to do; events of an earlier incarnation change nothing."""
     match event:
         case Spawned():
             return _spawned(member, event), []
@@ -274,12 +274,12 @@ def _crashed(  # noqa: PLR0913 - what a crash is judged by
 
 
 def _gone(member: Member) -> Member:
-    """Without a process; the instance's name stays, so that it can be told as lost."""
+    """Return the member without a process; the instance's name stays, so that it can be told as lost."""
     return replace(member, pid=0, mark="", started_at=0.0, silent_since=0.0)
 
 
 def counted_anew(member: Member, at: float) -> Member:
-    """Whatever this member has a time for begins now: the launcher stood still, and perhaps all with it."""
+    """Return the member with all times beginning now: the launcher stood still, and perhaps everything with it."""
     since = {name: at for name in ("resting_since", "told_at") if getattr(member, name)}
     return replace(member, seen_at=at, **since)
 
@@ -307,7 +307,7 @@ def _seen(member: Member, event: Seen, config: LauncherConfig) -> tuple[Member, 
 
 
 def _silence_allowed_ms(member: Member, config: LauncherConfig) -> int:
-    """Before its first word a process is starting, which may take longer than a beat."""
+    """Return the allowed silence: before its first word a process is starting, which may take longer than a beat."""
     return config.stuck_after_ms if member.was_seen else config.ready_timeout_ms
 
 
@@ -323,7 +323,7 @@ def _reported(member: Member, row: PeerRow, at: float) -> Member:
 
 
 def _leave_asked(member: Member, event: LeaveAsked) -> tuple[Member, list[Effect]]:
-    """Whoever runs finishes first; whoever does not is where it was to be at once."""
+    """Have a running member finish first; one that does not run is where it was to be at once."""
     runs = member.state in RUNNING
     following = replace(
         member,
@@ -343,7 +343,7 @@ def _leave_asked(member: Member, event: LeaveAsked) -> tuple[Member, list[Effect
 
 
 def _left(member: Member, effects: list[Effect]) -> tuple[Member, list[Effect]]:
-    """It has no process: what was to follow does."""
+    """Do what was to follow, as the member has no process."""
     then = member.then if member.resting_since else "stay"
     following = replace(member, then="stay", resting_since=0.0, told_at=0.0)
     if then == "start":
@@ -360,7 +360,7 @@ def _left(member: Member, effects: list[Effect]) -> tuple[Member, list[Effect]]:
 
 
 def _resting(member: Member, row: PeerRow | None, at: float, config: LauncherConfig) -> tuple[Member, list[Effect]]:
-    """Told to end when its work is done or has taken too long; killed when it does not."""
+    """Tell a member to end when its work is done or has taken too long; kill it when it does not."""
     if member.state != "draining" or not member.resting_since:
         return member, []
     if member.told_at:
@@ -389,7 +389,7 @@ def _drain_asked(member: Member) -> tuple[Member, list[Effect]]:
 
 
 def plan(counts: Mapping[str, int]) -> list[Member]:
-    """The members of a cluster with these numbers of processes per role, in the order in which they are shown.
+    """Return the members of a cluster with these numbers of processes per role, in the order in which they are shown.
 
     A role that is not named has one, `http` none.
     """
@@ -420,7 +420,7 @@ class ScaleChange(Struct, frozen=True):
 
 
 def change_to(members: Iterable[Member], role: str, count: int) -> ScaleChange:
-    """The change to exactly the places 1..count of this role; one that is emptied, or was drained, is started again."""
+    """Return the change to exactly the places 1..count of this role; emptied or drained ones are started again."""
     there = {number_of(member.actor): member for member in members if member.role == role}
     wanted = range(1, count + 1)
     return ScaleChange(
@@ -431,23 +431,23 @@ def change_to(members: Iterable[Member], role: str, count: int) -> ScaleChange:
 
 
 def number_of(actor: str) -> int:
-    """`ho1/12` is number 12."""
+    """Return 12 for `ho1/12`."""
     return int(actor.rpartition("/")[2])
 
 
 def _is_away(member: Member) -> bool:
-    """It rests, or will: nobody is to start it again."""
+    """Return whether a member rests, or will: nobody is to start it again."""
     is_out = member.state == "stopped" and not member.is_queued
     return is_out or (bool(member.resting_since) and member.then != "start")
 
 
 def drain_bound_s(config: LauncherConfig) -> float:
-    """Longer than this no orderly stop takes: each stage has its deadline, and one is left for the launcher itself."""
+    """Return how long an orderly stop takes at most: each stage has its deadline, and one is left for the launcher."""
     return (len(STOP_ORDER) + 1) * config.drain_ms / 1000
 
 
 def given_up_services(members: Iterable[Member]) -> list[str]:
-    """Services of which every member has failed: nobody will offer them."""
+    """Return services of which every member has failed: nobody will offer them."""
     by_role: dict[str, list[Member]] = {}
     for member in members:
         by_role.setdefault(member.role, []).append(member)

@@ -35,7 +35,7 @@ _EXTRA = "pip install 'hobus[mcp]'"
 
 
 def unloadable(config: AdminConfig, given: Mapping[str, str]) -> list[str]:
-    """A fault for every entry point that is no tool, with its fix; what cannot be a name has one of its own."""
+    """Return a fault for every entry point that is no tool, with its fix; what cannot be a name has one of its own."""
     return [
         f"tools.entry_points: {name!r}: {fault}{OR_REMOVED}"
         for name, fault in entry_point_faults(config, given).items()
@@ -44,7 +44,7 @@ def unloadable(config: AdminConfig, given: Mapping[str, str]) -> list[str]:
 
 
 def entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
-    """Name -> why it is no tool, empty if it is one.
+    """Map each name to why it is no tool, empty if it is one.
 
     `given`: what this process was given of the environment besides its own.
     """
@@ -52,7 +52,7 @@ def entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> dict[st
 
 
 def withheld(snapshot: Snapshot) -> list[str]:
-    """Which agents are not given a tool that they have, as it writes and a wildcard alone permits it; with the fix."""
+    """Return which agents lack a tool of theirs that writes and only a wildcard permits; with the fix."""
     tools = snapshot.config.tools
     writing = [name for name, (_, writes) in _entry_points(snapshot.config, {}).items() if writes]
     found: list[str] = []
@@ -73,7 +73,7 @@ def withheld(snapshot: Snapshot) -> list[str]:
 
 
 def _writing(servers: Mapping[str, McpServerConfig]) -> list[tuple[str, str]]:
-    """(server, tool) of those tools that the configuration names and holds to write."""
+    """Return (server, tool) of those tools that the configuration names and holds to write."""
     return [
         (name, tool)
         for name, server in servers.items()
@@ -83,7 +83,7 @@ def _writing(servers: Mapping[str, McpServerConfig]) -> list[tuple[str, str]]:
 
 
 def _entry_points(config: AdminConfig, given: Mapping[str, str]) -> dict[str, tuple[str, bool]]:
-    """Name -> why it is no tool, and whether it writes; loaded in a process of their own, as workers do."""
+    """Map each name to why it is no tool, and whether it writes; loaded in a process of their own, as workers do."""
     tools = config.tools.python_tools
     found: dict[str, tuple[str, bool]] = {}
     while left := list(tools)[len(found) :]:
@@ -93,7 +93,7 @@ def _entry_points(config: AdminConfig, given: Mapping[str, str]) -> dict[str, tu
 
 
 def _loaded(entries: list[str], tools: ToolsConfig, env: Mapping[str, str]) -> list[tuple[str, bool]]:
-    """Of one after the other, up to the first that ends the process; of all, where they take too long."""
+    """Load one after the other, up to the first that ends the process; of all, where they take too long."""
     command = [sys.executable, "-P", "-m", _MODULE, str(DEFINITION_MAX_BYTES), *entries]
     limit_s = tools.timeout_ms / 1000
     try:
@@ -111,7 +111,7 @@ def _loaded(entries: list[str], tools: ToolsConfig, env: Mapping[str, str]) -> l
 
 
 def configured(config: AdminConfig) -> list[DoctorFinding]:
-    """Of every server and entry point; nothing where none is configured."""
+    """Return findings on every server and entry point; nothing where none is configured."""
     tools, found = config.tools, list[DoctorFinding]()
     if tools.mcp_servers and importlib.util.find_spec("mcp") is None:
         found.append(fail("mcp", "the MCP SDK is not installed, and servers are configured", _EXTRA))
@@ -127,7 +127,7 @@ def configured(config: AdminConfig) -> list[DoctorFinding]:
 
 
 def server_faults(server: McpServerConfig) -> list[tuple[str, str]]:
-    """What keeps a server from being reached, as far as it can be seen without starting it: (what, fix)."""
+    """Return what keeps a server from being reached, as far as can be seen without starting it: (what, fix)."""
     values = server.headers if isinstance(server, HttpServer) else server.env
     faults = [fault for name, value in values.items() if (fault := _reference_fault(name, value))]
     if not isinstance(server, HttpServer):
@@ -138,7 +138,7 @@ def server_faults(server: McpServerConfig) -> list[tuple[str, str]]:
 
 
 def running(tools: Tools, home: Home) -> list[DoctorFinding]:
-    """Sources of tools that are not in order at some worker, each once."""
+    """Return sources of tools that are not in order at some worker, each once."""
     found: dict[tuple[str, str], list[str]] = {}
     for source in tools.sources:
         actor = source.instance.partition("@")[0]

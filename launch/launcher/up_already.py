@@ -22,7 +22,7 @@ _LOOKS = 100
 
 
 def stay_up(home: Home, options: StartOptions, *, wait: bool) -> int:
-    """The exit code. Raises CommandError: its run directory is gone, or it is being stopped."""
+    """Return the exit code of `up` on a running cluster. Raises CommandError: no run directory, or it stops."""
     run = begun(home)
     if run.phase == "draining":
         raise UnreachableFault(f"the cluster in {home.root} is being stopped", hint="the same again once it is down")
@@ -37,7 +37,7 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool) -> int:
 
 
 def begun(home: Home) -> RunFile:
-    """The run file of a cluster whose launcher may have begun just now. Raises CommandError."""
+    """Return the run file of a cluster whose launcher may have begun just now. Raises CommandError."""
     for _ in range(_LOOKS):
         run = run_file.read(home.run_file)
         if run is not None:
@@ -69,7 +69,7 @@ def _wait(home: Home) -> int:
 
 
 def _late(home: Home) -> list[ChildRow]:
-    """Who is not ready. Raises CommandError where the launcher has ended, or stands still."""
+    """Return who is not ready. Raises CommandError where the launcher has ended, or stands still."""
     run = run_file.read(home.run_file)
     if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
         raise UnreachableFault(f"the cluster in {home.root} has ended meanwhile", hint=next_command("up", home.root))

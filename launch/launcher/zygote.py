@@ -64,7 +64,7 @@ class Forked(NamedTuple):
 
 
 def packed(word: Fork | Forked) -> bytes:
-    """One word as the socket pair takes it; `Fork(*json.loads(...))` reads it."""
+    """Return one word as the socket pair takes it; `Fork(*json.loads(...))` reads it."""
     return json.dumps(word).encode()
 
 
@@ -76,7 +76,7 @@ class Newborn(NamedTuple):
 
 
 def fork_zygote(log: Path) -> Newborn | None:
-    """A zygote that shares what this process has loaded, and writes to `log`; None where forking is not safe.
+    """Fork a zygote that shares what this process has loaded, and writes to `log`; None where forking is not safe.
 
     To be called before there is an event loop, a thread, a lock or a pipe that it must not hold. Raises OSError.
     """
@@ -97,24 +97,24 @@ def fork_zygote(log: Path) -> Newborn | None:
 
 
 def end_unused(newborn: Newborn) -> None:
-    """A zygote that no launcher took over is gone."""
+    """End a zygote that no launcher took over."""
     newborn.control.close()
     os.kill(newborn.pid, signal.SIGKILL)  # our own child and not reaped yet: the pid is certainly its own
     os.waitpid(newborn.pid, 0)
 
 
 def is_possible() -> bool:
-    """Whether this system has what a zygote rests on: Linux, with a Python that knows pidfd."""
+    """Return whether this system has what a zygote rests on: Linux, with a Python that knows pidfd."""
     return sys.platform == "linux" and hasattr(os, "pidfd_open")
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Launcher's end, zygote's end: words stay whole, and the end of either is seen by the other."""
+    """Return the launcher's end and the zygote's end: words stay whole, and each sees the end of the other."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def main() -> None:
-    """`python -m` this module `--control FD`: a zygote that replaces another one, in a fresh interpreter."""
+    """Run as `python -m` this module `--control FD`: a zygote that replaces another one, in a fresh interpreter."""
     parser = argparse.ArgumentParser(prog="hobus-zygote")
     parser.add_argument("--control", type=int, required=True)
     options = parser.parse_args()
@@ -122,7 +122,7 @@ def main() -> None:
 
 
 def live(control: socket.socket) -> NoReturn:
-    """Serves until the other end of `control` is closed; never returns. Its log is standard error."""
+    """Serve until the other end of `control` is closed; never return. Its log is standard error."""
     _leave_the_maker_behind()
     keep_only([control.fileno()])
     set_title("hobus zygote")
@@ -144,7 +144,7 @@ def live(control: socket.socket) -> NoReturn:
 
 
 def load() -> None:
-    """Everything that a process of any role runs."""
+    """Load everything that a process of any role runs."""
     importlib.import_module(MAIN)
     for role in ROLES:
         with suppress(ModuleNotFoundError):
@@ -153,7 +153,7 @@ def load() -> None:
 
 
 def _leave_the_maker_behind() -> None:
-    """A session of its own (a terminal's Ctrl-C is for the launcher), and no signal handler of the maker's."""
+    """Begin a session of its own (a terminal's Ctrl-C is for the launcher), with no signal handler of the maker's."""
     with suppress(PermissionError):
         os.setsid()  # refused to the leader of a session, which a zygote in a fresh interpreter is already
     plain_signals()
@@ -161,7 +161,7 @@ def _leave_the_maker_behind() -> None:
 
 
 def plain_signals() -> None:
-    """Signal handlers as a fresh interpreter has them; Ctrl-C is KeyboardInterrupt."""
+    """Set signal handlers as a fresh interpreter has them; Ctrl-C is KeyboardInterrupt."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
@@ -170,7 +170,7 @@ def plain_signals() -> None:
 
 
 def _serve_one(control: socket.socket) -> None:
-    """Raises EOFError when nobody will send an order any more."""
+    """Serve one order. Raises EOFError when nobody will send one any more."""
     word, descriptors, _flags, _address = socket.recv_fds(control, WORD_MAX_BYTES, max(_DESCRIPTORS))
     if not word:
         raise EOFError
@@ -204,7 +204,7 @@ def _forked(order: Fork, body: Callable[[], NoReturn]) -> Forked:
 
 
 def fork_away(body: Callable[[], NoReturn]) -> int:
-    """The pid of a process that runs `body` and is no child of this one. Raises OSError, and there what `body` does."""
+    """Return the pid of a process that runs `body` and is no child of this one. Raises OSError, or what `body` does."""
     read_fd, write_fd = os.pipe()
     try:
         between = os.fork()
@@ -222,7 +222,7 @@ def fork_away(body: Callable[[], NoReturn]) -> int:
 
 
 def _tell_pid(write_fd: int, body: Callable[[], NoReturn]) -> NoReturn:
-    """Runs in the process between; what it writes is a pid, or the negative number of the error."""
+    """Fork in the process between; what it writes is a pid, or the negative number of the error."""
     pid = 0
     try:
         pid = os.fork()
@@ -235,7 +235,7 @@ def _tell_pid(write_fd: int, body: Callable[[], NoReturn]) -> NoReturn:
 
 
 def _run(options: Sequence[str], log: int, others: Sequence[int]) -> NoReturn:
-    """The child: nothing of the zygote is left in it but loaded modules; `random` is seeded anew by itself."""
+    """Run the child: nothing of the zygote is left in it but loaded modules; `random` is seeded anew by itself."""
 
     def body() -> None:
         os.setsid()
@@ -251,7 +251,7 @@ def _run(options: Sequence[str], log: int, others: Sequence[int]) -> NoReturn:
 
 
 def end_with(body: Callable[[], None]) -> NoReturn:
-    """Runs `body` in a process that was just forked and ends the process as an interpreter would.
+    """Run `body` in a process that was just forked and end the process as an interpreter would.
 
     No atexit functions: they are the maker's, whose process this is not. Nobody here leaves threads to join.
     """
@@ -277,7 +277,7 @@ _CLOSED_BELOW = 1 << 20
 
 
 def keep_only(descriptors: Iterable[int]) -> None:
-    """Everything else, the standard three excepted, is closed."""
+    """Close everything else, except the standard three."""
     begin = len(STANDARD)
     for descriptor in sorted(set(descriptors) - set(STANDARD)):
         os.closerange(begin, descriptor)
@@ -286,7 +286,7 @@ def keep_only(descriptors: Iterable[int]) -> None:
 
 
 def speak_into(log: int) -> None:
-    """Standard output and error go to this descriptor; standard input is empty."""
+    """Send standard output and error to this descriptor; standard input is empty."""
     nowhere = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nowhere, 0), (log, 1), (log, 2)):
         os.dup2(source, target)

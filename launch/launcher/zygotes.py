@@ -53,7 +53,7 @@ class ShownZygote(NamedTuple):
 
 
 class Zygotes(Struct, eq=False):
-    """Made on the launcher's running loop; `close` ends all of them."""
+    """The zygotes of one launcher, made on its running loop; `close` ends all of them."""
 
     config: LauncherConfig
     log: Path
@@ -73,14 +73,14 @@ class Zygotes(Struct, eq=False):
         return ShownZygote(self.present.pid, self.present.mark, self._replacements, state)
 
     def begin(self, first: zygote.Newborn | None) -> None:
-        """`first` was forked before there was a loop and is loading; without it one is started."""
+        """Begin with `first`, which was forked before there was a loop and is loading; without it one is started."""
         if first is None:
             self._start()
         else:
             self.present = self._adopt(first, state_of())
 
     def order(self, to: HeldZygote, word: Fork, descriptors: list[int]) -> bool:
-        """Whether it is on its way; a zygote that cannot be told is ending, or hangs."""
+        """Send an order; return whether it is on its way: a zygote that cannot be told is ending, or hangs."""
         try:
             socket.send_fds(to.control, [packed(word)], descriptors)
         except OSError as error:
@@ -98,7 +98,7 @@ class Zygotes(Struct, eq=False):
             self._start()
 
     def dismiss(self, one: HeldZygote) -> None:
-        """Kills a zygote that hangs, or that nobody needs any more."""
+        """Kill a zygote that hangs, or that nobody needs any more."""
         if not one.ended.done():
             with suppress(ProcessLookupError):
                 os.kill(one.pid, signal.SIGKILL)
@@ -116,7 +116,7 @@ class Zygotes(Struct, eq=False):
     # --- births -------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """In a fresh interpreter: this process has a loop and sockets, which must not be copied."""
+        """Start in a fresh interpreter: this process has a loop and sockets, which must not be copied."""
         self.present = None
         loaded = state_of()
         try:
@@ -168,7 +168,7 @@ class Zygotes(Struct, eq=False):
         return word
 
     def _ended(self, gone: HeldZygote) -> None:
-        """Reaps a zygote that ended; if it was the present one, another follows."""
+        """Reap a zygote that ended; if it was the present one, another follows."""
         how = children.reap(gone.pid)
         self._answered(gone)
         asyncio.get_running_loop().remove_reader(gone.control)
@@ -187,7 +187,7 @@ class Zygotes(Struct, eq=False):
 
 
 def _let_go(one: HeldZygote) -> None:
-    """What it was asked for it still answers for: its socket is closed behind the last order."""
+    """Close a zygote's socket behind the last order, for which it still answers."""
     with suppress(OSError):
         one.control.shutdown(socket.SHUT_WR)
 
@@ -199,7 +199,7 @@ ROOT = str(Path(__file__).parents[2])
 
 
 def state_of(root: str = ROOT) -> State:
-    """Another one after any module below this directory was changed, added or removed. Takes some milliseconds."""
+    """Return a value that changes with any module below this directory. Takes some milliseconds."""
     try:
         return tuple(sorted(_modules(root)))
     except OSError:  # one went while it was looked at

@@ -33,14 +33,14 @@ class LogFiles:
         self._places: dict[str, _Place] = {}
 
     def older(self) -> list[LogLine]:
-        """What stands in rotated files; asked once, before the first `more`."""
+        """Return what stands in rotated files; asked once, before the first `more`."""
         found: list[LogLine] = []
         for path in sorted(self._directory.glob(f"*.log{OLDER}")):
             found += self._lines(_actor_of(path.name), path, _Place(0), is_whole=True)
         return found
 
     def more(self) -> list[LogLine]:
-        """New lines of every file, by time; a file that was rotated meanwhile is read to its end first."""
+        """Return new lines of every file, by time; a file that was rotated meanwhile is read to its end first."""
         found: list[LogLine] = []
         for path in sorted(self._directory.glob("*.log")):
             found += self._of_file(path)
@@ -84,7 +84,7 @@ class LogFiles:
 
 
 def _actor_of(name: str) -> str:
-    """`ho1-2.log` is of `ho1/2`, `launcher.log` of `launcher`."""
+    """Return `ho1/2` for `ho1-2.log`, `launcher` for `launcher.log`."""
     role, dash, number = name.partition(".log")[0].rpartition("-")
     return f"{role}/{number}" if dash and number.isdigit() else name.partition(".log")[0]
 

@@ -37,12 +37,12 @@ class LogLine(Struct, frozen=True):
 
     @property
     def level(self) -> str:
-        """`info`, `warning`, `error`; empty for a line that is no record."""
+        """Return `info`, `warning`, `error`; empty for a line that is no record."""
         return str(self.record.get("level", ""))
 
 
 def read_line(text: str, *, actor: str, earlier_at: float) -> LogLine:
-    """The line of this actor's file; whatever is not a whole record is kept as text."""
+    """Return the line of this actor's file; whatever is not a whole record is kept as text."""
     try:
         parsed: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -58,7 +58,7 @@ def read_line(text: str, *, actor: str, earlier_at: float) -> LogLine:
 
 
 def of_turn(turn: str) -> Callable[[LogLine], bool]:
-    """Whether a line names this turn: by its run, its input, or a part of any id. Raises ValueError as filters do."""
+    """Return whether a line names this turn by run, input, or a part of any id. Raises ValueError as filters do."""
     if not turn:  # in a filter that means what belongs to no turn
         raise ValueError("it is empty; expected a turn such as SES-1a2b3c4d-2")
     fits = turn_matches(Value(turn))
@@ -71,7 +71,7 @@ def of_turn(turn: str) -> Callable[[LogLine], bool]:
 
 
 def of_actor(given: Sequence[str]) -> Callable[[LogLine], bool]:
-    """Whether a line is of one of these: `ho1/2`, a role `ho1`, or everybody if none is given."""
+    """Return whether a line is of one of these: `ho1/2`, a role `ho1`, or everybody if none is given."""
     wanted = set(given)
     return lambda line: not wanted or line.actor in wanted or line.actor.partition("/")[0] in wanted
 
@@ -81,7 +81,7 @@ def as_json(line: LogLine) -> str:
 
 
 def shown(line: LogLine, clock: Callable[[float], str], paint: Callable[[str, str], str]) -> str:
-    """A line for people: time, actor, event, and what else it says. `paint` colours a text by a colour's name."""
+    """Return a line for people: time, actor, event, and the rest. `paint` colours a text by a colour's name."""
     name = paint(printable(line.actor).ljust(9), actor_colour(line.actor))
     if not line.record:
         return joined(f"{clock(line.at)}  ", name, f"  {line.text}")
@@ -95,7 +95,7 @@ def shown(line: LogLine, clock: Callable[[float], str], paint: Callable[[str, st
 
 
 def actor_colour(actor: str) -> str:
-    """The same for a name at all times, another one for most of those that run beside it."""
+    """Return a colour, always the same for a name, another one for most of those that run beside it."""
     role, _, number = actor.partition("/")
     place = _ROLES.index(role) if role in _ROLES else len(role)
     return _ACTOR_COLOURS[(place + 3 * (int(number) - 1 if number.isdecimal() else 0)) % len(_ACTOR_COLOURS)]

@@ -21,7 +21,7 @@ _BOX = " \t|+-"
 
 
 def size(path: Path) -> int:
-    """How long a log is by now: what follows is of whoever writes to it next. 0 when there is none."""
+    """Return how long a log is by now: what follows is of whoever writes to it next. 0 when there is none."""
     try:
         return path.stat().st_size
     except OSError:
@@ -29,7 +29,7 @@ def size(path: Path) -> int:
 
 
 def tail(path: Path, lines: int, *, start: int = 0) -> list[str]:
-    """The last lines of a log, none that begins before byte `start`; empty when there is none."""
+    """Return the last lines of a log, none that begins before byte `start`; empty when there is none."""
     try:
         with path.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
@@ -42,7 +42,7 @@ def tail(path: Path, lines: int, *, start: int = 0) -> list[str]:
 
 
 def reason(path: Path, *, start: int) -> str:
-    """Why the process that began to write at byte `start` ended, by its own last words; '' when it said nothing.
+    """Return why the process that began to write at byte `start` ended, by its own last words; '' when it said nothing.
 
     That is its last record of level `error`, or the last line of a traceback.
     """
@@ -66,7 +66,7 @@ def of_incarnation(path: Path, actor: str, instance: str, lines: int) -> list[st
 
 
 def read_lines(texts: Sequence[str], actor: str) -> list[LogLine]:
-    """These lines of one file; the rest of a line whose begin is cut off is left out."""
+    """Return these lines of one file; the rest of a line whose begin is cut off is left out."""
     found: list[LogLine] = []
     for text in texts:
         found.append(read_line(text, actor=actor, earlier_at=found[-1].at if found else 0.0))
@@ -76,7 +76,7 @@ def read_lines(texts: Sequence[str], actor: str) -> list[LogLine]:
 
 
 def since_another(lines: Sequence[LogLine], instance: str) -> list[LogLine]:
-    """From this incarnation's first record on; without one, what follows the last record of another."""
+    """Return lines from this incarnation's first record on; without one, what follows the last record of another."""
     named = [line.record.get("instance") for line in lines]
     if instance in named:
         return list(lines[named.index(instance) :])
@@ -85,5 +85,5 @@ def since_another(lines: Sequence[LogLine], instance: str) -> list[LogLine]:
 
 
 def for_people(line: LogLine) -> str:
-    """The line that `hobus logs` prints, without colours."""
+    """Return the line that `hobus logs` prints, without colours."""
     return shown(line, clock_time, lambda text, _colour: text)

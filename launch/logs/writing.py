@@ -22,13 +22,13 @@ _SPEAKER: dict[str, object] = {}
 
 
 def opened(path: Path) -> int:
-    """A descriptor that appends to this log; its directory is made where somebody removed it. Raises OSError."""
+    """Open a descriptor that appends to this log; make its directory where somebody removed it. Raises OSError."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 class LossyLines:
-    """Writes to a file, without a buffer; what does not fit on a full disk is lost, and the process goes on.
+    """Write to a file without a buffer; what does not fit on a full disk is lost, and the process goes on.
 
     A buffer would keep what could not be written and fail again at exit, which would change the exit code.
     """
@@ -40,13 +40,13 @@ class LossyLines:
         self._bytes = 0
 
     def limit(self, path: Path, max_bytes: int) -> None:
-        """From now on the file, which is this one, is moved aside before it grows beyond that, and made if removed."""
+        """Move the file aside before it grows beyond `max_bytes` from now on, and make it anew if it was removed."""
         self._path, self._max_bytes = path, max_bytes
         with suppress(OSError):
             self._bytes = os.fstat(self._fd).st_size
 
     def write(self, text: str) -> int:
-        """Writes as much of the text as the file takes; the length of all of it."""
+        """Write as much of the text as the file takes; return the length of all of it."""
         data = text.encode("utf-8", "backslashreplace")
         with suppress(OSError):
             if self._path is not None and not os.fstat(self._fd).st_nlink:
@@ -58,7 +58,7 @@ class LossyLines:
         return len(text)
 
     def _go_on_in(self, path: Path) -> None:
-        """A new file. Whoever writes to the standard descriptors directly follows into it."""
+        """Go on in a new file. Whoever writes to the standard descriptors directly follows into it."""
         self._bytes = 0
         written = os.fstat(self._fd).st_ino
         fresh = opened(path)
@@ -69,11 +69,11 @@ class LossyLines:
             os.close(fresh)
 
     def flush(self) -> None:
-        """There is no buffer."""
+        """Do nothing: there is no buffer."""
 
 
 def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> LossyLines:
-    """From now on every log line of this process carries its actor, instance and pid, and is one JSON object."""
+    """Give every log line of this process its actor, instance and pid from now on, as one JSON object."""
     _SPEAKER.update(actor=actor, instance=instance, pid=os.getpid())
     structlog.contextvars.bind_contextvars(**_SPEAKER)
     return _lines_to((stream or sys.stderr).fileno())
@@ -81,7 +81,7 @@ def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> Los
 
 @functools.lru_cache(maxsize=1)
 def _lines_to(fd: int) -> LossyLines:
-    """Log lines go to this descriptor; a fork of a process in which they do finds that done."""
+    """Return log lines to this descriptor; a fork of a process in which they go there finds that done."""
     lines = LossyLines(fd)
     target = cast("TextIO", lines)
     shared: list[Processor] = [
@@ -111,7 +111,7 @@ def _lines_to(fd: int) -> LossyLines:
 
 
 def _with_cause(_logger: object, _method: str, record: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """What is logged while a request is handled names it, and the turn that its trace names."""
+    """Add the request that is handled, and the turn that its trace names, to what is logged meanwhile."""
     cause = CAUSE.get()
     if cause is not None:
         record["request"] = cause.message_id

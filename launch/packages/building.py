@@ -50,7 +50,7 @@ class BuiltPackage(NamedTuple):
 def build(
     home: Home, source: Path, key_file: Path, target: Path | None, *, settings: Path | None = None
 ) -> BuiltPackage:
-    """The package below `source`, signed with this key, lies in a new file; `source` stays as it is.
+    """Write the package below `source`, signed with this key, to a new file; `source` stays as it is.
 
     It is judged as in this home, with these settings if any, beside what is installed there. Raises CommandError: there
     is no file.
@@ -68,7 +68,7 @@ def build(
 
 
 def drafted(source: Path) -> tuple[bytes, dict[str, bytes], list[str]]:
-    """The manifest with every file and its hash, the files, and the names that are hidden and stay out.
+    """Return the manifest with every file and its hash, the files, and the names that are hidden and stay out.
 
     Raises UsageFault with every fault of the directory.
     """
@@ -123,7 +123,7 @@ def _listed(path: Path, draft: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _read_all(source: Path) -> tuple[dict[str, bytes], list[str]]:
-    """Name -> content of every visible file, each a plain one in a place of governed files, within the limits.
+    """Return every visible file by name, each a plain one in a place of governed files, within the limits.
 
     And what is hidden: what editors, file systems and version control leave.
     """
@@ -152,7 +152,7 @@ def _read_all(source: Path) -> tuple[dict[str, bytes], list[str]]:
 
 
 def _taken(path: Path, name: str, found: dict[str, bytes]) -> str:
-    """Adds the file to `found`, or says what keeps it out."""
+    """Add the file to `found`, or return what keeps it out."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -180,7 +180,7 @@ def _unreadable(error: OSError) -> str:
 
 
 def _demand_passed(home: Home, incoming: Incoming, given: Path | None) -> None:
-    """Raises PackageRefused for a package that no home like this one would take."""
+    """Raise PackageRefused for a package that no home like this one would take."""
     package_id = incoming.package.package_id
     there = layers_of(home)
     others = [path for path in there.packages if package_of(path) != package_id]
@@ -201,7 +201,7 @@ def _demand_passed(home: Home, incoming: Incoming, given: Path | None) -> None:
 
 
 def write_tree(root: Path, contents: Mapping[str, bytes]) -> None:
-    """These files lie below `root`, for a moment. Raises CommandError."""
+    """Write these files below `root`, for a moment. Raises CommandError."""
     try:
         for name, data in contents.items():
             path = root / name

@@ -37,7 +37,7 @@ _NO_TAR = "it is no package as `hobus package build` makes one: it was cut off, 
 
 
 class NoPackage(ValueError):
-    """Not a package as they are made; the message says why, as the end of a sentence."""
+    """Say why this is not a package as they are made, as the end of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Bundle:
 
     @property
     def manifest_sha256(self) -> str:
-        """64 hex digits: what the package is named by beside its id and version."""
+        """Return 64 hex digits: what the package is named by beside its id and version."""
         return hashlib.sha256(self.manifest).hexdigest()
 
 
@@ -94,7 +94,7 @@ def decode(data: bytes) -> Bundle:
 
 
 def package_in(bundle: Bundle) -> Package:
-    """The package, all of whose files are there with their hashes, and no other. Raises NoPackage."""
+    """Return the package, all of whose files are there with their hashes, and no other. Raises NoPackage."""
     package = manifest_of(bundle.manifest)
     listed = {asset.path: asset.sha256 for asset in package.assets}
     if faults := _listing_faults([asset.path for asset in package.assets]):
@@ -110,7 +110,7 @@ def package_in(bundle: Bundle) -> Package:
 
 
 def manifest_of(data: bytes) -> Package:
-    """The manifest behind its bytes. Raises NoPackage."""
+    """Return the manifest behind its bytes. Raises NoPackage."""
     try:
         value = json_value(data.decode())
     except (BadText, UnicodeDecodeError) as error:
@@ -152,6 +152,6 @@ def _listing_faults(names: list[str]) -> list[str]:
 
 
 def has_no_place(name: str) -> bool:
-    """Whether no file of a package may have this name, its manifest and its signature aside."""
+    """Return whether no file of a package may have this name, its manifest and its signature aside."""
     is_one = len(name) <= _NAME_MAX_CHARS and _PLACE.fullmatch(name) is not None
     return not is_one or files.kind_of(name) in (None, "config", "package")

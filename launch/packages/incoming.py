@@ -39,12 +39,12 @@ class Incoming(NamedTuple):
 
 
 def read_bundle(path: Path) -> Incoming:
-    """The package in this file. Raises UsageFault for what is no bundle, PackageRefused for one that was changed."""
+    """Read the package in this file. Raises UsageFault for no bundle, PackageRefused for a changed one."""
     return checked_bundle(str(path), _read(path))
 
 
 def checked_bundle(name: str, data: bytes, *, mend: str = "") -> Incoming:
-    """The same of the file's bytes. `name`: what it is called in faults; `mend`: what helps whoever made it."""
+    """Check the file's bytes. `name`: what it is called in faults; `mend`: what helps whoever made it."""
     try:
         bundle = decode(data)
     except NoPackage as fault:
@@ -66,7 +66,7 @@ def checked_bundle(name: str, data: bytes, *, mend: str = "") -> Incoming:
 
 
 def _read(path: Path) -> bytes:
-    """The file's bytes, one more than are allowed at most. A pipe or a device is not waited for."""
+    """Return the file's bytes, one more than are allowed at most. A pipe or a device is not waited for."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:

@@ -40,7 +40,7 @@ class Installed(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """Names of the governed files that it owns beside its manifest, in order."""
+        """Return the names of the governed files that it owns beside its manifest, in order."""
         return [] if self.package is None else sorted(asset.path for asset in self.package.assets)
 
 
@@ -61,7 +61,7 @@ class PackageChange(NamedTuple):
 
 
 def installed_in(home: Home) -> dict[str, Installed]:
-    """Package id -> what is in force of it. Raises ConfigError for a damaged pointer."""
+    """Map package id to what is in force of it. Raises ConfigError for a damaged pointer."""
     return {one.package_id: one for one in map(_installed, layers_of(home).packages)}
 
 
@@ -84,7 +84,7 @@ def install(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Packa
 
 
 def remove(home: Home, package_id: str, *, disk: type[RealDisk] = RealDisk) -> PackageChange:
-    """The package is no longer in force. Raises as `install` does: something here needs it, or there is none."""
+    """Take the package out of force. Raises as `install` does: something here needs it, or there is none."""
     _removed(package_id, installed_in(home))
     with changing(home, disk) as store:
         before = _removed(package_id, installed_in(home))
@@ -102,7 +102,7 @@ def remove(home: Home, package_id: str, *, disk: type[RealDisk] = RealDisk) -> P
 def refusals(
     home: Home, incoming: Incoming, staged: Path, before: Installed | None
 ) -> tuple[list[Finding], LayerJudgement]:
-    """Why this package may not come into force, though it is what its maker signed; and all that the gates say."""
+    """Return why this package may not come into force, though signed; and all that the gates say."""
     there, package_id = layers_of(home), incoming.package.package_id
     kept = tuple(path for path in there.packages if before is None or path != before.directory)
     layers = Layers((*kept, staged), there.own)
@@ -176,7 +176,7 @@ def _removed(package_id: str, there: Mapping[str, Installed]) -> Installed:
 
 
 def _swept(store: PackageStore) -> None:
-    """What was begun is gone, or goes with the next command: it counts for nothing."""
+    """Sweep what was begun, or leave it to the next command: it counts for nothing."""
     with suppress(OSError):
         store.sweep()
 

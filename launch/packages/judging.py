@@ -22,7 +22,7 @@ from hobus.launch.packages.trust import signature_fault, trusted
 
 
 class LayerJudgement(NamedTuple):
-    """Of one set of layers."""
+    """The judgement of one set of layers."""
 
     findings: Sequence[Finding]
 
@@ -35,7 +35,7 @@ class LayerJudgement(NamedTuple):
         return [one for one in self.findings if one.severity == "warn"]
 
     def failures_behind(self, clashes: Sequence[Finding], package_id: str) -> list[Finding]:
-        """Failures that are not told already by these clashes of the package's names, nor follow from them.
+        """Return failures that are not told already by these clashes of the package's names, nor follow from them.
 
         Where the package takes another one's file, gates hold its files against that one, too.
         """
@@ -44,7 +44,7 @@ class LayerJudgement(NamedTuple):
         return [one for one in rest if not clashes or one.file.partition("/")[0] == package_id]
 
     def failures_beside(self, other: LayerJudgement) -> list[Finding]:
-        """Failures that the other one has not: what a change would bring, not what it finds.
+        """Return failures that the other one has not: what a change would bring, not what it finds.
 
         What fails in another file is another failure. So a package has one name in both (`judged`, `called`).
         """
@@ -53,7 +53,7 @@ class LayerJudgement(NamedTuple):
 
 
 def verify_of(keys: Mapping[str, str], policy: GovernanceConfig) -> Callable[[Layer], str]:
-    """What gate G5 asks of an installed package's layer: why its signature does not hold, or nothing."""
+    """Return gate G5's question about an installed package's layer: why its signature does not hold, or nothing."""
 
     def verify(layer: Layer) -> str:
         manifests = {name: held for name, held in layer.held.items() if files.kind_of(name) == "package"}
@@ -67,7 +67,7 @@ def verify_of(keys: Mapping[str, str], policy: GovernanceConfig) -> Callable[[La
 
 
 def config_of(home: Home) -> AdminConfig:
-    """The settings of this home, else the shipped ones. Raises UsageFault where they are at fault."""
+    """Return the settings of this home, else the shipped ones. Raises UsageFault where they are at fault."""
     try:
         return settings(Layers(config_file=settings_of(home)))
     except ConfigError:
@@ -75,13 +75,13 @@ def config_of(home: Home) -> AdminConfig:
 
 
 def settings_of(home: Home) -> Path | None:
-    """The home's own admin_config.json, if it has one."""
+    """Return the home's own admin_config.json, if it has one."""
     own = home.config / files.ADMIN_CONFIG
     return own if own.is_file() else None
 
 
 def _sound(config: AdminConfig | None) -> AdminConfig:
-    """Raises UsageFault for none: by the shipped ones it would be more than this home trusts."""
+    """Return the settings. Raises UsageFault for none: by the shipped ones it would be more than this home trusts."""
     if config is None:
         said = "the settings are at fault, so nobody knows whose packages this home takes"
         raise UsageFault(said, hint=next_here("config check"))
@@ -92,7 +92,7 @@ _TRUST = "have its maker's key from the maker, then: hobus package trust add NAM
 
 
 def judged(home: Home, layers: Layers, *, called: Mapping[Path, str] | None = None, maker: str = "") -> LayerJudgement:
-    """All gates but that of the record, over these layers, by the keys that this home trusts.
+    """Judge these layers by all gates but that of the record, and by the keys that this home trusts.
 
     `called`: what a directory that nobody knows yet is called in what is said; `maker`: a key that is trusted for once.
     Raises CommandError, ConfigError.
@@ -115,7 +115,7 @@ def _of_candidate(one: Finding, path: Path, name: str) -> Finding:
 
 
 def clashes(layers: Layers, package_id: str, names: Collection[str]) -> list[Finding]:
-    """Each file that the package would bring and somebody else has: nobody's is ever replaced by a package."""
+    """Return each file that the package would bring and somebody else has: nobody's is ever replaced by a package."""
     there, _faults = files.find(layers)
     return [
         Finding(

@@ -26,7 +26,7 @@ _OTHERS = 0o077
 
 
 class BadSignature(ValueError):
-    """Not this key's signature of these bytes; the message says why, as the end of a sentence."""
+    """Say why this is not this key's signature of these bytes, as the end of a sentence."""
 
 
 class PackageSignature(NamedTuple):
@@ -38,17 +38,17 @@ class PackageSignature(NamedTuple):
     """128 hex digits."""
 
     def to_bytes(self) -> bytes:
-        """The file; one signature has one form."""
+        """Return the file; one signature has one form."""
         return (json.dumps({"format": _FORMAT, **self._asdict()}, indent=1) + "\n").encode()
 
 
 def fingerprint(public_key: str) -> str:
-    """How a key is named to people: `key:<16 hex>` of its SHA-256."""
+    """Return how a key is named to people: `key:<16 hex>` of its SHA-256."""
     return f"key:{hashlib.sha256(bytes.fromhex(public_key.partition(':')[2])).hexdigest()[:16]}"
 
 
 def make_key(path: Path) -> str:
-    """A new private key lies there, for its owner alone; its public half. Raises CommandError."""
+    """Write a new private key, for its owner alone; return its public half. Raises CommandError."""
     ed25519, serialization = _library()
     private = ed25519.Ed25519PrivateKey.from_private_bytes(bytes.fromhex(SystemClock().secret()))
     pem: bytes = private.private_bytes(
@@ -64,13 +64,13 @@ def make_key(path: Path) -> str:
 
 
 def signed(manifest: bytes, key_file: Path) -> PackageSignature:
-    """The signature of this manifest with the key in the file. Raises CommandError."""
+    """Sign this manifest with the key in the file. Raises CommandError."""
     private = _private_key(key_file)
     return PackageSignature(_public_text(private.public_key()), private.sign(_CONTEXT + manifest).hex())
 
 
 def checked_signature(data: bytes, manifest: bytes) -> PackageSignature:
-    """The signature in these bytes of a signature.json, which is that of this manifest. Raises BadSignature."""
+    """Return the signature in these bytes of a signature.json, which is that of this manifest. Raises BadSignature."""
     signature = stated_signature(data)
     ed25519, _ = _library()
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - as the module's head says
@@ -86,7 +86,7 @@ def checked_signature(data: bytes, manifest: bytes) -> PackageSignature:
 
 
 def stated_signature(data: bytes) -> PackageSignature:
-    """What these bytes of a signature.json state, whether it holds or not; loads no library.
+    """Return what these bytes of a signature.json state, whether it holds or not; load no library.
 
     Raises BadSignature.
     """
@@ -133,7 +133,7 @@ def _public_text(key: Any) -> str:
 
 
 def _library() -> tuple[Any, Any]:
-    """By name: no process of a cluster keeps it loaded."""
+    """Import by name: no process of a cluster keeps it loaded."""
     return (
         importlib.import_module("cryptography.hazmat.primitives.asymmetric.ed25519"),
         importlib.import_module("cryptography.hazmat.primitives.serialization"),
@@ -141,7 +141,7 @@ def _library() -> tuple[Any, Any]:
 
 
 def write_new(path: Path, data: bytes, *, mode: int) -> None:
-    """The file holds this and is on the device. Raises FileExistsError, also for a link that leads nowhere; OSError."""
+    """Write a new file to the device. Raises FileExistsError, also for a link that leads nowhere; OSError."""
     if os.path.lexists(path):
         raise FileExistsError(17, "File exists", str(path))
     beside = path.with_name(f".{path.name}.{os.getpid()}.new")

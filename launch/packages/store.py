@@ -30,11 +30,11 @@ class PackageStore:
         self._disk = disk
 
     def in_force(self) -> tuple[Path, ...]:
-        """The directories of the installed packages. Raises ConfigError."""
+        """Return the directories of the installed packages. Raises ConfigError."""
         return in_force(self._home)
 
     def staged(self, files: Mapping[str, bytes]) -> Path:
-        """A directory beside the others that holds these files and is on the device. Raises OSError."""
+        """Write a directory beside the others that holds these files, to the device. Raises OSError."""
         folders = {"/".join(name.split("/")[:depth]) for name in files for depth in range(1, name.count("/") + 1)}
         self._disk.make_dir(_STAGING)
         for folder in sorted(folders):
@@ -47,12 +47,12 @@ class PackageStore:
         return self._home.packages / _STAGING
 
     def name_staged(self, name: str) -> None:
-        """The staged directory has this name; it is not in force yet. Raises OSError."""
+        """Give the staged directory this name; it is not in force yet. Raises OSError."""
         self._disk.rename(_STAGING, name)
         self._disk.sync_dir()
 
     def name_in_place(self, name: str) -> None:
-        """The staged directory has this name in place of one that was damaged. Raises OSError.
+        """Give the staged directory this name in place of one that was damaged. Raises OSError.
 
         Whoever is killed meanwhile leaves a package that is not there: as damaged as before, until it is done again.
         """
@@ -76,18 +76,18 @@ class PackageStore:
             return False
 
     def put_in_force(self, directories: Iterable[str]) -> None:
-        """From now on exactly these are installed.
+        """Bring exactly these into force.
 
         Raises OSError where that is not so, and CommandError where the disk did not confirm that it stays so.
         """
         self._replace(pointer_of(self._home).name, pointer_text(directories).encode())
 
     def keep_trusted(self, name: str, data: bytes) -> None:
-        """The file of trusted keys holds this. Raises as `put_in_force` does."""
+        """Write the file of trusted keys. Raises as `put_in_force` does."""
         self._replace(name, data)
 
     def sweep(self) -> list[str]:
-        """What commands that did not come to their end, or the last change, left here is gone; its names.
+        """Remove what unfinished commands, or the last change, left here; return its names.
 
         Raises OSError, ConfigError.
         """
@@ -118,7 +118,7 @@ class PackageStore:
             file.close()
 
     def _remove(self, name: str) -> None:
-        """A file, a link, or a directory with all that is in it; nothing is followed."""
+        """Remove a file, a link, or a directory with all that is in it; follow nothing."""
         path = self._home.packages / name
         if path.is_symlink() or not path.is_dir():
             self._disk.remove(name)
@@ -133,15 +133,15 @@ def _is_folder(path: Path) -> bool:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether such a name is given here, to what comes and goes."""
+    """Return whether such a name is given here, to what comes and goes."""
     return name == _STAGING or DIRECTORY.fullmatch(name) is not None or (name.startswith(".") and name.endswith(".new"))
 
 
 @contextmanager
 def changing(home: Home, disk: type[RealDisk] = RealDisk) -> Generator[PackageStore]:
-    """The packages of this home, for this command alone.
+    """Open the packages of this home for this command alone, without what earlier commands left.
 
-    What earlier commands left is gone. Raises CommandError: somebody else is changing them, or the disk refuses.
+    Raises CommandError: somebody else is changing them, or the disk refuses.
     """
     try:
         make_private(home.packages)
@@ -164,7 +164,7 @@ def changing(home: Home, disk: type[RealDisk] = RealDisk) -> Generator[PackageSt
 
 @contextmanager
 def doing(what: str) -> Generator[None]:
-    """A refusal of the operating system is told as this. Raises CommandError."""
+    """Tell a refusal of the operating system as this. Raises CommandError."""
     try:
         yield
     except OSError as error:

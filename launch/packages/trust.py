@@ -39,7 +39,7 @@ def file_of(home: Home) -> Path:
 
 
 def trusted(home: Home) -> dict[str, str]:
-    """Name -> public key, in order of the names. Raises UsageFault for a damaged file: nobody is believed then."""
+    """Map name to public key, in order of the names. Raises UsageFault for a damaged file: nobody is believed then."""
     path = file_of(home)
     try:
         value = json_value(plain_bytes(path, file_max_bytes()).decode())
@@ -65,7 +65,7 @@ def text_of(keys: Mapping[str, str]) -> bytes:
 
 
 def with_key(keys: Mapping[str, str], name: str, key: str) -> dict[str, str]:
-    """These keys and one more. Raises UsageFault."""
+    """Return these keys and one more. Raises UsageFault."""
     if NAME.fullmatch(name) is None:
         raise UsageFault(f"{name[:64]!r}: up to 64 of A-Z, a-z, 0-9 and `._@-`, the first one a letter or digit")
     if PUBLIC_KEY.fullmatch(key) is None:
@@ -86,14 +86,14 @@ def with_key(keys: Mapping[str, str], name: str, key: str) -> dict[str, str]:
 
 
 def trust(home: Home, name: str, key: str) -> None:
-    """The key is trusted from now on. Raises CommandError: then nothing is otherwise."""
+    """Trust the key from now on. Raises CommandError: then nothing is changed."""
     with_key(trusted(home), name, key)  # here, too: what is refused makes nothing
     with changing(home) as store, doing("the key cannot be kept"):
         store.keep_trusted(file_of(home).name, text_of(with_key(trusted(home), name, key)))
 
 
 def distrust(home: Home, name: str) -> str:
-    """The key of this name, which is trusted no longer. Raises CommandError: then nothing is otherwise."""
+    """Trust the key of this name no longer, and return it. Raises CommandError: then nothing is changed."""
     _named(name, trusted(home))
     with changing(home) as store, doing("the key cannot be taken away"):
         keys = trusted(home)
@@ -109,7 +109,7 @@ def _named(name: str, keys: Mapping[str, str]) -> str:
 
 
 def untrusted(public_key: str, keys: Mapping[str, str], policy: GovernanceConfig) -> str:
-    """Why a package with this key's signature is not believed; empty if it is."""
+    """Return why a package with this key's signature is not believed; empty if it is."""
     if policy.signatures == "dev" or public_key in keys.values():
         return ""
     return f"{fingerprint(public_key)} signed it, which is no key of `hobus package trust list`"
@@ -118,7 +118,7 @@ def untrusted(public_key: str, keys: Mapping[str, str], policy: GovernanceConfig
 def signature_fault(
     root: Path, package_id: str, keys: Mapping[str, str], policy: GovernanceConfig, *, manifest: bytes | None = None
 ) -> str:
-    """Why the package in this directory is not believed; empty if it is. `manifest`: its bytes, where they were read.
+    """Return why the package in this directory is not believed; empty if it is. `manifest`: its bytes, if read.
 
     Its manifest has to be the one by which the directory was named, and its signature to have the form of one. Under
     `dev` that is all that is looked at: whether somebody signed it was looked at when it came.

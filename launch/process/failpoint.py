@@ -42,7 +42,7 @@ class DrillPoint(Struct, frozen=True):
         return (moment, type_name) == (self.moment, wanted) and word.encode() in body
 
     def __str__(self) -> str:
-        """The text of `HOBUS_DRILL` that describes this point."""
+        """Return the text of `HOBUS_DRILL` that describes this point."""
         name = self.signal.name.removeprefix("SIG")
         return f"{self.actor}:{name}:{self.moment}:{self.type}:{self.number}"
 
@@ -50,12 +50,12 @@ class DrillPoint(Struct, frozen=True):
         return self.actor in (actor, actor.partition("/")[0])
 
     def mark_in(self, run_directory: Path) -> Path:
-        """The file that is there once somebody was hit."""
+        """Return the file that is there once somebody was hit."""
         return run_directory / f"drill.{self.actor.replace('/', '-')}"
 
 
 def parse_drill(text: str) -> DrillPoint:
-    """The point that `HOBUS_DRILL` describes. Raises CommandError naming the form."""
+    """Return the point that `HOBUS_DRILL` describes. Raises CommandError naming the form."""
     parts = text.split(":")
     try:
         actor, name, moment, type_name, number = parts
@@ -68,7 +68,7 @@ def parse_drill(text: str) -> DrillPoint:
 
 
 class Drill:
-    """Counts frames of one process and strikes once."""
+    """Count frames of one process and strike once."""
 
     def __init__(self, point: DrillPoint, mark: Path) -> None:
         self._point = point
@@ -76,7 +76,7 @@ class Drill:
         self._seen = 0
 
     def passed(self, moment: str, header: bytes, body: bytes) -> None:
-        """A frame is at this moment; at the drill's own the process is hit."""
+        """Count a frame at this moment; at the drill's own, hit the process."""
         if not self._point.is_at(moment, unpack_header(header).type, body):
             return
         self._seen += 1
@@ -108,7 +108,7 @@ class DrilledLink:
         self._link.attach(received)
 
     def send(self, header: bytes, body: bytes) -> None:
-        """Handed on between the drill's two moments."""
+        """Send between the drill's two moments."""
         self._drill.passed("before-send", header, body)
         self._link.send(header, body)
         self._drill.passed("after-send", header, body)
@@ -151,7 +151,7 @@ class DrilledLane:
 
 
 def drill_of(actor: str, run_directory: Path, environ: Mapping[str, str]) -> Drill | None:
-    """The drill that the environment asks for at this actor, for its links and its lane. Raises CommandError."""
+    """Make the drill that the environment asks for at this actor, for its links and its lane. Raises CommandError."""
     text = environ.get(VARIABLE, "")
     point = parse_drill(text) if text else None
     if point is None or not point.concerns(actor):

@@ -31,7 +31,7 @@ class LauncherGone(Exception):
 
 
 def read_given(fd: int) -> tuple[dict[str, str], str]:
-    """Variables, and the secret, that the launcher wrote; raises LauncherGone when it died first."""
+    """Return variables and secret that the launcher wrote; raises LauncherGone when it died first."""
     return json.loads(_line(fd)), _line(fd)
 
 
@@ -46,7 +46,7 @@ def _line(fd: int) -> str:
 
 
 def watch(fd: int, *, on_gone: Callable[[], None], hard_limit_s: float) -> None:
-    """`on_gone` is called (on a thread of its own) when the launcher is gone; `hard_limit_s` later the process ends.
+    """Call `on_gone`, on a thread of its own, when the launcher is gone; `hard_limit_s` later the process ends.
 
     A thread, because it must work while the process's loop is stuck; it does nothing but wait.
     """
@@ -65,12 +65,12 @@ def watch(fd: int, *, on_gone: Callable[[], None], hard_limit_s: float) -> None:
 
 
 def needed_by(role: str, roles: Iterable[str]) -> bool:
-    """Whether anybody among these roles still needs a process of `role`; clients and launchers do not count."""
+    """Return whether any of these roles still needs a process of `role`; clients and launchers do not count."""
     return any(STAGES.get(other, STAGES["broker"]) < STAGES[role] for other in roles)
 
 
 def patience_s(role: str, config: AdminConfig) -> float:
-    """How long after the launcher's death a process of this role ends at the latest."""
+    """Return how long after the launcher's death a process of this role ends at the latest."""
     return config.launcher.orphan_drain_s + max(0, STAGES[role] - 1) * DRAIN_MS / 1000
 
 
@@ -86,7 +86,7 @@ async def wait_until_not_needed(
     sleep: Callable[[float], Awaitable[None]],
     config: AdminConfig,
 ) -> float:
-    """Returns when nobody needs this process any more or its patience is over; what is left of it, in seconds."""
+    """Wait until nobody needs this process or its patience is over; return what is left of that, in seconds."""
     deadline = clock.monotonic() + patience_s(role, config)
     while clock.monotonic() < deadline:
         if not needed_by(role, await roles_present()):

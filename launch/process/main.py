@@ -48,12 +48,12 @@ _EXIT = {"told": exit_codes.OK, "orphaned": exit_codes.OK, "failed": exit_codes.
 
 
 def main() -> None:
-    """As the command line says; ends as `run`."""
+    """Run as the command line says; end as `run`."""
     run(*of_command_line())
 
 
 def run(options: ProcessOptions, liveness_fd: int, listening_fd: int | None = None) -> None:
-    """Ends by SystemExit: 0 after an orderly end, 1 after a fault that its log names, 3 if no other start can help."""
+    """Run, and end by SystemExit: 0 in order, 1 after a fault that the log names, 3 if no other start can help."""
     actor = options.instance.rpartition("@")[0]
     for descriptor in (liveness_fd, *(() if listening_fd is None else (listening_fd,))):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - positional only; a tool process must not hold it
@@ -77,7 +77,7 @@ def run(options: ProcessOptions, liveness_fd: int, listening_fd: int | None = No
 
 
 def warm(options: ProcessOptions) -> None:
-    """In the zygote, before this process is forked: what it will read and work out is there already.
+    """Do in the zygote, before the fork, what this process will read and work out.
 
     Raises what `run` would, OSError or RuntimeFault.
     """
@@ -85,7 +85,7 @@ def warm(options: ProcessOptions) -> None:
 
 
 def warmed(data: bytes, roles: Iterable[str]) -> Snapshot:
-    """The snapshot behind these bytes, as processes of these roles that are forked from this one find it as well."""
+    """Return the snapshot behind these bytes, as forked processes of these roles find it as well."""
     software_version()
     snapshot = _snapshot_of(data)
     for actor in Actor.__subclasses__():
@@ -132,7 +132,7 @@ class _Process:
         self._is_to_rest = asyncio.Event()
 
     async def run(self, instance: str, secret: str, liveness_fd: int) -> Ending:
-        """Why it ended; nothing is left open. The secret came through the liveness pipe."""
+        """Run, and return why it ended; nothing is left open. The secret came through the liveness pipe."""
         loop = asyncio.get_running_loop()
         self._ending = loop.create_future()
         loop.add_signal_handler(signal.SIGTERM, self._end, "told")
@@ -174,7 +174,7 @@ class _Process:
         return ending
 
     async def _rest(self) -> None:
-        """Once it is to finish by itself: ends when nothing is left, or by whatever comes first."""
+        """Finish when told to: end when nothing is left, or by whatever comes first."""
         await self._is_to_rest.wait()
         _log.info("process_resting")
         await self._made.actor.rest()
@@ -185,13 +185,13 @@ class _Process:
             self._failed(failure.result())
 
     def _failed(self, reason: BaseException) -> None:
-        """A traceback belongs into the log for what nobody expected."""
+        """Log the end; a traceback belongs into the log for what nobody expected."""
         unexpected = None if isinstance(reason, RuntimeFault) else reason
         _log.error("process_failed", reason=str(reason), type=type(reason).__name__, exc_info=unexpected)
         self._end(_ending_of(reason))
 
     async def _work(self, peer: Peer) -> None:
-        """Starts the actor; returns only when this incarnation cannot go on."""
+        """Start the actor; return only when this incarnation cannot go on."""
         try:
             await peer.start(timeout_s=self._config.launcher.ready_timeout_ms / 1000)
             await asyncio.sleep(0)  # its word on readiness, or what it asks for that, leaves before what can wait
@@ -208,7 +208,7 @@ class _Process:
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, end: Callable[[Ending], None]) -> None:
-    """From the liveness thread into the loop; a loop that has just closed is ending already."""
+    """Call from the liveness thread into the loop; a loop that has just closed is ending already."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(end, "orphaned")
 
@@ -222,14 +222,14 @@ def _ending_of(reason: BaseException) -> Ending:
 
 
 def run_until_told(place: Place, instance: str, liveness_fd: int) -> None:
-    """Returns when told, or when its launcher is gone and nobody needs it. Raises ConfigError when it cannot start."""
+    """Run until told to end, or until launcher and users are gone. Raises ConfigError when it cannot start."""
     config, clock = place.snapshot.config, SystemClock()
     told_fd = _descriptor_of_signals()
     orphaned_at: float | None = None
     alone_at: float | None = None
 
     def nobody_needs_it(instances: list[str]) -> bool:
-        """Asked again and again once the launcher is gone.
+        """Return whether nobody needs the broker, asked again and again once the launcher is gone.
 
         Whoever asked for a turn gets time to read the answer and to leave: ZeroMQ forgets what a client has not read
         when the broker's end closes.
@@ -265,7 +265,7 @@ def run_until_told(place: Place, instance: str, liveness_fd: int) -> None:
 
 
 def _remote(place: Place) -> tuple[str, KeyFiles] | None:
-    """Where other hosts connect, and their keys; port 0 means the port that an earlier broker of this run had."""
+    """Return where other hosts connect, and their keys; port 0: the port that an earlier broker of this run had."""
     settings = place.snapshot.config.bus
     address = settings.listen
     if not address:
@@ -284,7 +284,7 @@ def _started(place: Place, remote: tuple[str, KeyFiles] | None) -> None:
 
 
 def _descriptor_of_signals() -> int:
-    """Readable as soon as SIGTERM or SIGINT came."""
+    """Return a descriptor that is readable as soon as SIGTERM or SIGINT came."""
     read_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)
     for number in (signal.SIGTERM, signal.SIGINT):

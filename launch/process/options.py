@@ -20,16 +20,15 @@ class ProcessOptions(NamedTuple):
     """Path of the directory of its cluster's sockets."""
 
     def words(self) -> list[str]:
-        """The same as a command line; `of_command_line` reads it."""
+        """Return the options as a command line; `of_command_line` reads it."""
         return [self.role, "--instance", self.instance, "--home", self.home, "--sockets", self.sockets]
 
 
 def of_command_line(argv: Sequence[str] | None = None) -> tuple[ProcessOptions, int, int | None]:
-    """What stands there, the reading end of the liveness pipe, and a door's socket.
+    """Read a command line: the options, the reading end of the liveness pipe, and a door's socket.
 
-    Ends by SystemExit where it is not to be read.
-
-    Only for a fresh interpreter: reading a command line writes to a megabyte that a forked process would share.
+    Ends by SystemExit where it cannot be read. Only for a fresh interpreter: reading a command line writes to a
+    megabyte that a forked process would share.
     """
     parser = argparse.ArgumentParser(prog="hobus-process")
     parser.add_argument("role", choices=sorted(STAGES))

@@ -25,7 +25,7 @@ from hobus.launch.process.roles import Made
 
 
 def make_actor(place: Place, role: str) -> Made:
-    """The actor of this role, from the file of that name in `launch/process/roles`."""
+    """Make the actor of this role, from the file of that name in `launch/process/roles`."""
     make: Callable[[Place], Made] = importlib.import_module(f"hobus.launch.process.roles.{role}").make
     return make(place)
 
@@ -37,7 +37,7 @@ Presence = Callable[[], Awaitable[list[str]]]
 def wire(  # noqa: PLR0913 - what an actor is wired to
     zeromq: ZeroMQ, place: Place, made: Made, instance: str, secret: str, *, clock: Clock
 ) -> tuple[Peer, Presence]:
-    """This actor on ZeroMQ, not started yet; called on a running loop.
+    """Put this actor on ZeroMQ, not started yet; called on a running loop.
 
     Raises zmq.ZMQError when its lane cannot be bound.
     """
@@ -100,7 +100,7 @@ def _present_at_broker(peer: Peer, snapshot: Snapshot) -> Presence:
 
 
 def _present_on(server: LaneServer) -> Presence:
-    """The ledger may not ask the broker, but everybody who writes is connected to its lane."""
+    """Return who is connected to the ledger's lane, which everybody who writes is: it may not ask the broker."""
 
     async def present() -> list[str]:
         return [instance.partition("/")[0] for instance in server.connected()]

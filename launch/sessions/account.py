@@ -96,7 +96,7 @@ _OF_HOST = (("DEGRADATION", ""), ("TurnDegraded", ""), ("TurnDegraded", "/delive
 
 
 def entries_of_turn(entries: Sequence[Entry], beginning: Entry) -> list[Entry]:
-    """Those that belong to the turn that this entry begins, in the order of the record.
+    """Return the entries that belong to the turn that `beginning` begins, in the order of the record.
 
     `beginning`: its RunRequested; of a turn that never had a run, its TurnDegraded. `entries`: of its session.
     """
@@ -132,12 +132,12 @@ def _is_of_run(one: Entry, beginning: Entry) -> bool:
 
 
 def _has_trace_of(one: Entry, beginning: Entry) -> bool:
-    """Most entries of a session name none: their ids say it."""
+    """Return whether an entry is of the turn; most entries of a session name none: their ids say it."""
     return one.trace != "" and one.trace == beginning.trace
 
 
 def short(wo_id: str) -> str:
-    """`3.1.1` of the session's long id: run, round, step; other orders by what they are for."""
+    """Return `3.1.1` of the session's long id: run, round, step; other orders by what they are for."""
     if wo_id.startswith("WO-CONS-"):
         return "of the consolidation"
     if wo_id.startswith("WO-DEGRADED-"):
@@ -146,7 +146,7 @@ def short(wo_id: str) -> str:
 
 
 def moments_in(entries: Iterable[Entry]) -> list[Moment]:
-    """What these entries tell, in their order; what a reader need not know is left out."""
+    """Return what these entries tell, in their order, without what a reader need not know."""
     found: list[Moment] = []
     signals: list[Moment] = []
     entries = list(entries)
@@ -183,7 +183,7 @@ def _taken(entry: Entry) -> Recorded | None:
 
 
 def _moment(entry: Entry) -> Moment | None:
-    """None for what is not told; of a signal its name alone."""
+    """Return the entry's moment; None for what is not told; of a signal its name alone."""
     if entry.event_type in TOLD:
         what = sentence(entry)
     elif entry.event_type in _ONLY_IF_SAID and (said := _detail(entry)):
@@ -196,7 +196,7 @@ def _moment(entry: Entry) -> Moment | None:
 
 
 def restarts_in(entries: Iterable[Entry]) -> list[Moment]:
-    """Processes that wrote as one incarnation and go on as another: the one before was killed or has ended."""
+    """Return processes that wrote as one incarnation and go on as another: the one before was killed or has ended."""
     seen: dict[str, set[str]] = {}
     found: list[Moment] = []
     for entry in entries:
@@ -209,12 +209,12 @@ def restarts_in(entries: Iterable[Entry]) -> list[Moment]:
 
 
 def account_of(entries: Sequence[Entry]) -> list[Moment]:
-    """The whole account of a turn by its entries alone, in the order of time."""
+    """Return the whole account of a turn by its entries alone, in the order of time."""
     return sorted([*moments_in(entries), *restarts_in(entries)], key=lambda one: one.at_us)
 
 
 def totals_of(entries: Sequence[Entry]) -> Totals:
-    """Counted over these entries; tokens and money need their bodies."""
+    """Count over these entries; tokens and money need their bodies."""
     began = [one.provenance.work_order_id for one in entries if one.event_type == "TOOL_STARTED"]
     # A tool that only reads leaves no start: its call is there by its order alone.
     sent = {one.provenance.work_order_id for one in entries if one.event_type == "WO_DISPATCHED"}
@@ -235,7 +235,7 @@ def totals_of(entries: Sequence[Entry]) -> Totals:
 
 
 def sentence(entry: Entry) -> str:
-    """What an entry of `TOLD` says, with what its bodies add, and its number."""
+    """Return what an entry of `TOLD` says, with what its bodies add, and its number."""
     wo_id = entry.provenance.work_order_id or ""
     order = short(wo_id) if wo_id.startswith("WO-") else wo_id
     text = TOLD[entry.event_type].format(
@@ -246,7 +246,7 @@ def sentence(entry: Entry) -> str:
 
 
 def _detail(entry: Entry) -> str:
-    """What the bodies of an entry add, in a few words; empty: nothing, or they were erased or not asked for."""
+    """Return what the bodies of an entry add, in a few words; empty: nothing, or they were erased or not asked for."""
     if not entry.bodies or entry.bodies[0] is None:
         return ""
     try:
@@ -303,7 +303,7 @@ def _asked_for(calls: Sequence[ToolCall]) -> str:
 
 
 def _of_end(taken: Recorded) -> str:
-    """Of an entry that ends an input: why, where it has no full answer."""
+    """Return why an input ended, where the entry has no full answer."""
     end = end_in(taken.event.event, taken)
     if end is None:
         return ""

@@ -28,7 +28,7 @@ _RETRYABLE = frozenset({408, 429, 502, 503, 504})
 
 
 class HobusError(Exception):
-    """Any of them; `is_retryable`: whether the same may be answered later."""
+    """Any error of a client; `is_retryable`: whether the same may be answered later."""
 
     is_retryable = False
     is_verdict = False
@@ -64,21 +64,21 @@ class HttpError(HobusError):
 
 
 def checked_seconds(given: Any) -> float:
-    """A time-out that is one. Raises RequestError."""
+    """Return a valid time-out. Raises RequestError."""
     if not isinstance(given, (int, float)) or not 0 < given < inf:
         raise RequestError("invalid_input", "timeout_s: expected a number of seconds above zero")
     return float(given)
 
 
 def checked_limit(given: Any) -> None:
-    """Raises RequestError for a bound that is none."""
+    """Raise RequestError for an invalid bound."""
     if given is not None and (not isinstance(given, int) or given < 1):
         raise RequestError("invalid_input", "limit: expected a whole number above zero")
 
 
 @contextmanager
 def as_hobus_errors() -> Generator[None]:
-    """Whatever is expected to go wrong in here is raised as one of these."""
+    """Raise whatever is expected to go wrong in here as one of these errors."""
     try:
         yield
     except HobusError:
@@ -100,7 +100,7 @@ def as_hobus_errors() -> Generator[None]:
 
 
 def answered(result: TurnResult) -> TurnResult:
-    """The result of a turn that was answered, also if degraded. Raises ClusterError for one that ended in an error."""
+    """Return the result of an answered turn, also if degraded. Raises ClusterError for one that ended in an error."""
     if result.outcome != "error":
         return result
     wait_s = None if result.retry_after_ms is None else result.retry_after_ms / 1000
@@ -162,7 +162,7 @@ def _told(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def _bound(taken: Signature, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """The arguments, with the full id of the session that is meant."""
+    """Return the arguments, with the full id of the session that is meant."""
     try:
         bound = taken.bind(*given, **named)
     except TypeError as error:

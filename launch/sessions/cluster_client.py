@@ -56,13 +56,13 @@ from hobus.launch.sessions.turns import Watch, process_turn
 
 @raises_hobus_errors
 class AsyncClusterClient(AsyncSessions):
-    """Asks the cluster of one home. Open it with `async with`, or `await AsyncClusterClient.open(home)`."""
+    """Ask the cluster of one home. Open it with `async with`, or `await AsyncClusterClient.open(home)`."""
 
     agent_id: str | None = None
     """Who answers in sessions that it begins, where none is named; None: `host.agent_id`."""
 
     def __init__(self, place: Place, bus: Bus, held: AsyncExitStack, *, timeout_s: float) -> None:
-        """Made by `open`."""
+        """Hold what `open` made."""
         self._place = place
         self._bus = bus
         self._held = held
@@ -70,7 +70,7 @@ class AsyncClusterClient(AsyncSessions):
 
     @classmethod
     async def open(cls, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> Self:
-        """Connected to the cluster that runs in this home; `timeout_s` bounds each call with all its tries.
+        """Connect to the cluster that runs in this home; `timeout_s` bounds each call with all its tries.
 
         Raises HobusError when there is none, or its broker does not answer.
         """
@@ -82,15 +82,15 @@ class AsyncClusterClient(AsyncSessions):
         return cls(place, bus, held, timeout_s=timeout_s)
 
     async def _session_named(self, given: str) -> str:
-        """Looked up in the record, as an operator may."""
+        """Look the session up in the record, as an operator may."""
         return await named_session(self._place, given, called="session_id")
 
     async def close(self) -> None:
-        """Its connections are closed; once more: nothing."""
+        """Close the connections. Idempotent."""
         await self._held.aclose()
 
     async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
-        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns."""
+        """Start a session and return its id; `model`: `PROVIDER/MODEL` of its turns."""
         question = StartSession(agent_id=agent_id or self.agent_id, session_config=SessionConfig(model=model))
         ready = await self._bus.request("host", question, expect=SessionReady, timeout_s=self._timeout_s)
         return ready.session_id
@@ -110,23 +110,23 @@ class AsyncClusterClient(AsyncSessions):
             asking.cancel()
 
     async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
-        """The newest sessions of the cluster, whoever's."""
+        """Return the newest sessions of the cluster, whoever's."""
         checked_limit(limit)
         async with self._operator() as bus:
             journals = FromLedger(bus, timeout_s=self._timeout_s)
             return await rows_of(journals, limit or SESSIONS_LISTED_MAX, is_all=is_all)
 
     async def session(self, session_id: str) -> SessionView:
-        """How a session stands."""
+        """Return how a session stands."""
         return await self._view(session_id)
 
     async def end(self, session_id: str) -> None:
-        """The session is over."""
+        """End the session."""
         question = EndSession(session_id=session_id)
         await self._bus.request("host", question, expect=SessionClosed, timeout_s=self._timeout_s)
 
     async def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
-        """What became of a command, sent under one id."""
+        """Send a command under one id; return what became of it."""
         if kind not in {one.kind for one in get_args(Command)}:
             raise RequestError("invalid_input", f"kind: there is no command {str(kind)[:64]!r}")
         wanted = convert({"kind": kind, **fields}, Command)
@@ -182,5 +182,5 @@ class ClusterClient(Sessions[AsyncClusterClient]):
     """`AsyncClusterClient` for programs without an event loop."""
 
     def __init__(self, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> None:
-        """Raises HobusError when no cluster runs in this home, or its broker does not answer."""
+        """Connect. Raises HobusError when no cluster runs in this home, or its broker does not answer."""
         super().__init__(lambda: AsyncClusterClient.open(home, timeout_s=timeout_s))

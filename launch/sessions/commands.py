@@ -33,7 +33,7 @@ def drawn_id(program: str) -> str:
 
 
 def host_command(session_id: str, command: Command, fences: Fences, command_id: str) -> HostCommand:
-    """The command as it travels. Raises ValueError for a command id that is none."""
+    """Return the command as it travels. Raises ValueError for an invalid command id."""
     target = None if fences.run is None else RunId(session_id=session_id, run_seq=fences.run)
     return HostCommand(
         command_id=command_id,
@@ -47,7 +47,9 @@ def host_command(session_id: str, command: Command, fences: Fences, command_id: 
 async def verdict_on(  # noqa: PLR0913 - what bounds a command, each by its name
     place: Place, session_id: str, command: HostCommand, *, timeout_s: float, role: str = "operator", person: str = ""
 ) -> CommandVerdict:
-    """What became of the command, durably. Sent again under its id while the session moves or somebody is away.
+    """Return what became of the command, durably.
+
+    Send it again under its id while the session moves or somebody is away.
 
     Raises CommandError: unknown session, or (UnreachableFault) nobody reached in time.
     """
@@ -63,14 +65,14 @@ async def verdict_on(  # noqa: PLR0913 - what bounds a command, each by its name
 
 
 async def view_of(place: Place, session_id: str, *, timeout_s: float) -> SessionView:
-    """What the session's owner knows of it. Raises RuntimeFault, CommandError."""
+    """Return what the session's owner knows of it. Raises RuntimeFault, CommandError."""
     return await of_owner(place, session_id, ReadSession(session_id=session_id), SessionView, timeout_s=timeout_s)
 
 
 async def of_owner(  # noqa: PLR0913 - what bounds a question, each by its name
     place: Place, session_id: str, question: Message, expect: type[R], *, timeout_s: float, role: str = "operator"
 ) -> R:
-    """The answer of whoever owns the session. Raises the last fault, CommandError for a cluster that is gone."""
+    """Ask whoever owns the session. Raises the last fault, CommandError for a cluster that is gone."""
     clock = SystemClock()
     deadline = clock.monotonic() + timeout_s
     pause_s = limits.RETRY_INTERVAL_MS / 1000

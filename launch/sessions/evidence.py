@@ -25,7 +25,7 @@ class Rules(NamedTuple):
 
     @classmethod
     def of(cls, snapshot: bytes) -> Rules | None:
-        """Of the canonical bytes of a snapshot; None where that is not to be found in them."""
+        """Read the canonical bytes of a snapshot; None where that is not to be found in them."""
         try:
             found = unpack(snapshot)
             config, ho3 = found["config"], found["config"].get("ho3") or {}
@@ -55,7 +55,7 @@ class Evidence:
 
 
 def body_of(entry: Entry, number: int = 0) -> Any:
-    """The typed body, the payload first; None for what has none, was erased, or is of another version."""
+    """Return the typed body, the payload first; None for what has none, was erased, or is of another version."""
     try:
         return read_body(entry, number) if len(entry.bodies) > number else None
     except ValueError:
@@ -63,7 +63,7 @@ def body_of(entry: Entry, number: int = 0) -> Any:
 
 
 def receipt_of(entry: Entry) -> Receipt | None:
-    """The receipt with which an order ended; None for another entry, or where it was erased."""
+    """Return the receipt with which an order ended; None for another entry, or where it was erased."""
     try:
         return order_receipt(entry)
     except ValueError:
@@ -71,6 +71,6 @@ def receipt_of(entry: Entry) -> Receipt | None:
 
 
 def text_in(entry: Entry, number: int = 1) -> str | None:
-    """A text beside the payload; None where it was erased, or there is none."""
+    """Return a text beside the payload; None where it was erased, or there is none."""
     body = entry.bodies[number] if len(entry.bodies) > number else None
     return None if body is None else body.decode("utf-8", "replace")

@@ -38,7 +38,7 @@ class CommandSeen:
 
     @property
     def said_by(self) -> str:
-        """Who gave it, as people read it: `local (operator/7), ada`."""
+        """Return who gave the command, as people read it: `local (operator/7), ada`."""
         return ", ".join(filter(None, (str(SaidBy(self.principal, self.door)), self.person)))
 
 
@@ -56,7 +56,7 @@ class TurnSeen:
 
     @property
     def ended(self) -> str:
-        """How it ended, and why where it says so: `success`, `failed (PROVIDER_ERROR)`, `cancelled (too long)`."""
+        """Return how the turn ended, and why: `success`, `failed (PROVIDER_ERROR)`, `cancelled (too long)`."""
         return f"{self.outcome} ({self.code})" if self.code else self.outcome
 
 
@@ -107,7 +107,7 @@ def about(command: HostCommand, entry: Recorded) -> str:
 
 
 def turns_in(entries: Iterable[Entry]) -> list[TurnSeen]:
-    """In the order in which they were asked; one that began before these entries has no text."""
+    """Return turns in the order in which they were asked; one that began before these entries has no text."""
     seen: dict[str, TurnSeen] = {}
     queued: dict[str, str] = {}  # ref -> text of a follow-up
     for entry in entries:

@@ -43,7 +43,7 @@ _FIRST_ANSWER_S = 10.0
 
 @raises_hobus_errors
 class AsyncClient(AsyncSessions):
-    """Asks one door on behalf of one key."""
+    """Ask one door on behalf of one key."""
 
     def __init__(  # noqa: PLR0913 - what a client is made of, each by its name
         self,
@@ -55,9 +55,10 @@ class AsyncClient(AsyncSessions):
         transport: httpx2.AsyncBaseTransport | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`timeout_s` bounds each call with all its tries; `transport` and `clock` for tests.
+        """Prepare a client.
 
-        `user`: whom the key's program asks for; sessions, memory and shares are that person's own. Raises RequestError.
+        `timeout_s` bounds each call with all its tries; `transport` and `clock` for tests. `user`: whom the key's
+        program asks for; sessions, memory and shares are that person's own. Raises RequestError.
         """
         if not (f"{key}".isascii() and f"{key}".isprintable()):
             raise RequestError("invalid_input", "key: expected the bearer key of a client, as it was printed")
@@ -83,15 +84,15 @@ class AsyncClient(AsyncSessions):
         )
 
     async def _session_named(self, given: str) -> str:
-        """A beginning is completed by the door, among the sessions of its key."""
+        """Return the session; the door completes a beginning among the sessions of its key."""
         return check_prefix(given, called="session_id")
 
     async def close(self) -> None:
-        """Its connections are closed; once more: nothing."""
+        """Close the connections. Idempotent."""
         await self._http.aclose()
 
     async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
-        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns."""
+        """Start a session and return its id; `model`: `PROVIDER/MODEL` of its turns."""
         return await self._started(self._clock.new_id(), agent_id, model)
 
     async def _answer(self, question: Question) -> TurnResult:
@@ -118,7 +119,7 @@ class AsyncClient(AsyncSessions):
             yield Piece(kind="reset", data={"reason": "retry"})
 
     async def events(self, session_id: str, *, after: int = -1) -> AsyncGenerator[Event]:
-        """Every event of a session behind this sequence, for ever, whatever becomes of connections and doors.
+        """Yield every event of a session behind this sequence, for ever, whatever becomes of connections and doors.
 
         Raises HttpError for what asking again does not fix, or when nobody answered for `timeout_s`.
         """
@@ -141,22 +142,22 @@ class AsyncClient(AsyncSessions):
             pause_s = await self._pause(fault, pause_s, lost_at + self._timeout_s)
 
     async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
-        """The newest sessions of the key, and what waits for an approval."""
+        """Return the newest sessions of the key, and what waits for an approval."""
         checked_limit(limit)
         wanted = (["all=true"] if is_all else []) + ([] if limit is None else [f"limit={limit}"])
         path = f"/v1/sessions?{'&'.join(wanted)}"
         return _read(_SessionList, await self._asked("GET", path, None)).sessions
 
     async def session(self, session_id: str) -> SessionView:
-        """How a session stands."""
+        """Return how a session stands."""
         return _read(SessionView, await self._asked("GET", f"/v1/sessions/{session_id}", None))
 
     async def end(self, session_id: str) -> None:
-        """The session is over."""
+        """End the session."""
         await self._asked("DELETE", f"/v1/sessions/{session_id}", None)
 
     async def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
-        """What became of a command, sent under one id; rejected is a verdict, too."""
+        """Send a command under one id; return what became of it: rejected is a verdict, too."""
         body = {"command": {"kind": kind, **fields}, "command_id": f"http-{self._clock.new_id()}"}
         found = await self._asked("POST", f"/v1/sessions/{session_id}/commands", body, verdict=True)
         return _read(CommandVerdict, found)
@@ -164,7 +165,7 @@ class AsyncClient(AsyncSessions):
     # --- the wire -----------------------------------------------------------------------------------------------------
 
     async def _turn(self, question: Question) -> tuple[str, dict[str, Any]]:
-        """Where it is asked, and how; a new session follows from the input, so that the same again asks there."""
+        """Return where a turn is asked, and how; a new session follows from the input, so that a repeat asks there."""
         input_id = question.input_id or self._clock.new_id()
         question.turn(input_id)  # what is wrong with it is told as over the bus
         session_id = question.session_id or await self._started(f"first:{quote(input_id)}", None, question.model)
@@ -209,7 +210,7 @@ class AsyncClient(AsyncSessions):
     async def _events(
         self, method: str, path: str, body: dict[str, Any] | None, *, after: int | None = None
     ) -> AsyncGenerator[tuple[str, str, dict[str, Any]]]:
-        """(id, event, data) of a stream of server-sent events. Raises HttpError, TransportError."""
+        """Yield (id, event, data) of a stream of server-sent events. Raises HttpError, TransportError."""
         headers = _JSON | ({} if after is None else {"last-event-id": str(after)})
         async with self._http.stream(method, path, content=_content(body), headers=headers) as answer:
             self._is_known = True
@@ -230,7 +231,7 @@ class AsyncClient(AsyncSessions):
                     fields = {}
 
     async def _pause(self, fault: Exception, pause_s: float, deadline: float) -> float:
-        """Waits before the next try; the pause after that one. Raises the fault where trying again cannot help."""
+        """Wait before the next try; return the pause after it. Raises the fault where trying again cannot help."""
         if isinstance(fault, HttpError) and not fault.is_retryable:
             raise fault
         if not self._is_known and not isinstance(fault, HttpError):
@@ -271,7 +272,7 @@ def _error(status: int, body: bytes, retry_after: str | None) -> HttpError:
 
 
 def _content(body: dict[str, Any] | None) -> bytes | None:
-    """Raises ValueError, TypeError for what JSON has not."""
+    """Return the body's bytes. Raises ValueError, TypeError for what JSON has not."""
     return None if body is None else json.dumps(body, allow_nan=False).encode()
 
 
@@ -281,7 +282,7 @@ class _SessionList(Record):
 
 
 def _read(model: type[M], found: Any) -> M:
-    """Raises HttpError for an answer that is none of this."""
+    """Return the answer as this model. Raises HttpError for any other."""
     try:
         return model.model_validate(found)
     except ValidationError as error:
@@ -293,7 +294,7 @@ def _malformed(what: str) -> HttpError:
 
 
 def _event_of(fields: dict[str, str]) -> tuple[str, str, dict[str, Any]]:
-    """(id, event, data). Raises HttpError: the door's own, in the middle of a stream, or malformed."""
+    """Return (id, event, data). Raises HttpError: the door's own, in the middle of a stream, or malformed."""
     kind, identity = fields.get("event", ""), fields.get("id", "")
     try:
         data = json.loads(fields["data"])
@@ -306,7 +307,7 @@ def _event_of(fields: dict[str, str]) -> tuple[str, str, dict[str, Any]]:
 
 
 def _error_of(data: dict[str, Any]) -> HttpError:
-    """An error in the middle of a stream, whose status is spent: a code says whether to ask again."""
+    """Return an error in the middle of a stream, whose status is spent: a code says whether to ask again."""
     said = data["error"]
     status = 503 if said.get("type") in ("server_error", "rate_limit_error") else 400
     return HttpError(status, str(said["code"]), str(said["message"]), is_verdict="outcome" in said)

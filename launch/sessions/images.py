@@ -35,7 +35,7 @@ class GivenImage(NamedTuple):
 
     @property
     def told(self) -> str:
-        """The line that stands for it in its message; a model that sees it is not shown that with it."""
+        """Return the line that stands for the image in its message, where a model is not shown it."""
         return self.in_session("").told
 
     def in_session(self, session_id: str) -> ToolFile:
@@ -44,7 +44,7 @@ class GivenImage(NamedTuple):
 
 
 def given_image(data: bytes) -> GivenImage:
-    """The image that these bytes are. Raises ValueError for what no model takes."""
+    """Return the image that these bytes are. Raises ValueError for what no model takes."""
     media_type = image_type(data)
     if not media_type:
         raise ValueError("no image that models take: PNG, JPEG, GIF or WebP")
@@ -52,7 +52,7 @@ def given_image(data: bytes) -> GivenImage:
 
 
 async def keep_images(bus: Bus, session_id: str, images: Iterable[GivenImage], *, timeout_s: float) -> None:
-    """Each is in the record, also if it was there. Raises RuntimeFault."""
+    """Put each image into the record, unless it is there. Raises RuntimeFault."""
     for image in images:
         entry = WriteEntry(
             submission_id=image_id(session_id, image.digest),

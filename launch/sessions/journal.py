@@ -29,14 +29,14 @@ PAGE_FIRST, PAGE = 64, 500
 
 
 class FromLedger:
-    """Asked of the running ledger."""
+    """Journals asked of the running ledger."""
 
     def __init__(self, bus: Bus, *, timeout_s: float) -> None:
         self.bus = bus
         self.timeout_s = timeout_s
 
     async def named(self, given: str) -> str:
-        """The full id of the session that is meant; a whole one is taken as it is. Raises CommandError.
+        """Return the full id of the session that is meant; a whole one is taken as it is. Raises CommandError.
 
         From the index, which is some tenths of a second behind.
         """
@@ -45,7 +45,7 @@ class FromLedger:
     async def of_type(
         self, event_type: str, session_id: str = "", *, before: int | None = None
     ) -> AsyncGenerator[Entry]:
-        """Each entry of this type, or of this session's, the newest first, with its bodies; from the index."""
+        """Yield entries of this type, or of this session's, newest first, with bodies; from the index."""
         where = {"event_type": event_type} | ({"session_id": session_id} if session_id else {})
         question = Query(where=where, before=before, limit=PAGE_FIRST, newest_first=True, with_bodies=True)
         is_more = True
@@ -58,20 +58,20 @@ class FromLedger:
                 question = question.model_copy(update={"before": page.entries[-1].sequence, "limit": PAGE})
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
-        """The last entries of a journal with their bodies, oldest of them first; whether there are earlier ones."""
+        """Return the last entries of a journal with bodies, oldest first; and whether there are earlier ones."""
         question = Read(stream=session_stream(session_id), limit=limit, with_bodies=True, newest_first=True)
         entries, has_earlier = await every_page(self.bus, question, timeout_s=self.timeout_s)
         return entries[::-1], has_earlier
 
     async def whole(self, session_id: str) -> list[Entry]:
-        """All of a journal, with bodies. Raises CommandError where there is none."""
+        """Return all of a journal, with bodies. Raises CommandError where there is none."""
         entries = [entry async for entry in self.behind(session_id, -1)]
         if not entries:
             raise no_such(session_id, called="SESSION")
         return entries
 
     async def beside(self, stream: str, session_id: str, limit: int) -> list[Entry]:
-        """What a named stream has last of a session; oldest first, with bodies."""
+        """Return what a named stream has last of a session; oldest first, with bodies."""
         where = {"stream": stream, "session_id": session_id}
         question = Query(where=where, limit=limit, newest_first=True, with_bodies=True)
         return (await every_page(self.bus, question, timeout_s=self.timeout_s))[0][::-1]
@@ -84,7 +84,7 @@ class FromLedger:
         return {one.digest: one for one in (configuration_in(entry) for entry in found.entries if entry is not None)}
 
     async def behind(self, session_id: str, after: int) -> AsyncGenerator[Entry]:
-        """Each entry of a journal behind this sequence, with its bodies, page after page."""
+        """Yield each entry of a journal behind this sequence, with bodies, page after page."""
         is_more = True
         while is_more:
             question = Read(stream=session_stream(session_id), after=after, limit=PAGE, with_bodies=True)
@@ -99,7 +99,7 @@ Journals: TypeAlias = "FromLedger | FromDirectory"
 
 
 async def start_of(journals: Journals, session_id: str) -> Entry | None:
-    """The one entry that a session begins with, as `starts_of` has it; None: it has not begun."""
+    """Return the one entry that a session begins with, as `starts_of` has it; None: it has not begun."""
     for event_type in BEGINNINGS:
         found = [entry async for entry in journals.of_type(event_type, session_id)]
         if found:
@@ -108,7 +108,7 @@ async def start_of(journals: Journals, session_id: str) -> Entry | None:
 
 
 async def starts_of(journals: Journals, before: int | None = None) -> AsyncGenerator[Entry]:
-    """The entry that each session begins with, the newest first: its SESSION_START, else its first degraded turn.
+    """Yield the entry that each session begins with, newest first: its SESSION_START, else its first degraded turn.
 
     `before`: of those that stand before this sequence.
     """
@@ -134,7 +134,7 @@ async def starts_of(journals: Journals, before: int | None = None) -> AsyncGener
 
 
 async def starts_behind(journals: Journals, after: str, among: Iterable[str] | None) -> AsyncGenerator[Entry]:
-    """Those of sessions that began before `after`, where it is named; `among`: of these alone, each looked up."""
+    """Yield starts of sessions that began before `after`, if named; `among`: of these alone, each looked up."""
     last = await start_of(journals, after) if after else None
     before = None if last is None else last.sequence
     if among is None:
@@ -149,7 +149,7 @@ async def starts_behind(journals: Journals, after: str, among: Iterable[str] | N
 
 
 async def end_of(journals: Journals, session_id: str) -> list[Entry]:
-    """The last entries of a journal, as many as say where its run stands; none before the session has begun."""
+    """Return the last entries of a journal, enough to tell where its run stands; none before the session has begun."""
     for limit in (LAST, MORE):
         entries, has_earlier = await journals.newest(session_id, limit)
         if is_enough(entries, has_earlier=has_earlier):
@@ -166,11 +166,10 @@ async def rows_of(  # noqa: PLR0913 - each is a question about a session
     is_shown: Callable[[SessionRow], bool] = lambda _: True,
     known: Callable[[str], Awaitable[SessionStanding]] | None = None, starts: AsyncGenerator[Entry] | None = None,
 ) -> list[SessionRow]:  # fmt: skip
-    """Sessions, the newest first: those that are open, unless all are wanted; `starts`: of these alone, in this order.
+    """Return sessions, newest first: the open ones, unless all are wanted; `starts`: of these alone, in this order.
 
     `is_meant` is asked before a session is looked at, one after the other, None: it and none behind it; `is_shown` of
-    what was seen then.
-    `known`: where a session stands, for who remembers it.
+    what was seen then. `known`: where a session stands, for who remembers it.
     """
     rows: list[SessionRow] = []
     folded = {} if known is not None or isinstance(journals, FromLedger) else journals.standings()
@@ -194,7 +193,7 @@ async def rows_of(  # noqa: PLR0913 - each is a question about a session
 
 
 async def begun(journals: Journals, given: str, *, called: str) -> str:
-    """The full id of the session that is meant, which has an entry. Raises CommandError where there is none."""
+    """Return the full id of the session that is meant, which has an entry. Raises CommandError where there is none."""
     session_id = await journals.named(given)
     if not (await journals.newest(session_id, 1))[0]:
         raise no_such(session_id, called=called)
@@ -202,14 +201,14 @@ async def begun(journals: Journals, given: str, *, called: str) -> str:
 
 
 async def sessions_meant(home: Home, given: Iterable[str], *, called: str) -> list[str]:
-    """The full ids of the sessions that are meant. Raises CommandError where one is not there."""
+    """Return the full ids of the sessions that are meant. Raises CommandError where one is not there."""
     async with journals_of(home) as journals:
         return [await begun(journals, one, called=called) for one in given]
 
 
 @asynccontextmanager
 async def journals_of(home: Home) -> AsyncGenerator[Journals]:
-    """The journals of this home: of its running ledger, else of its files, and then that is said on stderr.
+    """Open the journals of this home: of its running ledger, else of its files, and then say so on stderr.
 
     Raises CommandError where there is no record.
     """

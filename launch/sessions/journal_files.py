@@ -16,7 +16,7 @@ from hobus.ledger_service.reader import EntryFilter, entries_with, read_entries,
 
 
 class FromDirectory:
-    """Read from the record's files: while nobody writes them, or safely beside who does."""
+    """Journals read from the record's files: while nobody writes them, or safely beside who does."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,7 +27,7 @@ class FromDirectory:
     async def of_type(
         self, event_type: str, session_id: str = "", *, before: int | None = None
     ) -> AsyncGenerator[Entry]:
-        """Each entry of this type, or of this session's, the newest first, with its bodies."""
+        """Yield entries of this type, or of this session's, newest first, with bodies."""
         wanted = EntryFilter(event_type=event_type, session=session_id)
         for entry in read_entries(self._path, wanted, before=before, newest_first=True, with_bodies=True):
             yield entry
@@ -52,7 +52,7 @@ class FromDirectory:
         return {one.digest: one for one in found}
 
     def standings(self) -> dict[str, SessionStanding]:
-        """Stream of each session -> where it stands, by one pass over a record that has no index; else nothing."""
+        """Map the stream of each session to where it stands, by one pass over a record without an index."""
         found: dict[str, SessionStanding] = {}
         if read_positions(self._path):
             return found
@@ -62,7 +62,7 @@ class FromDirectory:
 
 
 def session_in(record: Path, given: str, *, called: str) -> str:
-    """The full id of the session that is meant; a whole one is taken as it is. Raises UsageFault."""
+    """Return the full id of the session that is meant; a whole one is taken as it is. Raises UsageFault."""
     full = full_session_id(given)
     if full is not None:
         return full

@@ -16,7 +16,7 @@ BEGINNINGS = ("SESSION_START", "TurnDegraded")
 
 
 async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "--session") -> str:
-    """The full id of a session named by its id or by an unambiguous prefix (`SES-1a2b3c4d`). Raises CommandError.
+    """Return the full id of a session named by its id or an unambiguous prefix (`SES-1a2b3c4d`). Raises CommandError.
 
     The bus is an operator's: it reads the record.
     """
@@ -28,7 +28,7 @@ async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "-
 
 
 async def sessions_begun(bus: Bus, *, timeout_s: float) -> list[str]:
-    """The ids of the last sessions; of one that both a supervisor and the host have begun, twice."""
+    """Return the ids of the last sessions; one that both a supervisor and the host began stands twice."""
     known: list[str] = []
     for event_type in BEGINNINGS:
         question = Query(where={"event_type": event_type}, limit=STARTS_MAX, newest_first=True)
@@ -38,7 +38,7 @@ async def sessions_begun(bus: Bus, *, timeout_s: float) -> list[str]:
 
 
 async def named_session(place: Place, given: str, *, called: str = "--session") -> str:
-    """The full id; a prefix is looked up in the record, which a door may not read. Raises CommandError."""
+    """Return the full id; a prefix is looked up in the record, which a door may not read. Raises CommandError."""
     session_id = full_session_id(given)
     if session_id is not None:
         return session_id

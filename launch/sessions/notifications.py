@@ -61,7 +61,7 @@ class Noticed:
         self.standing = SessionStanding()
 
     def catch_up(self, entries: Iterable[Entry], *, input_id: str) -> list[Line]:
-        """The journal's end as it is found: what happened since this input was admitted, or else how it stands.
+        """Return the lines of the journal's end: what happened since this input was admitted, or else how it stands.
 
         Without an input, nothing that has happened is told.
         """
@@ -78,7 +78,7 @@ class Noticed:
         return [line for step in self.standing.take(entry) for line in self._told(step)]
 
     def how_it_stands(self) -> list[Line]:
-        """That the run waits, for what, and what to type; nothing for one that is at work."""
+        """Return that the run waits, for what, and what to type; nothing for one in progress."""
         say = self._says
         if self.standing.lifecycle == "Paused":
             resume, cancel = say("resume", self._session_id), say("cancel", self._session_id)
@@ -144,14 +144,14 @@ class Noticed:
 
 
 def asked(held: HeldCall) -> str:
-    """Tool and arguments of a call as the model asked for it, in one line."""
+    """Return tool and arguments of a call as the model asked for it, in one line."""
     return f"{printable(held.tool_id)} {shortened(printable(as_json(held.arguments)), _ARGUMENTS_CHARS)}"
 
 
 async def follow(
     place: Place, session_id: str, input_id: str, noticed: Noticed, tell: Callable[[list[Line]], None]
 ) -> None:
-    """Tells what is noticed, until it is cancelled; whatever is away comes back, or who waits for the turn says so."""
+    """Tell what is noticed, until cancelled; whatever is away comes back, or who waits for the turn says so."""
     interval_s = JOURNAL_POLL_MS / 1000
     is_caught_up, after = False, -1
     while True:
@@ -172,7 +172,7 @@ async def follow(
 
 
 async def newest(place: Place, bus: Bus, session_id: str) -> list[Entry]:
-    """The end of a journal in the running ledger; none before the session has begun."""
+    """Return the end of a journal in the running ledger; none before the session has begun."""
     return await end_of(_journals(place, bus), session_id)
 
 
@@ -181,7 +181,7 @@ def _journals(place: Place, bus: Bus) -> FromLedger:
 
 
 async def body_text(bus: Bus, ref: str, *, timeout_s: float) -> str | None:
-    """The text behind a ref; None where it was erased or is none."""
+    """Return the text behind a ref; None where it was erased or is none."""
     try:
         body = await bus.request("ledger", GetBody(ref=ref), expect=Body, timeout_s=timeout_s)
         return body.data.decode()

@@ -84,7 +84,7 @@ class Configuration:
 
 
 def short_digest(digest: str) -> str:
-    """As people read it: its first 12 hexadecimal digits."""
+    """Return a digest as people read it: its first 12 hexadecimal digits."""
     return digest.removeprefix(_SCHEME)[:_SHORT_CHARS]
 
 
@@ -92,7 +92,7 @@ def short_digest(digest: str) -> str:
 
 
 def configuration_in(entry: Entry) -> Configuration:
-    """What a CONFIG_SNAPSHOT says; `entry` with its bodies."""
+    """Return what a CONFIG_SNAPSHOT says; `entry` with its bodies."""
     digest = entry.submission_id.partition(":")[2]
     made = partial(Configuration, sequence=entry.sequence, at_us=entry.at_us, digest=digest)
     body, files = [*entry.bodies, None, None][:2]
@@ -117,7 +117,7 @@ def configuration_in(entry: Entry) -> Configuration:
 
 
 def _versions(value: Any) -> Iterator[Version]:
-    """Of the canonical form of a snapshot, whatever else of it is of another version of the program."""
+    """Yield versions of the canonical form of a snapshot, whatever else of it is of another version of the program."""
     if not isinstance(value, dict):
         return
     for path, file in _map(value.get("files")).items():
@@ -135,7 +135,7 @@ def _map(value: Any) -> dict[str, Any]:
 
 
 def _asset_id(path: str) -> str:
-    """The name of a file, or of the directory whose manifest or standard it is; of a framework without its title."""
+    """Return the name of a file, or of its manifest's directory; of a framework without its title."""
     folder, _, file = path.rpartition("/")
     stem, name = file.rpartition(".")[0], folder.rpartition("/")[2]
     return stem if stem not in ("manifest", "standard") else name.partition("_")[0]
@@ -145,7 +145,7 @@ def _asset_id(path: str) -> str:
 
 
 def named_by_run(turn: Sequence[Entry]) -> str:
-    """Digest of the configuration under which a turn was requested, else of its first prompt; empty: it names none."""
+    """Return the digest under which a turn was requested, else that of its first prompt; empty: it names none."""
     for entry in turn:
         taken = recorded(entry) if entry.event_type == "RunRequested" else None
         if taken is not None and isinstance(taken.event.event, RunRequested):
@@ -154,13 +154,13 @@ def named_by_run(turn: Sequence[Entry]) -> str:
 
 
 def digests_named(turn: Sequence[Entry]) -> list[str]:
-    """Of every configuration that a turn names: its run's and its prompts', each once."""
+    """Return the digest of every configuration that a turn names, its run's and its prompts', each once."""
     named = [named_by_run(turn), *(said.config_digest for said in _payloads(turn, PromptSent))]
     return list(dict.fromkeys(one for one in named if one))
 
 
 def used_in(turn: Sequence[Entry], known: Mapping[str, Configuration]) -> tuple[Used, ...]:
-    """What a turn was made under, each once: its agent first, its settings last. `turn`: its entries, with bodies."""
+    """Return what a turn was made under, each once: its agent first, its settings last. `turn`: entries with bodies."""
     digest = named_by_run(turn)
     wanted: list[tuple[str, str, str, str]] = []  # kind, id, configuration, and its own digest where that is recorded
     for entry in turn:
@@ -212,7 +212,7 @@ class ChangedAsset(NamedTuple):
 
 
 def changed_between(before: Configuration | None, after: Configuration | None) -> list[ChangedAsset]:
-    """Files by path whose digests differ; nothing where either is not in the record."""
+    """Return files by path whose digests differ; nothing where either is not in the record."""
     if before is None or after is None:
         return []
     digests = [{path: one.digest for path, one in found.versions.items()} for found in (before, after)]
@@ -238,7 +238,7 @@ class RecordedSnapshot:
 
 
 def digests_in(known: Iterable[Configuration]) -> list[str]:
-    """Of every file of every configuration, and of these themselves, each once."""
+    """Return the digests of every file of every configuration, and of these themselves, each once."""
     found: dict[str, None] = {}
     for one in known:
         found |= dict.fromkeys([*(version.digest for version in one.versions.values()), one.digest])
@@ -246,7 +246,7 @@ def digests_in(known: Iterable[Configuration]) -> list[str]:
 
 
 def meant(given: str, digests: Iterable[str]) -> list[str]:
-    """Those that begin as was given, with or without `sha256:`."""
+    """Return the digests with this beginning, given with or without `sha256:`."""
     wanted = given.lower().removeprefix(_SCHEME)
     return [one for one in digests if one.removeprefix(_SCHEME).startswith(wanted)]
 

@@ -51,13 +51,13 @@ REFUSALS: dict[str, Refusal] = {
 
 
 def code_of(reason: str) -> tuple[str, str]:
-    """Code and facts of a verdict's reason, `<code>: <facts>`."""
+    """Return code and facts of a verdict's reason, `<code>: <facts>`."""
     code, _, facts = reason.partition(":")
     return code.strip(), facts.strip()
 
 
 def refused(verdict: CommandVerdict) -> CommandError:
-    """A rejected command as the sentence, the next command and the exit code (refused) that its sender gets."""
+    """Return a rejected command as the sentence, the next command and the exit code that its sender gets."""
     code, facts = code_of(verdict.reason)
     known = REFUSALS.get(code)
     if known is None:
@@ -69,7 +69,7 @@ def refused(verdict: CommandVerdict) -> CommandError:
 
 
 def table() -> str:
-    """Markdown: a line per code, with the next command where it is not to look at the session."""
+    """Return Markdown: a line per code, with the next command where it is not to look at the session."""
     return "\n".join(
         f"- `{code}`: {one.means}" + ("" if one.next == _LOOK else f"; `hobus {one.next.format(session='SES-…')}`")
         for code, one in REFUSALS.items()

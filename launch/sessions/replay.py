@@ -53,7 +53,7 @@ class Replay:
 
 
 def replay(session_id: str, entries: Sequence[Entry]) -> Replay:
-    """The journal folded twice; every misfit is named, the first one first."""
+    """Fold the journal twice; name every misfit, the first one first."""
     begin = SessionState(session_id=session_id)
     found = Replay(session_id, len(entries), state_after(entries, begin))
     folded = list(steps(entries, begin))
@@ -74,7 +74,7 @@ def replay(session_id: str, entries: Sequence[Entry]) -> Replay:
 
 
 def _from_snapshot(found: Replay, entries: Sequence[Entry]) -> None:
-    """The newest snapshot and what follows it give the same state; one that cannot be used is a misfit."""
+    """Compare the newest snapshot and what follows it with the whole fold; an unusable snapshot is a misfit."""
     for number, entry in reversed(list(enumerate(entries))):
         taken = recorded(entry) if entry.event_type == StateSnapshot.entry_name else None
         if taken is None:
@@ -91,14 +91,14 @@ def _from_snapshot(found: Replay, entries: Sequence[Entry]) -> None:
 
 
 def _compare(found: Replay, which: str, other: SessionState, entries: Sequence[Entry]) -> None:
-    """Another fold of the same journal has the same bytes; else the first field that differs is a misfit."""
+    """Compare another fold of the same journal byte for byte; the first field that differs is a misfit."""
     if state_bytes(found.state) != state_bytes(other):
         path = first_difference(named(found.state), named(other))
         found.add("difference", entries[-1], f"{which} differs in {path}")
 
 
 def first_difference(one: Any, other: Any, path: str = "state") -> str:
-    """The path to the first value that differs, and both values; empty: there is none."""
+    """Return the path to the first value that differs, and both values; empty: there is none."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in sorted({*one, *other}):
             if found := first_difference(one.get(key), other.get(key), f"{path}.{key}"):

@@ -41,7 +41,7 @@ class Event(Record):
 
 
 def schema_of(output: type[Any] | dict[str, Any], about: str) -> dict[str, Any]:
-    """The JSON Schema of answers that are this class (pydantic, dataclass, TypedDict), or keep this schema.
+    """Return the JSON Schema of answers that are this class (pydantic, dataclass, TypedDict), or keep this schema.
 
     Raises RequestError, which begins with `about`.
     """
@@ -72,7 +72,7 @@ class Question(NamedTuple):
 
     @property
     def said(self) -> list[GivenMessage]:
-        """The conversation that it goes on from, the question last. Raises RequestError for what is none."""
+        """Return the conversation that it goes on from, the question last. Raises RequestError for an invalid one."""
         if self.text:
             raise RequestError("invalid_input", "messages: in place of a text")
         try:
@@ -82,7 +82,7 @@ class Question(NamedTuple):
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """What it asks of its run, field by field. Raises RequestError."""
+        """Return what it asks of its run, field by field. Raises RequestError."""
         form = None if self.output_schema is None else schema_of(self.output_schema, "output_schema:")
         given = {"output_schema": form, "attention_template": self.template, "model": self.model}
         return {name: value for name, value in given.items() if value is not None}
@@ -90,7 +90,7 @@ class Question(NamedTuple):
     def turn(
         self, input_id: str, *, session_id: str | None = None, agent_id: str | None = None, stream: bool = False
     ) -> ProcessTurn:
-        """As it is sent over the bus; over HTTP it is held against this first. Raises ValidationError, RequestError."""
+        """Return the turn as it is sent over the bus, and checked before HTTP. Raises ValidationError, RequestError."""
         return ProcessTurn(
             session_id=session_id,
             agent_id=agent_id,
@@ -102,7 +102,7 @@ class Question(NamedTuple):
 
 
 class AsyncSessions(ABC):
-    """For programs with an event loop."""
+    """The methods of a client for programs with an event loop."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,15 +112,15 @@ class AsyncSessions(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Its connections are closed; once more: nothing."""
+        """Close the connections. Idempotent."""
 
     async def _session_named(self, given: str) -> str:
-        """The id of a session that is named whole or by its beginning (`SES-1a2b3c4d`), as the methods here take it."""
+        """Return the id of a session that is named whole or by its beginning (`SES-1a2b3c4d`)."""
         return given
 
     @abstractmethod
     async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
-        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns, None: the agent's."""
+        """Start a session and return its id; `model`: `PROVIDER/MODEL` of its turns, None: the agent's."""
 
     async def ask(  # noqa: PLR0913 - what a question may have, each by its name
         self,
@@ -133,7 +133,7 @@ class AsyncSessions(ABC):
         model: str | None = None,
         messages: Sequence[Mapping[str, str]] | None = None,
     ) -> TurnResult:
-        """The answer to one message, in a new session unless one is named.
+        """Return the answer to one message, in a new session unless one is named.
 
         `messages`, in place of a text: a conversation held elsewhere, each `{"role": …, "content": …}` with a role
         system, user or assistant, the user's question last. With `output_schema`, a class or JSON Schema as
@@ -155,7 +155,7 @@ class AsyncSessions(ABC):
         model: str | None = None,
         messages: Sequence[Mapping[str, str]] | None = None,
     ) -> AsyncGenerator[Piece]:
-        """The answer while it is written; a lost connection is a reset, and what stands is told again.
+        """Yield the answer while it is written; a lost connection is a reset, and what stands is told again.
 
         The last piece has the result. Raises what `ask` does.
         """
@@ -173,50 +173,50 @@ class AsyncSessions(ABC):
 
     @abstractmethod
     async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
-        """The newest sessions, how each stands, and which calls of it wait for an approval.
+        """Return the newest sessions, how each stands, and which calls of it wait for an approval.
 
-        `is_all`: ended ones too; `limit`: 50 unless said. Over HTTP those of the key; a key that
-        approves sees whoever's, of which a call waits.
+        `is_all`: ended ones too; `limit`: 50 unless given. Over HTTP those of the key; a key that approves sees
+        everybody's of which a call waits.
         """
 
     @abstractmethod
     async def session(self, session_id: str) -> SessionView:
-        """How a session stands."""
+        """Return how a session stands."""
 
     @abstractmethod
     async def end(self, session_id: str) -> None:
-        """The session is over."""
+        """End the session."""
 
     @abstractmethod
     async def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
-        """What became of a command, sent under one id; rejected is a verdict, too."""
+        """Send a command under one id; return what became of it: rejected is a verdict, too."""
 
     async def steer(self, session_id: str, text: str) -> CommandVerdict:
-        """A word to the run that is under way."""
+        """Send a word to the run that is under way."""
         return await self.command(session_id, "Steer", text=text)
 
     async def follow_up(self, session_id: str, text: str) -> CommandVerdict:
-        """A message that is answered when the run is over; `input_id` of the verdict names its turn."""
+        """Send a message that is answered when the run is over; `input_id` of the verdict names its turn."""
         return await self.command(session_id, "FollowUp", text=text)
 
     async def pause(self, session_id: str) -> CommandVerdict:
-        """The run stops at its next step."""
+        """Stop the run at its next step."""
         return await self.command(session_id, "Pause")
 
     async def resume(self, session_id: str) -> CommandVerdict:
-        """The paused run goes on."""
+        """Let the paused run go on."""
         return await self.command(session_id, "Resume")
 
     async def cancel(self, session_id: str, reason: str | None = None) -> CommandVerdict:
-        """The run ends."""
+        """End the run."""
         return await self.command(session_id, "Cancel", reason=reason)
 
     async def approve(self, session_id: str, call_id: str) -> CommandVerdict:
-        """A held call runs."""
+        """Let a held call run."""
         return await self.command(session_id, "Approve", call_id=call_id)
 
     async def deny(self, session_id: str, call_id: str, reason: str | None = None) -> CommandVerdict:
-        """A held call does not run."""
+        """Refuse a held call."""
         return await self.command(session_id, "Deny", call_id=call_id, reason=reason)
 
 
@@ -226,7 +226,7 @@ C = TypeVar("C", bound=AsyncSessions)
 def _waited_for(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Sessions[Any], P], T]:
-    """The method of that name of the client, waited for."""
+    """Return the client's method of that name, waited for."""
 
     @wraps(method)
     def call(self: Sessions[Any], *given: P.args, **named: P.kwargs) -> T:
@@ -238,7 +238,7 @@ def _waited_for(
 def one_by_one(
     method: Callable[Concatenate[Any, P], AsyncGenerator[T]],
 ) -> Callable[Concatenate[Sessions[Any], P], Generator[T]]:
-    """The method of that name of the client, each of its values waited for."""
+    """Return the client's method of that name, each of its values waited for."""
 
     @wraps(method)
     def call(self: Sessions[Any], *given: P.args, **named: P.kwargs) -> Generator[T]:
@@ -263,7 +263,7 @@ class Sessions(Generic[C]):
     """A client for programs without an event loop: it runs one in a thread of its own. Any thread may call."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, C]]) -> None:
-        """`make` opens the client, on that loop."""
+        """Open the client that `make` returns, on the thread's loop."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="hobus client", daemon=True)
         self._thread.start()
@@ -280,7 +280,7 @@ class Sessions(Generic[C]):
         self.close()
 
     def close(self) -> None:
-        """Its connections are closed."""
+        """Close the connections."""
         if self._loop.is_closed():
             return
         try:
@@ -304,7 +304,10 @@ class Sessions(Generic[C]):
     deny = _waited_for(AsyncSessions.deny)
 
     def wait_for(self, what: Coroutine[Any, Any, T]) -> T:
-        """What this coroutine gives, run on the client's loop. Raises RequestError, also once this client is closed."""
+        """Run this coroutine on the client's loop and return its result.
+
+        Raises RequestError if the client is closed.
+        """
         if not asyncio.iscoroutine(what):
             raise RequestError("invalid_input", f"what: expected a coroutine, not a {type(what).__name__}")
         if self._loop.is_closed():

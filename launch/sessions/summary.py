@@ -90,7 +90,7 @@ class SessionStanding:
     _asked: dict[str, HeldCall] = field(default_factory=dict[str, HeldCall])  # calls that were asked for last
 
     def take(self, entry: Entry) -> list[Step]:
-        """One more entry, and what it did. A snapshot that is whole stands for what was not read or does not read."""
+        """Fold one more entry; return what it did. A whole snapshot stands for what was not read or does not read."""
         told = list(steps_in(self.state, entry))
         if told[-1].rejection and (held := _snapshot_in(told[-1].recorded, entry)) is not None:
             told = list(steps_in(held.state, entry))
@@ -118,17 +118,17 @@ class SessionStanding:
 
     @property
     def lifecycle(self) -> str:
-        """Where its run stands; a run that was asked for is one."""
+        """Return where the session's run stands; a run that was asked for is one."""
         return "Running" if self.state.lifecycle == "Idle" and self.state.run is not None else self.state.lifecycle
 
     @property
     def input_id(self) -> str:
-        """Of the active run; empty: none, or none that is still to be answered."""
+        """Return the active run's input; empty: none, or none that is still to be answered."""
         return "" if self.state.run is None or self.state.is_answered else self.state.run.input_id
 
     @property
     def input_ref(self) -> str:
-        """Where the text of the active run's input stands; empty: there is none."""
+        """Return where the text of the active run's input stands; empty: there is none."""
         return self._input_ref if self.input_id else ""
 
     @property
@@ -149,7 +149,7 @@ class SessionStanding:
 
     @property
     def waits_for(self) -> str:
-        """What the run cannot go on without, in words; empty: nothing."""
+        """Return what the run cannot go on without, in words; empty: nothing."""
         if self.lifecycle == "Paused":
             return "a resume"
         if self.held:
@@ -158,14 +158,14 @@ class SessionStanding:
 
 
 def is_enough(entries: Sequence[Entry], *, has_earlier: bool) -> bool:
-    """Whether these last entries say where the session stands, or earlier ones are needed."""
+    """Return whether these last entries say where the session stands; False: earlier ones are needed."""
     return not has_earlier or any(
         entry.event_type == "STATE_SNAPSHOT" and _snapshot_in(recorded(entry), entry) is not None for entry in entries
     )
 
 
 def standing_of(entries: Sequence[Entry]) -> SessionStanding:
-    """The fold of the last entries of a journal, oldest of them first."""
+    """Fold the last entries of a journal, oldest of them first."""
     standing = SessionStanding()
     for entry in entries:
         standing.take(entry)

@@ -14,7 +14,7 @@ _ENDS = ("WO_COMPLETED", "WO_FAILED", "WO_LATE")
 
 @dataclass(frozen=True, slots=True)
 class ToolText:
-    """Of one order; `code` and `message` are those of its failure, empty if it was completed."""
+    """The text of one order; `code` and `message` are those of its failure, empty if it was completed."""
 
     run: int
     work_order: str
@@ -28,13 +28,13 @@ class ToolText:
 
 
 def texts_in(entries: Iterable[Entry]) -> list[ToolText]:
-    """Of those ends of orders whose tool said something, in the order given."""
+    """Return texts of those ends of orders whose tool said something, in the order given."""
     ends = (text_of(entry) for entry in entries if entry.event_type in _ENDS)
     return [end for end in ends if end is not None and (end.printed or end.traceback)]
 
 
 def text_of(entry: Entry) -> ToolText | None:
-    """Of one end; None where it was erased. Raises ValueError for another entry."""
+    """Return the text of one end; None where it was erased. Raises ValueError for another entry."""
     end, said = payload_in(OrderEnd, entry), said_in(entry)
     if end is None:
         return None
@@ -52,7 +52,7 @@ def text_of(entry: Entry) -> ToolText | None:
 
 
 def lines_of(text: ToolText) -> Iterator[str]:
-    """For people: whose words they are, then the words, each line behind a bar, so that nobody takes them for ours."""
+    """Yield lines for people: whose words they are, then the words, each line behind a bar to mark it as foreign."""
     yield f"run {text.run}, tool {text.tool}{f': {text.code}: {text.message}' if text.code else ''}"
     for name, words in (("printed", text.printed), ("traceback", text.traceback)):
         if words:

@@ -25,7 +25,7 @@ R = TypeVar("R", bound=Message)
 
 
 def words_of(argument: str) -> str:
-    """What somebody typed, also where the locale could not read its UTF-8 (the C locale)."""
+    """Return what somebody typed, also where the locale could not read its UTF-8 (the C locale)."""
     try:
         return argument.encode("utf-8", "surrogateescape").decode("utf-8")
     except UnicodeError:
@@ -33,7 +33,7 @@ def words_of(argument: str) -> str:
 
 
 def check_text(text: str, limits: HostConfig) -> None:
-    """A message that can be sent. Raises CommandError (usage) for an empty one or one over the limit."""
+    """Check a message. Raises CommandError (usage) for an empty one or one over the limit."""
     if is_blank(text):
         raise UsageFault("the message is empty", hint=next_here('ask "what packages are installed?"'))
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
@@ -69,14 +69,13 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
     waits_for_its_turn: bool = False,
     when_busy: Callable[[float], None] | None = None,
 ) -> TurnResult:
-    """The turn's one answer. The same input is sent again when the host is lost, until the deadline.
+    """Return the turn's one answer; send the same input again when the host is lost, until the deadline.
 
     Pieces of a streamed turn go to `on_stream`; before each further try it is told that they were none. It is also sent
     again, since nothing began for it, with `waits_for_its_turn` while another input of its session is answered; with
-    `when_busy`, which is told the seconds of each pause, while the cluster takes no further turn.
-
-    Raises the last fault when the deadline is over or when trying again cannot help; `is_hopeless` is asked before each
-    further try, `watch` all the time.
+    `when_busy`, which is told the seconds of each pause, while the cluster takes no further turn. Raises the last fault
+    when the deadline is over or when trying again cannot help; `is_hopeless` is asked before each further try, `watch`
+    all the time.
     """
     deadline = bus.clock.monotonic() + timeout_s
     while True:
@@ -113,14 +112,14 @@ def _expired(turn: ProcessTurn, timeout_s: float) -> BusError:
 async def _asked(
     bus: Bus, turn: ProcessTurn, *, timeout_s: float, on_stream: Callable[[Message], None] | None
 ) -> TurnResult:
-    """The answer to one request. Its trace names session and input, for whoever watches the bus."""
+    """Return the answer to one request. Its trace names session and input, for whoever watches the bus."""
     session_id = turn.session_id or session_id_of(role_of(bus.instance), turn.input_id)
     trace = turn_trace(session_id, turn.input_id)
     return await bus.request("host", turn, expect=TurnResult, timeout_s=timeout_s, trace=trace, on_stream=on_stream)
 
 
 async def _until_gone(bus: Bus, watch: Watch) -> NoReturn:
-    """Raises the error that `watch.gone` gives, as soon as nobody is left who could answer."""
+    """Raise the error that `watch.gone` gives, as soon as nobody is left who could answer."""
     while True:
         await bus.sleep(watch.interval_s)
         if (end := watch.gone()) is not None:
@@ -128,7 +127,7 @@ async def _until_gone(bus: Bus, watch: Watch) -> NoReturn:
 
 
 async def beside(waited_for: Coroutine[Any, Any, T], *others: Coroutine[Any, Any, None]) -> T:
-    """What the first one gives; the others go on until then. Raises the RuntimeFault or CommandError of any of them."""
+    """Return what the first one gives; the others go on until then. Raises the RuntimeFault or CommandError of any."""
     try:
         async with asyncio.TaskGroup() as group:
             companions = [group.create_task(other) for other in others]
@@ -146,7 +145,7 @@ async def beside(waited_for: Coroutine[Any, Any, T], *others: Coroutine[Any, Any
 async def asked_of_owner(  # noqa: PLR0913 - what bounds a question, each by its name
     bus: Bus, session_id: str, question: Message, expect: type[R], *, timeout_s: float, pause_s: float
 ) -> R:
-    """The answer of the session's owner, asked again while the session moves or somebody is away.
+    """Return the answer of the session's owner, asked again while the session moves or somebody is away.
 
     Raises the last fault when the time is over, or when asking again cannot help.
     """

@@ -30,7 +30,7 @@ async def answer_of(
     on_stream: Callable[[Message], None] | None = None,
     waits_for_its_turn: bool = False,
 ) -> TurnResult:
-    """The one answer, of a busy cluster too, asked for until the time is over. Raises RuntimeFault, CommandError."""
+    """Return the one answer, of a busy cluster too, until the time is over. Raises RuntimeFault, CommandError."""
     clock = SystemClock()
     deadline = clock.monotonic() + timeout_s
     is_connected = False
@@ -64,7 +64,7 @@ def _tell_busy(pause_s: float) -> None:
 
 
 def _may_answer(home: Home) -> bool:
-    """Whether the launcher lives and has given neither the broker nor the host up."""
+    """Return whether the launcher lives and has given neither the broker nor the host up."""
     run = run_file.read(home.run_file) if holder(home) is not None else None
     hopeful = {row.role for row in run.children if row.state != "failed"} if run is not None else set[str]()
     return {"broker", "host"} <= hopeful

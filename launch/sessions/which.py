@@ -16,13 +16,13 @@ _DIGITS = 18
 
 
 def full_session_id(given: str) -> str | None:
-    """The id, where the whole of it was given; None for a prefix, which only the record can complete."""
+    """Return the id, where the whole of it was given; None for a prefix, which only the record can complete."""
     text = _plain(given)
     return text if _UUID.fullmatch(text) else None
 
 
 def check_prefix(given: str, *, called: str) -> str:
-    """The beginning that was given. Raises UsageFault for what begins no id."""
+    """Return the beginning that was given. Raises UsageFault for what begins no id."""
     if len(given) > _LONGEST_ID:
         raise UsageFault(f"{called}: {len(given)} characters; a session id has at most {_LONGEST_ID}")
     text = _plain(given)
@@ -36,7 +36,7 @@ def check_prefix(given: str, *, called: str) -> str:
 
 
 def the_one(given: str, sessions: Iterable[str], *, called: str) -> str:
-    """The one of these sessions that begins like this. Raises UsageFault that names the candidates."""
+    """Return the one of these sessions that begins like this. Raises UsageFault that names the candidates."""
     text = check_prefix(given, called=called)
     found = sorted({session for session in sessions if session.startswith(text)})
     if len(found) == 1:
@@ -56,7 +56,7 @@ def no_such(given: str, *, called: str) -> UsageFault:
 
 
 def run_number(given: str, session_id: str) -> int:
-    """The number behind `3`, `<session>-3` or `SES-<8 hex>-3`. Raises UsageFault."""
+    """Return the number behind `3`, `<session>-3` or `SES-<8 hex>-3`. Raises UsageFault."""
     if (number := run_in_session(given, session_id)) is not None:
         return number
     raise UsageFault(
@@ -66,13 +66,13 @@ def run_number(given: str, session_id: str) -> int:
 
 
 def run_in_session(given: str, session_id: str) -> int | None:
-    """The number that this names, as `run_number` takes it; None for anything else."""
+    """Return the number that this names, as `run_number` takes it; None for anything else."""
     session, dash, number = given.rpartition("-")
     is_number = number.isascii() and number.isdigit() and len(number) <= _DIGITS and int(number) > 0
     return int(number) if is_number and (not dash or session in (session_id, shown_session(session_id))) else None
 
 
 def _plain(given: str) -> str:
-    """Without the letters that people put in front."""
+    """Remove the letters that people put in front."""
     text = given[4:] if given[:4].upper() == "SES-" else given
     return text.lower()

@@ -155,7 +155,7 @@ def _order_of(entry: Entry) -> str:
 
 
 def _is_call(entry: Entry) -> bool:
-    """Whether it is the end of an order that a supervisor had answered by another agent: workers end all others."""
+    """Return whether the entry ends an order that another agent answered for a supervisor: workers end all others."""
     return entry.event_type == "WO_COMPLETED" and role_of(entry.origin) == "ho2"
 
 
@@ -182,7 +182,7 @@ def _classification(turn: Sequence[Entry]) -> tuple[Entry | None, dict[str, Any]
 
 
 def _judgements(turn: Sequence[Entry]) -> Iterator[FactSeen]:
-    """What the quality gate said of the answer, and of what consolidations brought."""
+    """Yield what the quality gate said of the answer, and of what consolidations brought."""
     for entry in turn:
         match event_of(entry) if is_session_stream(entry.stream) else body_of(entry):
             case RunCompleted(faults=faults):
@@ -217,7 +217,7 @@ def _model_in(turn: Sequence[Entry]) -> str:
 
 
 def spans_in(turn: Sequence[Entry], waits: Iterable[WaitSeen] = ()) -> tuple[Span, ...]:
-    """Orders, calls of models, runs of tools and waits for a person, in the order in which they began."""
+    """Return orders, model calls, tool runs and waits for a person, in the order in which they began."""
     spans = [
         Span(
             what=f"waited for approval: {one.verdict}" if one.verdict else "waits for approval",
@@ -249,7 +249,7 @@ def spans_in(turn: Sequence[Entry], waits: Iterable[WaitSeen] = ()) -> tuple[Spa
 
 
 def late_ms_in(turn: Sequence[Entry]) -> int:
-    """How long after its answer a turn's classification had its end; 0: before it."""
+    """Return how long after its answer a turn's classification had its end; 0: before it."""
     answered = [one.ledger_at_us for one in turn if one.event_type == "RunCompleted"]
     beside = [one.ledger_at_us for one in turn if is_beside(one.provenance.work_order_id)]
     return max(0, max(beside) - answered[0]) // 1000 if answered and beside else 0
@@ -275,7 +275,7 @@ class PromptDifference:
 
 
 def differences(before: Explanation, after: Explanation) -> list[PromptDifference]:
-    """Between the prompts that asked for the two answers, by the names of their stretches, in their order."""
+    """Compare the prompts that asked for the two answers, by the names of their stretches, in their order."""
     left, right = (_by_name(one.prompts[-1].shown if one.prompts else ()) for one in (before, after))
     names = dict.fromkeys([*right, *left])
     return [
@@ -293,7 +293,7 @@ def _by_name(shown: Iterable[ShownStretch]) -> dict[str, str]:
 
 
 def settings_of(one: Explanation) -> dict[str, Any]:
-    """What a prompt was asked under, to be held against that of another turn."""
+    """Return what a prompt was asked under, to be held against that of another turn."""
     last = one.prompts[-1] if one.prompts else None
     return {
         "config_digest": one.config_digest,
@@ -332,7 +332,7 @@ class ContextSeen:
 
 
 def contexts_in(turn: Iterable[Entry]) -> tuple[ContextSeen, ...]:
-    """Each context of the turn, in the order of the record; what was erased is left out."""
+    """Return each context of the turn, in the order of the record; erased ones are left out."""
     assembled = ((one, said) for one in turn if isinstance(said := body_of(one), ContextAssembled))
     return tuple(seen for one, said in assembled for seen in _contexts(one.sequence, said))
 
@@ -341,7 +341,7 @@ _WHAT = {CLASSIFICATIONS: "classification", CONSOLIDATIONS: "consolidation"}
 
 
 def _contexts(sequence: int, said: ContextAssembled) -> Iterator[ContextSeen]:
-    """The classification's goes before the answer's, as it was assembled."""
+    """Yield contexts; the classification's goes before the answer's, as it was assembled."""
     for one in said.beside:
         yield _seen(sequence, one, else_what="other", elapsed_ms=sum(stage.duration_ms for stage in one.stages))
     yield _seen(
@@ -357,7 +357,7 @@ def _contexts(sequence: int, said: ContextAssembled) -> Iterator[ContextSeen]:
 
 
 def _seen(sequence: int, said: ContextAssembled | ContextBeside, *, else_what: str, **own: Any) -> ContextSeen:
-    """What both kinds of record say, and what is `own` to one."""
+    """Return what both kinds of record say, and what is `own` to one."""
     return ContextSeen(
         sequence=sequence,
         what=_WHAT.get(said.contract_id, else_what),

@@ -56,7 +56,7 @@ def failures_in(turn: Iterable[Entry]) -> tuple[FailureSeen, ...]:
 
 
 def _said(entry: Entry) -> tuple[str, str] | None:
-    """Code and words; None: it tells of no failure."""
+    """Return code and words; None: the entry tells of no failure."""
     match entry.event_type:
         case "PROMPT_FAILED" | "PROMPT_REJECTED":
             said = body_of(entry)
@@ -73,7 +73,7 @@ def _said(entry: Entry) -> tuple[str, str] | None:
 
 
 def _of_run(entry: Entry) -> tuple[str, str]:
-    """Its words: the answer that told of it, else what stands behind it."""
+    """Return a run's words: the answer that told of it, else what stands behind it."""
     taken = _recorded(entry)
     end = None if taken is None else end_in(taken.event.event, taken)
     if taken is None or end is None:
@@ -83,13 +83,13 @@ def _of_run(entry: Entry) -> tuple[str, str]:
 
 
 def attempt_of(entry: Entry) -> int | None:
-    """Which attempt of its call an entry is about; None: its id names none."""
+    """Return which attempt of its call an entry is about; None: its id names none."""
     number = entry.submission_id.rpartition("/")[2]
     return int(number) if number.isascii() and number.isdigit() else None
 
 
 def orders_of_type(turn: Sequence[Entry], wo_type: str) -> set[str]:
-    """Ids of the run's orders of this type; those whose entry was erased are left out."""
+    """Return the ids of the run's orders of this type, without those whose entry was erased."""
     found: set[str] = set()
     for one in turn:
         event = event_of(one) if one.event_type == "WO_DISPATCHED" and is_session_stream(one.stream) else None
@@ -102,7 +102,7 @@ _PURPOSES = {"synthesize": "answer", "classify": "classification", "consolidate"
 
 
 def purposes_in(turn: Sequence[Entry]) -> dict[str, str]:
-    """Order -> what it is for, in people's words; a call of a tool by that one's name."""
+    """Map each order to what it is for, in people's words; a call of a tool to that one's name."""
     found: dict[str, str] = {}
     for one in turn:
         event = event_of(one) if one.event_type == "WO_DISPATCHED" and is_session_stream(one.stream) else None
@@ -113,13 +113,13 @@ def purposes_in(turn: Sequence[Entry]) -> dict[str, str]:
 
 
 def facts_of(entry: Entry) -> list[events.SessionFact]:
-    """All that an entry of a session's journal tells; nothing where it was erased, or is of another version."""
+    """Return all that an entry of a session's journal tells; nothing where it was erased, or is of another version."""
     taken = _recorded(entry)
     return [] if taken is None else taken.facts
 
 
 def event_of(entry: Entry) -> events.SessionFact | None:
-    """Of an entry of a session's journal; None: it was erased, or is of another version."""
+    """Return the event of a journal's entry; None: it was erased, or is of another version."""
     taken = _recorded(entry)
     return None if taken is None else taken.event.event
 

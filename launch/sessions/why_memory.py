@@ -85,7 +85,7 @@ class GateSeen:
 
 
 def memory_shown(found: Evidence) -> MemoryShown | None:
-    """What CONTEXT_ASSEMBLED names, with where it came from; None without one."""
+    """Return what CONTEXT_ASSEMBLED names, with where it came from; None without one."""
     assembled = ((one, said) for one in found.turn if isinstance(said := body_of(one), ContextAssembled))
     entry, context = next(((one, said) for one, said in assembled if not said.contract_id), (None, None))
     if entry is None or context is None:
@@ -108,7 +108,7 @@ def memory_shown(found: Evidence) -> MemoryShown | None:
 
 
 def _ranked(context: ContextAssembled) -> list[tuple[str, float | None]]:
-    """Each line's artifact and rank; None: of lines that are shown again it is not recorded."""
+    """Return each line's artifact and rank; None: for lines that are shown again it is not recorded."""
     scores = context.scores or [None for _ in context.artifact_ids]
     return list(zip(context.artifact_ids, scores, strict=False))
 
@@ -124,12 +124,12 @@ def _state(context: ContextAssembled, rules: Rules | None) -> MemoryState:
 
 
 def agent_of(turn: Sequence[Entry]) -> str:
-    """The agent that a turn's entries name; empty: none of them does."""
+    """Return the agent that a turn's entries name; empty: none of them does."""
     return next((one.provenance.agent_id for one in turn if one.provenance.agent_id), "")
 
 
 def learned_in(found: Evidence, shown: MemoryShown | None) -> dict[str, int]:
-    """Line -> sequence of the HO3_OVERLAY that holds it: of the lines shown, and what stood before the turn ended."""
+    """Map each line to the HO3_OVERLAY that holds it: of the lines shown, and what stood before the turn ended."""
     last = max((one.sequence for one in found.turn), default=0)
     written = {one.line: one.sequence for one in _artifacts(found, last - 1).values() if one.line is not None}
     lines = () if shown is None else shown.shown
@@ -137,7 +137,7 @@ def learned_in(found: Evidence, shown: MemoryShown | None) -> dict[str, int]:
 
 
 class _Artifact(NamedTuple):
-    """As the record has it up to a moment."""
+    """An artifact as the record has it up to a moment."""
 
     sequence: int
     said: OverlayWritten
@@ -148,7 +148,7 @@ class _Artifact(NamedTuple):
 
 
 def _artifacts(found: Evidence, until: int) -> dict[str, _Artifact]:
-    """Those of the turn's agent, by id, in the order in which they were learned."""
+    """Return the artifacts of the turn's agent, by id, in the order in which they were learned."""
     known: dict[str, _Artifact] = {}
     agent_id = agent_of(found.turn)
     for entry in found.memory:
@@ -192,7 +192,7 @@ def _events(event_ids: Sequence[str], memory: Sequence[Entry]) -> Iterator[dict[
 
 
 def _left_out(found: Evidence, context: ContextAssembled, known: Mapping[str, _Artifact]) -> Iterator[LineLeftOut]:
-    """What the supervisor left out, as it said; then what its principal's memory has and somebody switched off."""
+    """Yield what the supervisor left out, as it said; then what somebody switched off in its principal's memory."""
     if context.as_of_seq is None:
         return
     whose = (None, _principal(found.session))
@@ -229,7 +229,7 @@ def _principal(session: Sequence[Entry]) -> str:
 
 
 def gates_seen(found: Evidence) -> tuple[GateSeen, ...]:
-    """Of each signal of the turn: how often its principal gave it until then, and whether that crossed its gate."""
+    """Return how often each signal's principal gave it until then, and whether it crossed its gate."""
     logged = [(one, said) for one in found.turn if isinstance(said := body_of(one), SignalLogged)]
     named = [said for one in found.turn if isinstance(said := body_of(one), SignalsNamed)]
     crossed = {name for said in named for name in said.signal_ids}

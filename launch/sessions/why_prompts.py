@@ -98,7 +98,7 @@ def quoted_elsewhere(turn: Iterable[Entry], known: Iterable[Entry]) -> frozenset
 
 
 def _body(ref: str, by_id: Mapping[str, Entry]) -> bytes | None:
-    """The body that a ref names; None where it was erased, or its entry is not there."""
+    """Return the body that a ref names; None where it was erased, or its entry is not there."""
     submission_id, _, number = ref.rpartition("/")
     entry = by_id.get(submission_id)
     return entry.bodies[int(number)] if entry is not None and int(number) < len(entry.bodies) else None
@@ -112,7 +112,7 @@ def _request(entry: Entry) -> SentRequest | None:
 def prompt_shown(
     entry: Entry, said: PromptSent, turn: Sequence[Entry], by_id: Mapping[str, Entry], rules: Rules | None
 ) -> PromptShown:
-    """One prompt, its answer, and where its stretches came from; `by_id`: whatever entries its texts may stand in."""
+    """Return one prompt, its answer, and where its stretches came from; `by_id`: entries its texts may stand in."""
     call = entry.submission_id.partition(":")[2]
     answered = next((one for one in turn if one.submission_id == f"PROMPT_RECEIVED:{call}"), None)
     answer = None if answered is None else payload_in(PromptReceived, answered)
@@ -159,7 +159,7 @@ _OF_AN_ANSWER = ("input_tokens", "output_tokens", "cached_tokens", "latency_ms",
 
 
 def _readable(one: ShownStretch) -> ShownStretch:
-    """Earlier turns as the messages that a provider got."""
+    """Return earlier turns as the messages that a provider got."""
     if one.role != transcript.NAME:
         return one
     said = transcript.expanded([PromptMessage(role="history", segments=[Segment(text=one.text)])])
@@ -178,7 +178,7 @@ def _is_as_sent(request: SentRequest, shown: Sequence[Sequence[ShownStretch]]) -
 
 
 def with_learned(prompt: PromptShown, learned: Mapping[str, int]) -> PromptShown:
-    """A line of memory also stands where it was learned: `learned`, line -> sequence of that entry."""
+    """Add where lines of memory were learned: `learned`, line -> sequence of that entry."""
     return replace(prompt, shown=tuple(_learned(one, learned) for one in prompt.shown))
 
 
@@ -213,7 +213,7 @@ def _parts(
 
 
 def messages_sent(entry: Entry, texts: tuple[str, ...], by_id: Mapping[str, Entry]) -> list[PromptMessage]:
-    """The messages of a prompt as its provider got them; `texts`: those of its pack."""
+    """Return the messages of a prompt as its provider got them; `texts`: those of its pack."""
     request = _request(entry)
     return transcript.expanded(
         [
@@ -229,7 +229,7 @@ def messages_sent(entry: Entry, texts: tuple[str, ...], by_id: Mapping[str, Entr
 
 
 def text_behind(ref: str, by_id: Mapping[str, Entry], seen: Callable[[Entry], object] = lambda _entry: None) -> str:
-    """The text that a ref names, put together from its parts where it has any; `seen` is told of each entry."""
+    """Return the text that a ref names, put together from its parts where it has any; `seen` is told of each entry."""
     body = _body(ref, by_id)
     if body is None:
         return ERASED

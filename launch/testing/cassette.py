@@ -66,7 +66,7 @@ def recorded(entries: list[Entry], packs: Mapping[str, str], *, after: int) -> l
 
 @contextmanager
 def taped(home: Path, path: Path | None, *, is_wanted: Callable[[], bool]) -> Generator[None]:
-    """What the cluster of this home is asked inside becomes a cassette, to be read by people; None: nothing does."""
+    """Write what the cluster of this home is asked in the context as a cassette for people; None: write none."""
     before = -1 if path is None else head_of(home / "ledger")
     yield
     if path is None or not is_wanted():
@@ -81,7 +81,7 @@ class Cassette:
     """Answers as recorded, as long as it is asked what was asked then."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ValueError for a file that is none of this version."""
+        """Read a cassette. Raises ValueError for a file that is none of this version."""
         self._path = path
         try:
             self._calls = msgjson.decode(path.read_bytes(), type=Tape).calls
@@ -92,7 +92,7 @@ class Cassette:
         self._lock = threading.Lock()
 
     def reply(self, request: Request) -> dict[str, Any]:
-        """The recorded answer; a fault that shows the difference where it was asked otherwise."""
+        """Return the recorded answer; a fault that shows the difference where it was asked otherwise."""
         with self._lock:
             number, self._next = self._next, self._next + 1
             if number >= len(self._calls):
@@ -107,7 +107,7 @@ class Cassette:
             return {"fault": self._difference}
 
     def fault(self) -> str:
-        """The first difference; that it was asked less than then; empty: neither."""
+        """Return the first difference, or that less was asked than then; empty: neither."""
         if not self._difference and self._next < len(self._calls):
             return (
                 f"{len(self._calls) - self._next} of {len(self._calls)} recorded requests did not come ({self._path})"
@@ -115,7 +115,7 @@ class Cassette:
         return self._difference
 
     def tool_answers(self) -> dict[str, list[Any]]:
-        """`tool arguments` -> what it brought each time, as far as that is a value that it can bring again."""
+        """Map `tool arguments` to what it brought each time, as far as that is a value that it can bring again."""
         found: dict[str, list[Any]] = defaultdict(list)
         for recorded_call in self._calls:
             for one, text in _new_results(recorded_call.asked.messages):
@@ -126,12 +126,12 @@ class Cassette:
 
 
 def key_of(tool: str, arguments: Mapping[str, Any]) -> str:
-    """What a call is found by."""
+    """Return what a call is found by."""
     return f"{tool} {json.dumps(arguments, sort_keys=True)}"
 
 
 def _new_results(messages: Sequence[ShownMessage]) -> Iterator[tuple[ScriptedCall, str]]:
-    """Each call that these messages show for the first time, with what it brought."""
+    """Yield each call that these messages show for the first time, with what it brought."""
     last = max((number for number, one in enumerate(messages) if one.role != "tool"), default=-1)
     calls = messages[last].calls if last >= 0 else ()
     return zip(calls, (one.text for one in messages[last + 1 :]), strict=False)

@@ -33,11 +33,11 @@ class AnyModel(Protocol):
     """What answers in the place of a model."""
 
     def reply(self, request: Request) -> dict[str, Any]:
-        """The answer's document: `text` and `calls`, or `fault`."""
+        """Return the answer's document: `text` and `calls`, or `fault`."""
         ...
 
     def fault(self) -> str:
-        """What is wrong at the end of a test; empty: nothing."""
+        """Return what is wrong at the end of a test; empty: nothing."""
         ...
 
 
@@ -54,7 +54,7 @@ _OWNER = "owner"
 
 
 def owned(root: Path) -> IO[str]:
-    """A file of the directory, locked as long as this process lives and has it open."""
+    """Open a file of the directory, locked as long as this process lives and has it open."""
     file = (root / f".{_OWNER}").open("w", encoding="utf-8")
     fcntl.flock(file, fcntl.LOCK_EX)
     Path(file.name).rename(root / _OWNER)  # under its name it is never seen without its lock
@@ -62,7 +62,7 @@ def owned(root: Path) -> IO[str]:
 
 
 def remove_left_over() -> None:
-    """Directories of runs that were killed are gone: ours, without an owner, and without a cluster."""
+    """Remove directories of killed runs: without an owner, and without a cluster."""
     for root in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError, CommandError):
             if root.is_symlink() or root.stat().st_uid != os.getuid():
@@ -74,12 +74,12 @@ def remove_left_over() -> None:
 
 
 def answer_of(model: AnyModel | None, asked: Request) -> dict[str, Any]:
-    """What the model of the moment says."""
+    """Return what the model of the moment says."""
     return {"fault": _UNSCRIPTED} if model is None else model.reply(asked)
 
 
 class _Script(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Answers the gateway's requests, each a line, by the model of the moment."""
+    """Answer the gateway's requests, each a line, by the model of the moment."""
 
     daemon_threads = True
     model: AnyModel | None = None
@@ -129,7 +129,7 @@ class ScriptedCluster(Cluster):
         super().__init__(home.root, agents=agents)
 
     def use(self, model: M) -> M:
-        """From now on this model answers; the same. Skips the test while cassettes are recorded."""
+        """Let this model answer from now on; return it. Skips the test while cassettes are recorded."""
         if self.is_real:
             self.is_scripted = True
             pytest.skip("it scripts its model: there is nothing to record")
@@ -138,18 +138,18 @@ class ScriptedCluster(Cluster):
 
     @property
     def model(self) -> AnyModel | None:
-        """What answers now."""
+        """Return what answers now."""
         return self._script.model
 
     def close(self) -> None:
-        """As `Cluster.close`."""
+        """Close as `Cluster.close` does."""
         try:
             super().close()
         finally:
             self._end()
 
     def rest(self) -> str:
-        """No turn is under way and the model is not used any more; what is wrong with what it was asked."""
+        """Wait until no turn is under way, stop using the model, return what is wrong with what it was asked."""
         for one in self.sessions():
             if one.active_input_id is not None:  # of a test that failed: the next one's script is not its
                 self.cancel(one.session_id, "its test is over")

@@ -42,12 +42,12 @@ class Request(Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """What the person said last."""
+        """Return what the person said last."""
         return next((one.text for one in reversed(self.messages) if one.role == "user"), "")
 
     @property
     def results(self) -> list[str]:
-        """What the tools brought since then, as the model reads it."""
+        """Return what the tools brought since then, as the model reads it."""
         last = max((number for number, one in enumerate(self.messages) if one.role == "user"), default=-1)
         return [one.text for one in self.messages[last + 1 :] if one.role == "tool"]
 
@@ -55,7 +55,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
 def request_of(
     messages: Sequence[PromptMessage], tools: Iterable[str], schema: Mapping[str, Any] | None = None
 ) -> Request:
-    """What a test sees of a prompt."""
+    """Return what a test sees of a prompt."""
     shown = [
         ShownMessage(one.role, one.text, tuple(ScriptedCall(each.tool_id, each.arguments) for each in one.tool_calls))
         for one in messages
@@ -82,11 +82,11 @@ class ScriptedModel:
 
     @property
     def left(self) -> int:
-        """Answers that nobody asked for yet."""
+        """Return how many answers nobody asked for yet."""
         return len(self._left)
 
     def reply(self, request: Request) -> dict[str, Any]:
-        """The answer's document: `text` and `calls`, or `fault`."""
+        """Return the answer's document: `text` and `calls`, or `fault`."""
         with self._lock:
             self.requests.append(request)
             if not self._left:
@@ -95,12 +95,12 @@ class ScriptedModel:
             return answer_document(self._left.popleft(), request)
 
     def fault(self) -> str:
-        """What is wrong at the end of a test; empty: nothing."""
+        """Return what is wrong at the end of a test; empty: nothing."""
         return f"{self.left} of {self._count} scripted answers were not asked for" if self._left else ""
 
 
 def answer_document(answer: Any, request: Request) -> dict[str, Any]:
-    """What goes over the wire for it."""
+    """Return what goes over the wire for an answer."""
     match answer:
         case str():
             return {"text": answer, "calls": []}

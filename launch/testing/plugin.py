@@ -24,7 +24,7 @@ _PASSED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--hobus-record`, `--hobus-backend`; the latter also as `hobus_backend` in the configuration."""
+    """Add `--hobus-record` and `--hobus-backend`; the latter also as `hobus_backend` in the configuration."""
     group = parser.getgroup("hobus", "agents of hobus")
     group.addoption(
         _RECORD, action="store_true",
@@ -46,13 +46,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(scope="module")
 def hobus_agents(request: pytest.FixtureRequest) -> Sequence[Agent]:
-    """The agents of the module's cluster: its `hobus_agents`; the first one answers who names none."""
+    """Return the agents of the module's cluster: its `hobus_agents`; the first one answers who names none."""
     return getattr(request.module, "hobus_agents", ())
 
 
 @pytest.fixture(scope="module")
 def hobus_settings(request: pytest.FixtureRequest) -> Mapping[str, Any]:
-    """Settings of the module's cluster by dotted paths: its `hobus_settings`."""
+    """Return settings of the module's cluster by dotted paths: its `hobus_settings`."""
     return getattr(request.module, "hobus_settings", {})
 
 
@@ -74,7 +74,10 @@ def _hobus_running(
 
 @pytest.fixture
 def hobus_cluster(request: pytest.FixtureRequest, _hobus_running: ScriptedCluster) -> Generator[ScriptedCluster]:
-    """The module's cluster, a `hobus.Cluster`; `use(ScriptedModel([...]))` says what its model answers in this test."""
+    """Provide the module's cluster, a `hobus.Cluster`.
+
+    `use(ScriptedModel([...]))` says what its model answers in this test.
+    """
     from hobus.launch.testing.cassette import Cassette, taped  # noqa: PLC0415
 
     cluster, path = _hobus_running, cassette_of(request)
@@ -93,7 +96,7 @@ def hobus_cluster(request: pytest.FixtureRequest, _hobus_running: ScriptedCluste
 
 
 def cassette_of(request: pytest.FixtureRequest) -> Path:
-    """Where a test's cassette lies: no two tests of a module share one."""
+    """Return where a test's cassette lies: no two tests of a module share one."""
     classes = f"{request.cls.__qualname__}." if request.cls else ""
     name = quote(classes + request.node.name, safe="[] ")
     return request.path.parent / "cassettes" / request.path.stem / f"{name}.json"

@@ -16,7 +16,7 @@ from hobus.launch.testing.model import Request, request_of
 
 
 class ScriptedProvider:
-    """Says what the test's process answers at `options["socket"]`."""
+    """Say what the test's process answers at `options["socket"]`."""
 
     def __init__(self, *, provider_id: str, key: str, options: dict[str, Any]) -> None:
         del key
@@ -26,7 +26,7 @@ class ScriptedProvider:
     async def complete(
         self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
     ) -> PromptResponse:
-        """One request. Raises GatewayError: PROVIDER_REFUSED in the test's words, PROVIDER_UNUSABLE without a test."""
+        """Make one request. Raises GatewayError: PROVIDER_REFUSED by the test, PROVIDER_UNUSABLE without a test."""
         del model_id, timeout_s
         request = request_of(prompt.messages, [tool.tool_id for tool in prompt.tools], prompt.output_schema)
         answer = await self.answer_to(request)
@@ -46,7 +46,7 @@ class ScriptedProvider:
         )
 
     async def answer_to(self, asked: Request) -> dict[str, Any]:
-        """The answer's document, from the test's process. Raises GatewayError."""
+        """Return the answer's document, from the test's process. Raises GatewayError."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._path, limit=SCRIPTED_REQUEST_MAX_BYTES)
         except OSError:

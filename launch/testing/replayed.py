@@ -20,7 +20,7 @@ from hobus.launch.testing.cassette import key_of
 
 
 def with_replayed(agents: Sequence[Agent], directory: Path, answers: Path) -> list[Agent]:
-    """The agents, whose functions look into this file first; they stand in a module of this directory."""
+    """Return the agents with functions that look into this file first; they stand in a module of this directory."""
     functions = {one.__name__: one for agent in agents for one in agent.tools if not isinstance(one, str | Agent)}
     text = f"from {__name__} import like\n"
     for name, function in functions.items():
@@ -46,7 +46,7 @@ def with_replayed(agents: Sequence[Agent], directory: Path, answers: Path) -> li
 
 
 def like(file: str, name: str, entry: str, answers: str) -> Callable[..., Any]:
-    """A function of this file, with all that the tool behind this entry says of itself."""
+    """Return a function of this file, with all that the tool behind this entry says of itself."""
     path, _, target = entry.partition(" = ")[2].rpartition(":")
     original = getattr(module_of(Path(path)), target)
     taken = signature(original, eval_str=True)

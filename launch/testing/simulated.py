@@ -40,7 +40,7 @@ _INDEXED_S = 1.0
 
 
 class SimulatedScriptedCluster(ScriptedCluster):
-    """As `ScriptedCluster`; functions with `@tool` run in the test's process."""
+    """A `ScriptedCluster` without processes; functions with `@tool` run in the test's process."""
 
     _cluster: SimulatedCluster | None = None
 
@@ -61,16 +61,16 @@ class SimulatedScriptedCluster(ScriptedCluster):
 
     @property
     def home(self) -> Path:
-        """Where its configuration lies; nothing of it runs there."""
+        """Return where its configuration lies; nothing of it runs there."""
         return self._home.root
 
     def wait_for(self, what: Coroutine[Any, Any, T]) -> T:
-        """What this coroutine gives, in virtual time."""
+        """Return what this coroutine gives, in virtual time."""
         assert self._cluster is not None  # noqa: S101 - made by `_open`
         return self._cluster.world.run(what)
 
     def close(self) -> None:
-        """It is gone."""
+        """End the simulated cluster."""
         if self._cluster is not None:
             cluster, self._cluster = self._cluster, None
             cluster.world.close()
@@ -85,14 +85,14 @@ class _InProcess(ScriptedProvider):
         self._cluster = cluster
 
     async def prepare(self) -> None:
-        """Nothing is to be loaded."""
+        """Do nothing: nothing is to be loaded."""
 
     async def answer_to(self, asked: Request) -> dict[str, Any]:
         return answer_of(self._cluster.model, asked)
 
 
 class _Client(AsyncClusterClient):
-    """Over buses of the world."""
+    """A client over buses of the world."""
 
     def __init__(self, place: Place, world: World) -> None:
         timeout_s = place.snapshot.config.host.turn_timeout_ms / 1000

@@ -47,7 +47,7 @@ class WorkerHome:
         return self.home.log("worker")
 
     def hold(self) -> HomeLock:
-        """This process alone works here. Raises CommandError when another one does or a cluster lives here, OSError."""
+        """Lock the directory for this process. Raises CommandError where another works or a cluster lives, OSError."""
         self._demand_no_cluster()
         make_private(self.home.run)
         make_private(self.home.logs)
@@ -74,7 +74,7 @@ class WorkerHome:
             )
 
     def pair(self) -> curve.KeyPair:
-        """Its own keys, made at first use. Raises ConfigError, OSError."""
+        """Return the worker's own keys, made at first use. Raises ConfigError, OSError."""
         return curve.kept_pair(self._key, after_loss="then join again: hobus worker join TOKEN (a new token)")
 
     @property
@@ -86,20 +86,20 @@ class WorkerHome:
         return self.home.root / "next.key"
 
     def next_pair(self) -> curve.KeyPair:
-        """What is to take the place of its keys, made when it is asked for first. Raises ConfigError, OSError."""
+        """Return the keys that take the place of its own, made when first asked for. Raises ConfigError, OSError."""
         return curve.kept_pair(self._next_key, after_loss="another one is made")
 
     @property
     def has_next_key(self) -> bool:
-        """Whether its key is being rotated: the cluster may know only the next one by now."""
+        """Return whether the key is being rotated: the cluster may know only the next one by now."""
         return self._next_key.exists()
 
     def use_next_key(self) -> None:
-        """The next key is its own from now on. Raises OSError."""
+        """Make the next key the worker's own. Raises OSError."""
         self._next_key.replace(self._key)
 
     def cluster(self) -> JoinedCluster | None:
-        """Whose worker it is; None before it has joined. Raises CommandError for a damaged file or a cluster's home."""
+        """Return whose worker it is; None before it has joined. Raises CommandError if damaged, or a cluster's home."""
         self._demand_no_cluster()
         try:
             return JoinedCluster.model_validate_json(self._file.read_bytes())
@@ -112,11 +112,11 @@ class WorkerHome:
             ) from None
 
     def joined(self, cluster: JoinedCluster) -> None:
-        """Keeps durably whose worker this is. Raises OSError."""
+        """Keep durably whose worker this is. Raises OSError."""
         disk.write_private(self._file, cluster.model_dump_json(indent=1).encode() + b"\n")
 
     def ends(self, cluster: JoinedCluster) -> CurveEnds:
-        """Both ends of its connection. Raises CommandError when its key is gone: a new one is enrolled nowhere."""
+        """Return both ends of its connection. Raises CommandError if its key is gone: a new one is enrolled nowhere."""
         if not self._key.exists():
             raise RefusedFault(
                 f"{self._key} is gone: nobody knows any other key of {cluster.name}",
@@ -127,7 +127,7 @@ class WorkerHome:
     # --- configurations ---------------------------------------------------------------------------------------------
 
     def snapshot(self, digest: str) -> Snapshot | None:
-        """The configuration of this digest, if it is kept here whole."""
+        """Return the configuration of this digest, if it is kept here whole."""
         try:
             data = self._snapshot(digest).read_bytes()
         except FileNotFoundError:
@@ -135,14 +135,14 @@ class WorkerHome:
         return Snapshot.from_bytes(data) if digest_of(data) == digest else None
 
     def newest_snapshot(self) -> Snapshot | None:
-        """The configuration that was fetched last; a file that is not whole is passed over."""
+        """Return the configuration that was fetched last; a file that is not whole is passed over."""
         for path in reversed(self._kept()):
             if (found := self.snapshot(path.name.replace("-", ":", 1))) is not None:
                 return found
         return None
 
     def keep_snapshot(self, digest: str, data: bytes, *, kept_max: int) -> None:
-        """Keeps a configuration by its digest, and removes the oldest beyond `kept_max`. Raises OSError."""
+        """Keep a configuration by its digest, and remove the oldest beyond `kept_max`. Raises OSError."""
         disk.write_private(self._snapshot(digest), data)
         kept = self._kept()
         for path in kept[: max(0, len(kept) - kept_max)]:

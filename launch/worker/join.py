@@ -69,7 +69,7 @@ def wish_of(pair: curve.KeyPair, host: str) -> Join:
 
 
 async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, clock: Clock, host: str) -> JoinedCluster:
-    """The worker is enrolled. Raises CommandError: refused, or nobody answers."""
+    """Enrol the worker. Raises CommandError: refused, or nobody answers."""
     broker_key = curve.text(token.broker_key)
     ends = CurveEnds(token.address, broker_key, curve.pair_of(curve.text(token.secret)))
     wanted = wish_of(pair, host)
@@ -94,7 +94,7 @@ async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, cl
 
 
 class _Asking:
-    """Asks whenever there is a connection, until there is an answer."""
+    """Ask whenever there is a connection, until there is an answer."""
 
     def __init__(self, wanted: Join, ends: CurveEnds, answer: asyncio.Future[Joined]) -> None:
         self._wanted = wanted
@@ -119,7 +119,7 @@ class _Asking:
             self.why = f" ({event.why})"
 
     def heard(self, head_bytes: bytes, body: bytes) -> None:
-        """The broker spoke; everything but the answer is of no interest yet."""
+        """Take the broker's answer; nothing else is of interest yet."""
         try:
             head = unpack_header(head_bytes)
             if head.type == Joined.TYPE and not self._answer.done():
@@ -136,7 +136,7 @@ class _Asking:
 
 
 async def snapshot_of(peer: Peer, home: WorkerHome) -> Snapshot:
-    """The configuration that the cluster runs under: kept here, or fetched over the bus and kept.
+    """Return the configuration that the cluster runs under: kept here, or fetched over the bus and kept.
 
     Raises CommandError (integrity) for bytes that are not what their digest says; waits while the record is away.
     """

@@ -51,18 +51,18 @@ _log = structlog.get_logger()
 
 
 def become_member(home: WorkerHome, token: JoinToken) -> None:
-    """This directory is a worker's of the token's cluster. Raises CommandError, ConfigError, OSError."""
+    """Make this directory a worker's of the token's cluster. Raises CommandError, ConfigError, OSError."""
     curve.check_available()
     with _held(home, "worker"):
         _join(home, token)
 
 
 def run(home: WorkerHome, *, slots: int | None, grace_s: float | None, handed: int | None) -> int:
-    """Works until it is told to end. Raises CommandError when it may not, ConfigError, OSError.
+    """Work until told to end. Raises CommandError when it may not, ConfigError, OSError.
 
-    `grace_s`: it is gone so long after a signal; None: after `launcher.drain_ms`.
-    `handed`: where to read what `launch.given` names of the environment, once the tool processes are there. Runs itself
-    anew, as a fresh process of the same number, when the cluster has another configuration.
+    `grace_s`: it is gone so long after a signal; None: after `launcher.drain_ms`. `handed`: where to read what
+    `launch.given` names of the environment, once the tool processes are there. Runs itself anew, as a fresh process of
+    the same number, when the cluster has another configuration.
     """
     curve.check_available()
     cluster = home.cluster()
@@ -79,7 +79,7 @@ def run(home: WorkerHome, *, slots: int | None, grace_s: float | None, handed: i
 
 
 def run_anew(home: WorkerHome, *, slots: int | None, grace_s: float | None, environ: Mapping[str, str]) -> NoReturn:
-    """This process is `hobus worker run`, with the names in `launcher.environment` alone. Raises OSError.
+    """Replace this process by `hobus worker run`, with the names in `launcher.environment` alone. Raises OSError.
 
     `environ`: what it was given besides its own.
     """
@@ -116,14 +116,14 @@ def _join(home: WorkerHome, token: JoinToken) -> None:
 
 
 def _bootstrap(home: WorkerHome) -> Snapshot:
-    """By what to connect before the cluster's configuration is known: the last one, else the shipped one."""
+    """Return by what to connect before the cluster's configuration is known: the last one, else the shipped one."""
     return home.newest_snapshot() or load_snapshot()
 
 
 def _work(
     home: WorkerHome, cluster: JoinedCluster, slots: int | None, grace_s: float | None, handed: int | None
 ) -> Mapping[str, str] | None:
-    """None when it was told to end; what it was given, when it is to be run anew."""
+    """Return None when told to end; what this process was given, when it is to be run anew."""
     snapshot = asyncio.run(_Life(home, cluster, _bootstrap(home)).learn())
     if snapshot is None:
         return None
@@ -140,7 +140,7 @@ def _work(
 
 
 def check_slots(slots: int | None) -> None:
-    """Raises CommandError (usage) for more orders at once than the mailbox of a process takes."""
+    """Raise CommandError (usage) for more orders at once than the mailbox of a process takes."""
     if slots is not None and slots > limits.MAILBOX_MAX:
         raise UsageFault(f"--slots {str(slots)[:40]}: at most {limits.MAILBOX_MAX}")
 
@@ -163,12 +163,12 @@ class _Life:
         self._said = ""
 
     async def learn(self) -> Snapshot | None:
-        """The cluster's configuration, however long it takes until the cluster is there; None when told to end."""
+        """Return the cluster's configuration, however long that takes; None when told to end."""
         with self._peer(None) as peer:
             return await self._until_told(self._learned(peer))
 
     async def work(self, made: Made, grace_s: float | None) -> Ending:
-        """Executes orders until told to end, or until the cluster runs under another configuration."""
+        """Execute orders until told to end, or until the cluster runs under another configuration."""
         try:
             with self._peer(made) as peer:
                 ending = await self._until_told(self._worked(peer, made))
@@ -185,7 +185,7 @@ class _Life:
 
     @contextmanager
     def _peer(self, made: Made | None) -> Generator[Peer]:
-        """This incarnation on the bus; without an actor it offers nothing and works under no configuration yet."""
+        """Put this incarnation on the bus; without an actor it offers nothing and works under no configuration yet."""
         zeromq = ZeroMQ(self._config.bus)
         self._link = link = CurveLink(
             zeromq, self._config.bus, self._ends, clock=self._clock, on_happened=self._connection_happened
@@ -230,7 +230,7 @@ class _Life:
             heeding.cancel()
 
     async def _heeded(self, peer: Peer) -> None:
-        """Another configuration of the cluster is fetched and kept; where it changes what is made at a start, all ends.
+        """Fetch and keep another configuration of the cluster; end where it changes what is made at a start.
 
         Orders are executed under the one that each names in any case.
         """
@@ -255,7 +255,7 @@ class _Life:
     # --- how it ends ------------------------------------------------------------------------------------------------
 
     async def _until_told(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What the work gives; None when told to end first. Raises CommandError for a no of the broker."""
+        """Return what the work gives; None when told to end first. Raises CommandError for a no of the broker."""
         task = self._under_way = asyncio.current_task()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._end)
@@ -280,13 +280,13 @@ class _Life:
             self._under_way = None
 
     def _end(self, fault: CommandError | None = None) -> None:
-        """What is under way ends, once; with this fault, if there is one."""
+        """End what is under way, once; with this fault, if there is one."""
         if self._under_way is not None:
             self._under_way.cancel()
             self._under_way, self._fault = None, fault
 
     def _asked_for_key(self, peer: Peer, is_enrolled: bool) -> None:
-        """The cluster rotates this worker's key: the next one is made, enrolled by the old one, then used."""
+        """Rotate this worker's key: make the next one, enrol it by the old one, then use it."""
         try:
             if not is_enrolled:
                 peer.enrol(wish_of(self._home.next_pair(), _HOST))
@@ -304,7 +304,7 @@ class _Life:
         _log.info("key_rotated", key=self._ends.pair.fingerprint)
 
     def _connection_happened(self, event: Happened) -> None:
-        """A key that is refused ends this worker; whatever else happens to the connection, it is tried for ever."""
+        """End this worker for a refused key; whatever else happens to the connection, it is tried for ever."""
         if event.what == "refused" and self._home.has_next_key:
             self._use_next_key()
             return

@@ -38,13 +38,13 @@ class TakenTools(NamedTuple):
 
 
 def tool_id_of(server: str, name: str) -> str:
-    """By which models and agents know a server's tool: what no provider takes in a name becomes `_`."""
+    """Return the id by which models and agents know a server's tool: characters that providers refuse become `_`."""
     plain = "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in name)
     return f"{server}{SEPARATOR}{plain}"
 
 
 def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, Any]]) -> TakenTools:
-    """The tools that are taken from `listed` (each `name`, `description`, `schema`), and why others are not."""
+    """Return the tools that are taken from `listed` (each `name`, `description`, `schema`), and why others are not."""
     listed_max, definition_max_bytes = limits.LISTED_MAX, limits.DEFINITION_MAX_BYTES
     tools: dict[str, ToolDefinition] = {}
     names: dict[str, str] = {}
@@ -85,7 +85,7 @@ def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, An
 
 
 def printable(text: str, chars: int = 300) -> str:
-    """As it may stand in a table: one line, no control characters, bounded."""
+    """Return the text as it may stand in a table: one line, no control characters, bounded."""
     line = " ".join(text.split())
     return "".join(char if " " <= char <= "~" else "?" for char in line[:chars])
 
@@ -111,7 +111,7 @@ def _bounded(refused: list[str]) -> list[str]:
 
 
 def told(content: Sequence[Mapping[str, Any]], structured: Any, files: KeptFiles) -> str:
-    """The blocks in order, a line between them; structured content only where no block brings a text."""
+    """Return the blocks in order, a line between them; structured content only where no block brings a text."""
     parts = [_block(block, files) for block in content]
     if structured is not None and not any(block.get("type") == "text" for block in content):
         parts.append(json.dumps(structured, sort_keys=True, ensure_ascii=False))

@@ -13,11 +13,11 @@ _INHERITED = ("PATH", "HOME", "LOGNAME", "USER", "SHELL", "TERM", "LANG", "LC_AL
 
 
 class NoSecret(Exception):
-    """A reference leads nowhere; the message names it, never a value."""
+    """Say that a reference leads nowhere; the message names the reference, never a value."""
 
 
 def resolved(values: Mapping[str, str], given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The values with references replaced, `env:` ones by what was given, and those of references. Raises NoSecret."""
+    """Return the values with references replaced, and the secret ones. Raises NoSecret."""
     found: dict[str, str] = {}
     secret: list[str] = []
     for name, value in values.items():
@@ -34,7 +34,7 @@ def environment(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def without(text: str, secret: list[str]) -> str:
-    """The text with every secret hidden, whatever a server made of it."""
+    """Return the text with every secret hidden, whatever a server made of it."""
     for value in secret:
         if value:
             text = text.replace(value, HIDDEN)

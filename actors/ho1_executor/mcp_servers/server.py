@@ -45,21 +45,21 @@ class CallTimes(NamedTuple):
 
 
 class NotConnected(Exception):
-    """The server cannot be used; the message says why."""
+    """Say why the server cannot be used."""
 
 
 class ServerProcess(HostProcess):
     """One incarnation of a server's process, from start to end."""
 
     def __init__(self, configure: Mapping[str, Any], on_closed: Callable[[], None]) -> None:
-        """Starts it. Raises OSError. `on_closed` is called before anybody can ask a killed process for a call."""
+        """Start the process. Raises OSError. `on_closed` is called before anybody can ask a killed process."""
         grace_s = limits.KILL_GRACE_MS / 1000
         super().__init__(interpreter(PROCESS_MODULE), frame_max_bytes=limits.MESSAGE_MAX_BYTES, kill_grace_s=grace_s)
         self._on_closed = on_closed
         self._first_frame = pack_frame("configure", **configure)
 
     async def serve(self, on_listed: Listed, *, connect_timeout_s: float) -> None:
-        """Reads until the process ends: first its listing, within the time-out, then results.
+        """Read until the process ends: first its listing, within the time-out, then results.
 
         Raises NotConnected if the server never got ready, HostGone when it ends later or talks nonsense. Calls in
         flight fail with HostGone; the process and all it started are gone.
@@ -102,7 +102,7 @@ class ServerProcess(HostProcess):
             self.kill()
 
     def end(self) -> None:
-        """Told to end, with all it started; nobody asks it any more."""
+        """End the process and all it started; nobody asks it any more."""
         self._on_closed()
         super().end()
 
@@ -117,7 +117,7 @@ class _Held(Struct):
 
 
 class McpSource:
-    """Use `keep` as a task, `call` for its tools; `on_change` is called whenever what it tells has changed."""
+    """Keep one server connected: run `keep` as a task, `call` its tools; `on_change` hears of each change."""
 
     def __init__(  # noqa: PLR0913 - what one server rests on, each by its name
         self,
@@ -152,7 +152,7 @@ class McpSource:
         return None if self._connection is None else self._connection.pid
 
     async def keep(self) -> None:
-        """For ever connected, or about to be; cancel it to end. Its process is gone then."""
+        """Stay connected for ever; cancel to end, and the process is gone then."""
         while True:
             await self._live()
             if pause_s := self._pause_s():
@@ -161,7 +161,7 @@ class McpSource:
                         await asyncio.get_running_loop().create_future()
 
     async def close(self) -> None:
-        """No process of it is left; after `keep` has ended."""
+        """End every process of this source, after `keep` has ended."""
         for holder in list(self._held):
             self._let_go(holder)
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -172,7 +172,7 @@ class McpSource:
     async def call(
         self, tool: ToolDefinition, call: ToolCall, *, holder: str, idempotency_key: str, times: CallTimes
     ) -> ToolResult:
-        """One call within its times, waiting for the server included, in the process that its holder has.
+        """Make one call within its times, waiting for the server included, in the process that its holder has.
 
         A call whose server goes away under it is made again if it may be, once; else its outcome is unknown. Over time
         or cancelled: it has ended, or its server's process was killed, before this returns.
@@ -228,7 +228,7 @@ class McpSource:
     async def _in_own(
         self, holder: str, tool: ToolDefinition, call: ToolCall, *, idempotency_key: str, times: CallTimes
     ) -> ToolResult:
-        """In the process of this session, or principal, alone."""
+        """Make the call in the process of this session, or principal, alone."""
         held = self._held.get(holder) or self._made_for(holder)
         if held is None:
             said = f"{len(self._held)} processes of the MCP server {self.name} are at work"
@@ -245,7 +245,7 @@ class McpSource:
                 held.idle = asyncio.get_running_loop().call_later(idle_s, self._let_go, holder)
 
     def _made_for(self, holder: str) -> _Held | None:
-        """A process of its own, in place of one that nobody uses where there are many; None where all are in use."""
+        """Return a process for this holder, in place of an unused one if there are many; None if all are in use."""
         if len(self._held) >= limits.MCP_PROCESSES_MAX:
             unused = next((name for name, held in self._held.items() if not held.users), None)
             if unused is None:
@@ -268,7 +268,7 @@ class McpSource:
         held.task.cancel()
 
     def _reap_soon(self, ended: Sequence[ServerProcess]) -> None:
-        """These are not kept; after the end of their sockets nothing of them stays in the table of processes."""
+        """Let these processes go; after the end of their sockets none stays in the table of processes."""
         self.ended += ended
         asyncio.get_running_loop().call_later(limits.CHILDREN_REAPED_MS / 1000, self._reap)
 
@@ -276,7 +276,7 @@ class McpSource:
         self.ended = [one for one in self.ended if one is self._connection or not one.is_reaped()]
 
     async def _live(self) -> None:
-        """One life of its process, from start to end."""
+        """Live one life of the process, from start to end."""
         settings = self._limits.model_dump(include={"limits", "output_max_bytes"})
         configure = {
             "server": self._config.model_dump(mode="json"),
@@ -328,7 +328,7 @@ class McpSource:
         self._on_change()
 
     def _pause_s(self) -> float:
-        """Doubles with each failure in a row, with jitter so that many workers do not come at once."""
+        """Return the back-off: doubled with each failure in a row, with jitter to spread workers out."""
         if not self._failures:
             return 0.0
         most = limits.RECONNECT_MAX_MS / 1000
@@ -337,4 +337,4 @@ class McpSource:
 
 
 def _nobody_is_told() -> None:
-    """The process that everybody shares has told of the tools."""
+    """Do nothing: the process that everybody shares has told of the tools."""

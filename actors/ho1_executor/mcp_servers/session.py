@@ -51,7 +51,7 @@ _NO_SESSION = re.compile(
 
 
 async def serve(worker: Frames, settings: Mapping[str, Any]) -> None:
-    """Connected until the worker or the server is gone; a server that cannot be connected is told as `failed`."""
+    """Stay connected until the worker or the server is gone; tell a server that cannot be connected as `failed`."""
     traffic, secret = Traffic(), list[str]()
     has_listed = False
     try:
@@ -84,7 +84,7 @@ async def _streams(settings: Mapping[str, Any], traffic: Traffic, secret: list[s
     else:
 
         async def note(response: httpx2.Response) -> None:
-            """The SDK tells of the status only where the server says nothing itself."""
+            """Note the status, which the SDK tells only where the server says nothing itself."""
             status = response.status_code
             if response.request.method != "POST" or status < HTTPStatus.BAD_REQUEST:
                 return
@@ -104,7 +104,7 @@ async def _streams(settings: Mapping[str, Any], traffic: Traffic, secret: list[s
 
 
 def has_forgotten(said: bytes, asked: object) -> bool:
-    """Whether a body under 400 means that the session is unknown; many servers answer so in place of 404.
+    """Return whether a body under 400 means that the session is unknown; many servers answer so in place of 404.
 
     A refusal that does not name its request was of none that had been read. Of one that does, a tool may have run,
     unless the code or the words say otherwise.
@@ -119,13 +119,13 @@ def has_forgotten(said: bytes, asked: object) -> bool:
 
 
 def is_of_no_session(error: MCPError) -> bool:
-    """Whether an error that came as an answer, by its code and words, is of a session that the server does not know."""
+    """Return whether an error answer means, by code and words, that the server does not know the session."""
     is_before = error.code in (_SESSION_NOT_FOUND, mcp_types.INVALID_REQUEST)
     return is_before and _NO_SESSION.search(error.message.encode("utf-8", "replace")) is not None
 
 
 def _why(error: BaseException, traffic: Traffic) -> str:
-    """Why a server could not be connected, in one line."""
+    """Return in one line why a server could not be connected."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     if isinstance(error, FileNotFoundError):
@@ -142,7 +142,7 @@ def _why(error: BaseException, traffic: Traffic) -> str:
 
 
 class _Link:
-    """The worker's frames on one side, the server's dispatcher on the other."""
+    """Connect the worker's frames on one side to the server's dispatcher on the other."""
 
     def __init__(
         self, worker: Frames, dispatcher: JSONRPCDispatcher[Any], settings: Mapping[str, Any], traffic: Traffic
@@ -164,12 +164,12 @@ class _Link:
         self._about = SERVER_SAYS + about if about else ""
 
     async def heard(self, message: IncomingMessage) -> None:
-        """Of what a server says by itself only that its tools have changed is of interest."""
+        """Take note of a message from the server: only that its tools have changed matters."""
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self._relist.set()
 
     async def work(self) -> None:
-        """Carries out the worker's frames until it, or the server, is gone."""
+        """Carry out the worker's frames until the worker, or the server, is gone."""
         async with asyncio.TaskGroup() as tasks:
             mine = [
                 tasks.create_task(self._carry_out(tasks)),
@@ -185,7 +185,7 @@ class _Link:
             self._over.set_result(None)
 
     async def tell_listing(self) -> None:
-        """The worker knows the server's tools as they are now. Raises MCPError."""
+        """Tell the worker the server's tools as they are now. Raises MCPError."""
         tools: list[Any] = []
         cursor: str | None = None
         for _ in range(self._settings["listed_max"]):  # a listing of more pages than tools never ends
@@ -208,7 +208,7 @@ class _Link:
                 self._end()
 
     async def _notice_end(self) -> None:
-        """A process that is gone ends this one: the worker starts another. Of one over HTTP only a call can tell."""
+        """End with the server's process: the worker starts another. Of a server over HTTP only a call can tell."""
         await self._traffic.ended.wait()
         self._end()
 
@@ -256,7 +256,7 @@ class _Link:
             self._end()  # a new connection finds it, or says why not
 
     async def _answers(self) -> bool:
-        """Whether the server still answers in this session: other calls may be in flight there."""
+        """Return whether the server still answers in this session: other calls may be in flight there."""
         try:
             async with asyncio.timeout(MCP_PING_S):
                 await self._request("ping", {})
@@ -276,7 +276,7 @@ class _Link:
         return ToolResult(ok=not is_error, code=code, text=text, truncated=truncated, files=files.kept)
 
     async def _request(self, method: str, params: Mapping[str, Any], *, number: int | None = None) -> dict[str, Any]:
-        """`number`: of the worker's call, who is told when the server says that it goes on with it."""
+        """Make a request. `number`: of the worker's call, who is told when the server says that it goes on with it."""
         options: CallOptions = {**self._headers, "cancel_on_abandon": False}  # cancels are sent by name, and waited for
         if number is not None:
 
@@ -292,7 +292,7 @@ def _request_id(number: int) -> str:
 
 
 def rows_of(tools: Sequence[Any], definition_max_bytes: int, all_max_bytes: int, about: str = "") -> list[Any]:
-    """What was listed, as the worker is told of it: only what can be told, and not more than it takes at once."""
+    """Return the listing as the worker is told of it: only what can be sent, and not more than it takes at once."""
     rows: list[dict[str, Any]] = []
     left = all_max_bytes
     for tool in tools:
@@ -315,7 +315,7 @@ def rows_of(tools: Sequence[Any], definition_max_bytes: int, all_max_bytes: int,
 
 
 def _size(row: Mapping[str, Any]) -> int | None:
-    """Bytes of a row on its way; None for one that cannot be sent (a number or a text that is none elsewhere)."""
+    """Return the bytes of a row on its way; None if it cannot be sent (a number or a text that is none elsewhere)."""
     try:
         return len(pack_frame("row", row=row))
     except (ValueError, OverflowError, RecursionError):

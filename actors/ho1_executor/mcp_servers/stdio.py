@@ -58,7 +58,7 @@ async def stdio(  # noqa: PLR0913 - one per bound
     errors_max_bytes: int,
     end_grace_s: float,
 ) -> AsyncGenerator[Streams, None]:
-    """The two streams of a started server; afterwards it had `end_grace_s` to end by itself. Raises OSError."""
+    """Yield the two streams of a started server, which then has `end_grace_s` to end by itself. Raises OSError."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -90,7 +90,7 @@ async def _read(
     traffic: Traffic,
     end_grace_s: float,
 ) -> None:
-    """Line by line until the server closes its output or says too much at once; then the session sees the end."""
+    """Read line by line until the server closes its output or says too much at once; then end the session's stream."""
     assert process.stdout is not None  # noqa: S101 - it was asked for
     async with to_session:
         while not traffic.ended.is_set():
@@ -114,9 +114,9 @@ async def _read(
 
 
 async def _line(output: asyncio.StreamReader) -> bytes | None:
-    """The next line; of one that is too long, a refusal of the call that it answers, or None if it names none.
+    """Return the next line; for one that is too long a refusal of the call that it answers, or None if it names none.
 
-    Our ids stand at an end of such a line: no server writes them behind half of its result.
+    Ids of this client stand at an end of such a line: no server writes them behind half of its result.
     """
     head, last, is_over = b"", b"", False
     while not is_over:
@@ -138,9 +138,9 @@ async def _line(output: asyncio.StreamReader) -> bytes | None:
 
 
 def messages_in(line: bytes) -> list[Any]:
-    """The message of a line, or those of a batch; halves of a character are U+FFFD. Raises ValueError.
+    """Return the message of a line, or those of a batch; halves of a character become U+FFFD. Raises ValueError.
 
-    What names a call of ours and is no answer is a refusal of that call: else it would be waited for.
+    A message that names a call of this client and is no answer refuses that call: else the call would be waited for.
     """
     read = mcp_types.jsonrpc_message_adapter
     try:
@@ -162,7 +162,7 @@ def _answer(told: Any) -> Any:
 
 
 async def _end_of(process: asyncio.subprocess.Process, traffic: Traffic, end_grace_s: float) -> str:
-    """How a server went that closed its output; its last words are read first."""
+    """Return how a server ended that closed its output; its last words are read first."""
     with suppress(TimeoutError):
         async with asyncio.timeout(end_grace_s):
             await traffic.errors_read.wait()

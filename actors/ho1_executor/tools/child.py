@@ -18,7 +18,7 @@ OWN = PrintCaller("", "")
 
 
 class ProcessAttempt(Struct):
-    """To run one thing in some process, and how far that came."""
+    """One try to run something in some process, and how far that came."""
 
     timeout_s: float
     request: Request
@@ -28,7 +28,7 @@ class ProcessAttempt(Struct):
 
 
 class ToolChild(HostProcess):
-    """`serve` is its one task; `run` may be asked at once."""
+    """One tool process. `serve` is its one task; `run` may be asked at once."""
 
     def __init__(  # noqa: PLR0913 - what it is made of
         self,
@@ -42,8 +42,9 @@ class ToolChild(HostProcess):
         on_blocked: Callable[[str], None],
         on_late: Callable[[PrintCaller, str], None],
     ) -> None:
-        """`leftovers_max`: calls of a process of its own that are over and of which something may still print.
+        """Start the process.
 
+        `leftovers_max`: calls of a process of its own that are over and of which something may still print.
         `on_blocked` hears of a tool that keeps the others of a shared process waiting; `on_late` what is printed for
         calls that have their end already. Raises OSError.
         """
@@ -64,7 +65,7 @@ class ToolChild(HostProcess):
         self._is_gone = False
 
     async def serve(self) -> None:
-        """Until the process ends; then nothing of it is left but its exit code."""
+        """Serve until the process ends; then nothing of it is left but its exit code."""
         try:
             if self.is_shared:
                 self._over.append(self._handed(OWN))
@@ -81,7 +82,7 @@ class ToolChild(HostProcess):
                 pipe.close()
 
     async def run(self, fields: Mapping[str, Any], attempt: ProcessAttempt) -> ToolResult:
-        """The result of one call; what it printed stands in the attempt, whatever happens. Raises HostGone."""
+        """Return the result of one call; what it printed stands in the attempt, whatever happens. Raises HostGone."""
         await self._is_ready.wait()
         pipe = self._handed(caller_of(fields))
         try:
@@ -96,19 +97,19 @@ class ToolChild(HostProcess):
             self.is_spent = self.is_spent or left > self._leftovers_max
 
     def kill(self) -> None:
-        """As any; whoever is about to ask it takes another one."""
+        """Kill the process; whoever is about to ask it takes another one."""
         self.is_spent = True
         super().kill()
 
     def tell_late(self) -> None:
-        """What calls that are over have printed since this was last asked, by what they left running."""
+        """Tell what finished calls printed since this was last asked, by what they left running."""
         for pipe in self._over:
             if text := pipe.taken():
                 self._on_late(pipe.caller, text)
         self._over = [pipe for pipe in self._over if not pipe.is_over]
 
     def _handed(self, caller: PrintCaller) -> PrintPipe:
-        """The pipe for what is asked next. Raises HostGone."""
+        """Hand the process the pipe for what is asked next. Raises HostGone."""
         pipe = PrintPipe(self._said_bytes, caller)
         try:
             self.hand(pipe.write_end)

@@ -48,7 +48,7 @@ _LAG_S = 0.25
 
 
 class ToolProcess:
-    """Calls as tasks of one loop. A tool that does not wait keeps it, which is why its process has no other call."""
+    """Run calls as tasks of one loop. A tool that does not wait keeps the loop, so its process has no other call."""
 
     def __init__(self, frames: Frames, descriptor: int, streams: StandardStreams, settings: Mapping[str, Any]) -> None:
         self._frames = frames
@@ -65,7 +65,7 @@ class ToolProcess:
         self._is_watched = False
 
     def serve_alone(self, runner: asyncio.Runner) -> None:
-        """One call after another, until the worker has gone. A `def` runs outside the loop: it may run its own."""
+        """Run one call after another, until the worker is gone. A `def` runs outside the loop: it may run its own."""
         while True:
             frame = runner.run(self._frames.receive())
             self._streams.begin()
@@ -77,7 +77,7 @@ class ToolProcess:
                 runner.run(steps)
 
     async def serve_all(self) -> None:
-        """Any number of calls at once, until the worker has gone."""
+        """Run any number of calls at once, until the worker is gone."""
         loop = asyncio.get_running_loop()
         while True:
             frame = await self._frames.receive()
@@ -98,7 +98,7 @@ class ToolProcess:
                     self._watch()
 
     async def ask(self, number: int, **question: Any) -> dict[str, Any]:
-        """The reply that the worker got."""
+        """Return the reply that the worker got."""
         answered = asyncio.get_running_loop().create_future()
         self._asked.setdefault(number, deque()).append(answered)
         self._send("request", n=number, **question)
@@ -113,7 +113,7 @@ class ToolProcess:
             self._send("result", **result_fields(number, not_done("cancelled", "it was not begun")))
 
     async def _answer(self, asked: Mapping[str, Any], printed: FileIO | None) -> None:
-        """One call from its first step to its result."""
+        """Run one call from its first step to its result."""
         try:
             with self._streams.of_call(printed):
                 result = await self._result(asked)
@@ -138,7 +138,7 @@ class ToolProcess:
         return await run_tool(self._tools, asked["tool_id"], asked["arguments"], host, self._bounds)
 
     def _load(self, asked: Mapping[str, Any]) -> None:
-        """The tool of a package is there, or its call says why it is not: it was described in another process."""
+        """Load the tool of a package, or have its call say why that fails: it was described in another process."""
         name = asked["tool_id"]
         if asked["op"] == "describe" or name in self._tools or name not in self.settings["entry_points"]:
             return
@@ -149,13 +149,13 @@ class ToolProcess:
             self._faults[name] = f"{name} cannot be loaded: {bad}"
 
     def _send(self, op: str, **fields: Any) -> None:
-        """One frame; the process ends here when a tool has closed the descriptor, or made it another file's."""
+        """Send one frame; end the process when a tool has closed the descriptor, or made it another file's."""
         if identity(self._descriptor) != self._was:
             os._exit(1)
         self._frames.write(op, **fields)
 
     def _watch(self) -> None:
-        """The loop runs: the alarm is put off, as long as there are calls."""
+        """Put off the alarm as long as the loop runs and there are calls."""
         self._is_watched, self._lags = bool(self._tasks), 0
         lag_s = _LAG_S if self._is_watched else 0.0
         signal.setitimer(signal.ITIMER_REAL, lag_s, lag_s)
@@ -163,7 +163,7 @@ class ToolProcess:
             asyncio.get_running_loop().call_later(_LAG_S / 4, self._watch)
 
     def held_up(self, _number: int, _frame: object) -> None:
-        """The loop has not run for a while. The first alarm may be a sleep of the whole process."""
+        """Report that the loop has not run for a while. The first alarm may be a sleep of the whole process."""
         self._lags += 1
         task = asyncio.current_task()
         if self._lags == 2 and task is not None and task in self._tasks.values():  # noqa: PLR2004
@@ -171,7 +171,7 @@ class ToolProcess:
 
 
 class ChildHost(Struct, frozen=True):
-    """`ToolHost` at the end of a pipe."""
+    """Implement `ToolHost` at the end of a pipe."""
 
     process: ToolProcess
     number: int
@@ -182,7 +182,7 @@ class ChildHost(Struct, frozen=True):
         return await self.process.ask(self.number, service=service, type=type_name, body=dict(body))
 
     async def check(self, name: str) -> Mapping[str, Any]:
-        """What the check of this name says, a function of a directory: both are named by the worker's wiring."""
+        """Return what this check says, a function of a directory: both are named by the worker's wiring."""
         checks = self.process.settings["checks"]
         if name not in checks:
             raise ToolFault(NO_HOME)
@@ -191,13 +191,13 @@ class ChildHost(Struct, frozen=True):
 
 
 def resolve(path: str) -> Any:
-    """The object behind `module:name`, imported now: what only some tools need is loaded by those alone."""
+    """Import and return the object behind `module:name`, so that only tools that need it load it."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def plain(report: Any) -> Any:
-    """A report as JSON-like values: its records (dataclasses, named tuples) become mappings by field name."""
+    """Return a report as JSON-like values: its records (dataclasses, named tuples) become mappings by field name."""
     if is_dataclass(report):
         return {field.name: plain(getattr(report, field.name)) for field in fields(report)}
     if isinstance(report, tuple) and hasattr(report, "_asdict"):
@@ -206,7 +206,7 @@ def plain(report: Any) -> Any:
 
 
 def drive(steps: Coroutine[Any, Any, None]) -> None:
-    """Runs a coroutine that has no loop to wait for, to its end."""
+    """Run a coroutine that has no loop to wait for, to its end."""
     with suppress(StopIteration):
         steps.send(None)
         while True:
@@ -214,7 +214,7 @@ def drive(steps: Coroutine[Any, Any, None]) -> None:
 
 
 def serve(descriptor: int, streams: StandardStreams) -> None:
-    """Configuration first, then calls, until the worker has gone."""
+    """Take the configuration first, then calls, until the worker is gone."""
     line = socket.socket(fileno=descriptor)
     line.setblocking(False)  # noqa: FBT003 - positional only
     with asyncio.Runner() as runner, suppress(HostGone):
@@ -240,12 +240,12 @@ def described(entry: str, max_bytes: int) -> ToolResult:
 
 
 def main() -> None:
-    """In a fresh interpreter; the worker's pid is its argument."""
+    """Start in a fresh interpreter; the worker's pid is the argument."""
     live(int(sys.argv[1]))
 
 
 def live(worker: int) -> NoReturn:
-    """Ties this process's life to its worker's, and serves for ever."""
+    """Tie this process's life to its worker's, and serve for ever."""
     frames, line = keeper.only_sockets(worker, is_kept=True, has_line=True)
     try:
         serve(frames, StandardStreams(line, frames))

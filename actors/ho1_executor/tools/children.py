@@ -32,7 +32,7 @@ _log = structlog.get_logger("ho1_executor")
 
 
 class ChildToolRunner:
-    """`bus.port.ToolRunner`; calls that need a process each wait in order while `children_max` are at work."""
+    """Implement `bus.port.ToolRunner`; calls that need a process each wait in order while `children_max` are busy."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ChildToolRunner:
         checks: Mapping[str, tuple[str, str]] | None = None,
         registry: str = BUILTIN_REGISTRY,
     ) -> None:
-        """Starts nothing.
+        """Build a runner; start nothing.
 
         `registry` is a `module:name` path that the processes import, of a mapping of ToolDefinitions (with the ids of
         `tools`); `checks`: name -> such a path of a function from a directory to a report, and the directory. The
@@ -71,15 +71,15 @@ class ChildToolRunner:
         self._context = contextvars.copy_context()  # what is late is logged for its own call, not in the present one's
 
     def start(self) -> None:
-        """Call it before the worker opens sockets: what forks the processes is there."""
+        """Start what forks the processes; call it before the worker opens sockets."""
         self._nursery.start()
 
     def give(self, environment: Mapping[str, str]) -> None:
-        """Variables that the processes get besides their own, each through its socket; before the first call."""
+        """Give the processes further variables, each through its socket; call it before the first call."""
         self._environment = dict(environment)
 
     def share(self, name: str) -> None:
-        """This entry point waits without holding up its process."""
+        """Note that this entry point waits without holding up its process."""
         self._alone.discard(name)
 
     async def close(self) -> None:
@@ -92,22 +92,22 @@ class ChildToolRunner:
         self._nursery.close()
 
     def pids(self) -> list[int]:
-        """Of its processes that take calls."""
+        """Return the pids of the processes that take calls."""
         return [child.pid for child in self._alive if not child.is_spent]
 
     def available(self) -> Sequence[str]:
-        """Ids of the tools it can run without having described them, sorted."""
+        """Return the ids of tools that can run without having been described, sorted."""
         return self._tools
 
     async def describe(self, name: str, *, timeout_s: float) -> ToolResult:
-        """What the entry point of this name is, as JSON text, or why it is none; loaded within `timeout_s`."""
+        """Return what this entry point is, as JSON text, or why it is none; loaded within `timeout_s`."""
         result = await self._told(
             {"tool_id": name}, ProcessAttempt(timeout_s, no_request, op="describe"), is_alone=True
         )
         return result or not_done("deadline_exceeded", f"it did not load within {timeout_s:.3f} s")
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
-        """One call within `timeout_s`, waiting included; `context["request"]` is its way out (`outside.Request`).
+        """Run one call within `timeout_s`, waiting included; `context["request"]` is its way out (`outside.Request`).
 
         Cancelled or over time: it has ended, or its process was killed, before this returns. A process that dies by
         itself, or answers nonsense, leaves what the tool did unknown: code `unknown_outcome`. What it printed is there
@@ -124,7 +124,7 @@ class ChildToolRunner:
         return result
 
     async def _told(self, fields: Mapping[str, Any], attempt: ProcessAttempt, *, is_alone: bool) -> ToolResult | None:
-        """The result of a process that was free in time, None over time; what the tool told people is in the log."""
+        """Return the result of a process that was free in time, None over time; log what the tool told people."""
         result: ToolResult | None = None
         try:
             async with asyncio.timeout(attempt.timeout_s):
@@ -147,7 +147,7 @@ class ChildToolRunner:
             self._log(caller_of(fields), attempt.printed, "" if result is None else result.traceback)
 
     def _of_its_own(self) -> ToolChild:
-        """A process that nobody uses. Raises OSError."""
+        """Return a process that nobody uses. Raises OSError."""
         while self._free:
             child = self._free.pop()
             if not child.is_spent and not child.has_ended():  # spent: it is being ended, and its keeper goes last
@@ -156,7 +156,7 @@ class ChildToolRunner:
         return self._started(is_shared=False)
 
     def _for_all(self) -> ToolChild:
-        """The process of the tools that wait. Raises OSError."""
+        """Return the process of the tools that wait. Raises OSError."""
         child = self._shared
         if child is None or child.is_spent or child.has_ended():
             child = self._shared = self._started(is_shared=True)
@@ -207,7 +207,7 @@ class ChildToolRunner:
                 self._rests(child)
 
     def _rests(self, child: ToolChild) -> None:
-        """Nobody uses it: the next one does, or it goes."""
+        """Offer an unused process to the next call, or let it go."""
         if child.is_spent:
             child.tell_late()
             child.kill()
@@ -218,21 +218,21 @@ class ChildToolRunner:
         child.idle = asyncio.get_running_loop().call_later(idle_s, child.kill)
 
     def _blocks(self, tool_id: str) -> None:
-        """From now on it has a process alone, and those that come next another one than it."""
+        """Give this tool a process alone from now on, and the others another one than it holds up."""
         if tool_id in self.entry_points and tool_id not in self._alone:
             self._alone.add(tool_id)
             _log.warning("tool_blocks", tool=tool_id, mend="await what it waits for, or make it a def")
 
     def _without_secrets(self, text: str) -> str:
-        """Of what the processes were given, nothing whose name says that it is a secret gets into log or record."""
+        """Hide the values of secretly named variables before text gets into log or record."""
         return without(text, [value for name, value in self._environment.items() if is_secret_name(name)])
 
     def _log_late(self, caller: PrintCaller, printed: str) -> None:
-        """What is printed for a call that has its end already, by what it left running."""
+        """Log what is printed for a call that has its end already, by what it left running."""
         self._context.run(self._log, caller, self._without_secrets(printed), "", is_late=True)
 
     def _log(self, caller: PrintCaller, printed: str, traceback_text: str, *, is_late: bool = False) -> None:
-        """A tool's own words, marked as such, with the turn and the call that they belong to."""
+        """Log a tool's own words, marked as such, with the turn and the call that they belong to."""
         if not printed and not traceback_text:
             return
         tell = _log.warning if traceback_text else _log.info

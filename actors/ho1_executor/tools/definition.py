@@ -18,7 +18,7 @@ Request = Callable[[str, str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 async def no_request(_service: str, _type_name: str, _body: Mapping[str, Any]) -> dict[str, Any]:
-    """Of what may ask nobody."""
+    """Refuse: this call may ask nobody."""
     raise ToolFault("nothing is asked here")
 
 
@@ -29,28 +29,31 @@ NO_HOME = "this worker has no home of a cluster at hand"
 
 
 class BadArguments(ToolFault):
-    """What was given cannot be what the tool takes; it was not run."""
+    """Say that the arguments cannot be what the tool takes; it was not run."""
 
 
 class ToolHost(Protocol):
-    """All that a tool sees of the world."""
+    """Everything that a tool sees of the world."""
 
     @property
     def snapshot(self) -> Mapping[str, Any]:
-        """The governed assets as plain values, secrets hidden (`view.snapshot_view`)."""
+        """Return the governed assets as plain values, secrets hidden (`view.snapshot_view`)."""
         ...
 
     @property
     def context(self) -> Mapping[str, Any]:
-        """session_id, agent_id, wo_id, idempotency_key of this call."""
+        """Return session_id, agent_id, wo_id, idempotency_key of this call."""
         ...
 
     async def request(self, service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The reply to one message, sent by the executor under its own policy. Raises ToolFault naming the code."""
+        """Return the reply to one message, sent by the executor under its own policy.
+
+        Raises ToolFault with the code.
+        """
         ...
 
     async def check(self, name: str) -> Mapping[str, Any]:
-        """What a check of the home found (`verify_ledger`, `run_gates`). Raises ToolFault where no home is at hand."""
+        """Return what a check of the home found (`verify_ledger`, `run_gates`). Raises ToolFault without a home."""
         ...
 
 
@@ -85,7 +88,7 @@ ANNOUNCED = ("tool_id", "source", "description", "idempotent", "writes")
 
 
 def not_done(code: str, text: str) -> ToolResult:
-    """The result of a call that brought nothing."""
+    """Return the result of a call that brought nothing."""
     return ToolResult(ok=False, code=code, text=text)
 
 
@@ -106,7 +109,7 @@ class KeptFiles:
     kept: list[FileBytes] = field(default_factory=list[FileBytes])
 
     def take(self, kind: str, name: str, media_type: str, data: bytes) -> str:
-        """The sentence that stands for a file in its call's text; it says so where the file is not kept."""
+        """Keep a file and return the sentence that stands for it in its call's text, also where it is not kept."""
         name, media_type = ("".join(filter(str.isprintable, one))[:FILE_NAME_CHARS] for one in (name, media_type))
         told = f"{kind} {name}, {media_type}, {len(data)} bytes"
         if not self.max_bytes:
@@ -119,14 +122,14 @@ class KeptFiles:
         return f"[{told}]"
 
     def told(self, value: Any) -> str:
-        """The same for what a tool returns. Raises TypeError for what is no file."""
+        """Do as `take` for what a tool returns. Raises TypeError for what is no file."""
         if not isinstance(value, File):
             raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
         return self.take(value.kind, value.name, value.media_type, value.data)
 
 
 def written(value: Any, bounds: Bounds, tool_id: str = "the tool") -> ToolResult:
-    """A tool's value as JSON text with sorted keys, cut to its bound and marked where it was; its files in words."""
+    """Return a tool's value as JSON text with sorted keys, cut to its bound and marked if so; its files in words."""
     files = KeptFiles(bounds.files)
     try:
         text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, default=files.told)
@@ -139,7 +142,7 @@ def written(value: Any, bounds: Bounds, tool_id: str = "the tool") -> ToolResult
 
 
 def failed(error: BaseException, bounds: Bounds) -> ToolResult:
-    """A tool's exception as its result: its sentence if it raised ToolFault, else only the name of what it raised.
+    """Return a tool's exception as its result: its sentence if it raised ToolFault, else only its class.
 
     A message may hold what no model is to see, an address with its key for one: it stands in the traceback, for people.
     """
@@ -153,7 +156,7 @@ def failed(error: BaseException, bounds: Bounds) -> ToolResult:
 
 
 def _told(error: BaseException, bounds: Bounds) -> ToolResult:
-    """Raises whatever the exception does when it is looked at."""
+    """Return what the exception says; raise whatever it raises when it is looked at."""
     is_meant = issubclass(type(error), ToolFault)
     text, truncated = cut(str(error) if is_meant else f"the tool broke: {class_name(error)}", bounds.output)
     told = "" if is_meant and error.__cause__ is None else traceback_of(error, bounds.said)
@@ -162,12 +165,12 @@ def _told(error: BaseException, bounds: Bounds) -> ToolResult:
 
 
 def class_name(error: BaseException) -> str:
-    """The name of its class, whatever that says of itself: none of its code is run."""
+    """Return the name of an exception's class without running any of its code."""
     return str.__str__(vars(type)["__name__"].__get__(type(error)))
 
 
 def traceback_of(error: BaseException, max_bytes: int) -> str:
-    """Type, message and traceback of what a tool raised, from its own first line on."""
+    """Return type, message and traceback of what a tool raised, from its own first line on."""
     frames = error.__traceback__
     while frames is not None and _is_ours(frames):
         frames = frames.tb_next
@@ -176,7 +179,7 @@ def traceback_of(error: BaseException, max_bytes: int) -> str:
 
 
 def _is_ours(frames: TracebackType) -> bool:
-    """Whether this frame is of what calls a tool; the process that does may have begun with it."""
+    """Return whether this frame belongs to what calls a tool; the process that does may have begun with it."""
     module = str(frames.tb_frame.f_globals.get("__name__", ""))
     return module == "__main__" or module.startswith(("hobus.", "asyncio.", "pydantic."))
 
@@ -198,7 +201,7 @@ async def run_tool(
 
 
 def cut(text: str, max_bytes: int) -> tuple[str, bool]:
-    """The longest beginning of whole characters within `max_bytes` of UTF-8, and whether something is missing."""
+    """Return the longest beginning of whole characters within `max_bytes` of UTF-8, and whether text is missing."""
     data = str.encode(text, "utf-8", "replace")  # a tool's text may be of a class of its own
     if len(data) <= max_bytes:
         return data.decode(), False

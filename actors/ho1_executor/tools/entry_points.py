@@ -34,27 +34,27 @@ from hobus.config.json_schema import input_schema_fault
 
 
 class NoSchema(Exception):
-    """Annotations that say nothing in JSON; the message names the parameter and the fix."""
+    """Say that annotations mean nothing in JSON; the message names the parameter and the fix."""
 
 
 class _Words(GenerateJsonSchema):
-    """Without a title for each field: it says what the name does. A default that is no JSON is left out."""
+    """Make schemas without a title for each field, which repeats the name, and without defaults that are no JSON."""
 
     def emit_warning(self, kind: Any, detail: str) -> None:
-        """Of such a default: the function has it."""
+        """Pass over such a default: the function has it."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - as pydantic calls it
         return False
 
 
 class Signature(Struct, frozen=True):
-    """What a function takes, made once from its annotations by pydantic: the schema and the conversion are the same."""
+    """What a function takes, from its annotations by pydantic: schema and conversion are the same."""
 
     model: type[BaseModel]
     invocation: str | None  # the parameter that wants to know the call
 
     def schema(self) -> dict[str, Any]:
-        """An object schema with one property per parameter; no other property is allowed. Raises NoSchema."""
+        """Return an object schema with one property per parameter and no other. Raises NoSchema."""
         try:
             schema = self.model.model_json_schema(schema_generator=_Words)
         except PydanticUserError as error:
@@ -63,7 +63,7 @@ class Signature(Struct, frozen=True):
         return {"properties": {}, "required": [], **schema}
 
     def converted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as the function takes them: an Enum, a dataclass, a datetime. Raises BadArguments."""
+        """Return the arguments as the function takes them: an Enum, a dataclass, a datetime. Raises BadArguments."""
         try:
             given = self.model.model_validate(dict(arguments))
         except ValidationError as error:
@@ -74,7 +74,7 @@ class Signature(Struct, frozen=True):
 
 
 def signature_of(function: Callable[..., Any]) -> Signature:
-    """Raises NoSchema, naming the parameter."""
+    """Return the function's signature. Raises NoSchema, naming the parameter."""
     try:
         hints = get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
@@ -103,7 +103,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
 
 
 def invocation_of(function: Callable[..., Any]) -> str | None:
-    """The parameter that wants to know the call, of a function whose other annotations mean nothing here."""
+    """Return the parameter that wants to know the call, of a function whose other annotations mean nothing here."""
     with suppress(NameError, TypeError):
         return next((name for name, hint in get_type_hints(function).items() if hint is Invocation), None)
     return None
@@ -122,11 +122,11 @@ DESCRIBED = ("description", "parameters", "idempotent", "writes", "timeout_s", "
 
 
 class BadEntryPoint(Exception):
-    """It cannot be a tool; the message says why and what fixes it."""
+    """Say why this cannot be a tool, and what mends it."""
 
 
 def load(entry: str) -> ToolDefinition:
-    """The tool of one of `tools.entry_points`. Raises BadEntryPoint, whatever its package does."""
+    """Return the tool of one of `tools.entry_points`. Raises BadEntryPoint, whatever its package does."""
     name = entry_of(entry)[0]
     if name in BUILTIN:
         raise BadEntryPoint("a built-in tool has this name; rename yours")
@@ -143,13 +143,13 @@ def _function_of(entry: str) -> Any:
 
 
 def _where(function: Any) -> str:
-    """File and line of a function, as the beginning of a sentence; empty where it has none."""
+    """Return file and line of a function as the beginning of a sentence; empty where it has none."""
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}: "
 
 
 def _from_file(target: str) -> Any:
-    """What stands under `/path/to/file.py:name`; a file in a package is imported as that package's."""
+    """Return what stands under `/path/to/file.py:name`; a file in a package is imported as that package's."""
     path, _, name = target.rpartition(":")
     if not Path(path).is_file():
         raise BadEntryPoint(f"there is no file {path}; it has to be on the machine of each worker")
@@ -163,7 +163,7 @@ def _from_file(target: str) -> Any:
 
 
 def module_of(file: Path) -> Any:
-    """The module that a file is, imported. Raises BadEntryPoint, whatever the file does."""
+    """Import the module that a file is. Raises BadEntryPoint, whatever the file does."""
     folder, module = file.resolve().parent, file.stem
     while (folder / "__init__.py").is_file():
         folder, module = folder.parent, f"{folder.name}.{module}"
@@ -204,7 +204,7 @@ def _from_package(name: str) -> Any:
 
 
 def definition_of(name: str, function: Any) -> ToolDefinition:
-    """The tool that a function is. Raises BadEntryPoint."""
+    """Return the tool that a function is. Raises BadEntryPoint."""
     declared: Declared | None = getattr(function, MARK, None)
     if not callable(function) or not isinstance(declared, Declared):
         raise BadEntryPoint("it is not a tool; decorate the function with @hobus.tool(idempotent=..., writes=...)")
@@ -235,7 +235,7 @@ def definition_of(name: str, function: Any) -> ToolDefinition:
 
 
 def description_of(entry: str, max_bytes: int) -> str:
-    """What a worker has to know of an entry point, as JSON text. Raises BadEntryPoint."""
+    """Return what a worker has to know of an entry point, as JSON text. Raises BadEntryPoint."""
     tool = load(entry)
     try:
         text = json.dumps(
@@ -268,12 +268,12 @@ def _runner(
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:
-    """Of a `def` that gives one: it runs where no loop does."""
+    """Await the value of a `def` that returns an awaitable, where no loop runs."""
     return await value
 
 
 def _why(error: BaseException) -> str:
-    """What an import raised, and where; the name of its class alone where it raises when it is looked at."""
+    """Say what an import raised, and where; the name of its class alone where the error raises when it is looked at."""
     try:
         return f"{class_name(error)}: {_line(error)}{place_of(error)}"
     except BaseException:  # noqa: BLE001 - an exception is foreign code
@@ -281,7 +281,7 @@ def _why(error: BaseException) -> str:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of what an import said, printable and short: no traceback, and no call has been made yet."""
+    """Return the first line of what an import said, printable and short: no traceback, since no call was made yet."""
     first = (str(error).splitlines() or [""])[0]
     return "".join(char if char.isprintable() and char.isascii() else "?" for char in first[:160])
 
@@ -292,7 +292,7 @@ _INSTALLED = f"{os.sep}site-packages{os.sep}"
 
 
 def place_of(error: BaseException) -> str:
-    """`, file:line` of the code in which it was raised, if it can be of a file that is no installed package's."""
+    """Return `, file:line` of the code that raised it, unless all of it is in installed packages."""
     if isinstance(error, SyntaxError) and error.filename:
         return f", {error.filename}:{error.lineno}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_file()]
@@ -302,9 +302,9 @@ def place_of(error: BaseException) -> str:
 
 
 def main() -> None:
-    """`python -m` this module, MAX_BYTES ENTRY...: of each [why it is no tool, whether it writes], a line of JSON.
+    """Run as `python -m` this module, MAX_BYTES ENTRY...: print [why it is no tool, whether it writes] of each as JSON.
 
-    Each as soon as it is known: one that ends the process has no line, and those before it have theirs.
+    Each line as soon as it is known: an entry that ends the process has none, and those before it have theirs.
     """
     out = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -39,11 +39,11 @@ ENDED = "ended"
 
 
 class HostGone(Exception):
-    """The process ended, or sent something that is not an answer."""
+    """Say that the process ended, or sent something that is not an answer."""
 
 
 class Frames:
-    """Frames to and from the other end of a connected socket."""
+    """Send and receive frames over a connected socket."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, max_bytes: int = sys.maxsize
@@ -53,18 +53,18 @@ class Frames:
         self._max_bytes = max_bytes
 
     def write(self, op: str, **fields: Any) -> None:
-        """One frame; nothing where nothing can be sent any more."""
+        """Send one frame, or nothing where nothing can be sent any more."""
         if not self.writer.transport.is_closing():
             self.writer.write(pack_frame(op, **fields))
 
     async def send(self, op: str, **fields: Any) -> None:
-        """One frame, handed to the kernel; whether it arrives shows in what is received."""
+        """Hand one frame to the kernel; whether it arrives shows in what is received."""
         self.write(op, **fields)
         with suppress(ConnectionError):
             await self.writer.drain()
 
     async def receive(self) -> dict[str, Any]:
-        """The next frame. Raises HostGone."""
+        """Return the next frame. Raises HostGone."""
         try:
             size = frame_size(await self._reader.readexactly(PREFIX_BYTES), self._max_bytes)
             return unpack_frame(await self._reader.readexactly(size))
@@ -74,7 +74,7 @@ class Frames:
             raise HostGone(ENDED) from None
 
     async def ends_within(self, limit_s: float) -> bool:
-        """Whether the other end closes the socket in that time; what it says until then is dropped."""
+        """Return whether the other end closes the socket in that time; drop what it says until then."""
         with suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(limit_s):
                 while await self._reader.read(PREFIX_BYTES * FRAME_OVERHEAD_BYTES):
@@ -92,7 +92,7 @@ class HostProcess:
     """
 
     def __init__(self, start: Start, *, frame_max_bytes: int, kill_grace_s: float, has_line: bool = False) -> None:
-        """`start` makes the process, which has its end of the sockets under the descriptors given. Raises OSError.
+        """Start the process; `start` gives it its ends of the sockets under these descriptors. Raises OSError.
 
         `has_line`: it gets pipes to print into; else what it prints goes nowhere.
         """
@@ -111,7 +111,7 @@ class HostProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process, and of its group."""
+        """Return the pid of the process, which is that of its group."""
         return self._process.pid
 
     async def connected(self, first_frame: bytes) -> Frames:
@@ -122,7 +122,7 @@ class HostProcess:
         return self.frames
 
     async def read(self, frames: Frames, take_other: Callable[[dict[str, Any]], None]) -> NoReturn:
-        """Hands out what comes; what is of no call goes to `take_other`. Raises HostGone; the caller then kills it."""
+        """Hand frames to their calls, others to `take_other`. Raises HostGone; the caller then kills the process."""
         while True:
             frame = await frames.receive()
             if frame["op"] not in ("result", "request", "progress"):
@@ -144,7 +144,7 @@ class HostProcess:
         may_yield: bool = True,
         on_progress: Callable[[], None] = lambda: None,
     ) -> ToolResult:
-        """The result of one call; `on_progress` is called when the process says that it goes on. Raises HostGone.
+        """Return the result of one call; `on_progress` hears when the process goes on with it. Raises HostGone.
 
         Cancelled: the process is told; if the call has not ended within the kill grace (`may_yield`: it might), the
         process is killed, and what else is in flight there with it. When this returns or raises, the call is over.
@@ -207,7 +207,7 @@ class HostProcess:
         return False
 
     def hand(self, pipe: int) -> None:
-        """What it is asked next prints into this descriptor. Raises HostGone."""
+        """Hand the process a pipe into which what it is asked next prints. Raises HostGone."""
         if self._line is not None:
             try:
                 socket.send_fds(self._line, [b"\0"], [pipe])  # one byte for each call: it is never full
@@ -215,18 +215,18 @@ class HostProcess:
                 raise HostGone(ENDED) from None
 
     def has_ended(self) -> bool:
-        """Whether it is gone; it is not reaped by the question."""
+        """Return whether the process is gone, without reaping it."""
         if self._process.returncode is not None:
             return True
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def end(self) -> None:
-        """Told or killed, and all that it started with it, unless it is reaped: until then its number is its own."""
+        """End or kill the process with all that it started, unless it is reaped: until then its pid is its own."""
         if self._process.returncode is None:
             keeper.end(self.pid)
 
     def kill(self) -> None:
-        """It ends and all it started gets SIGKILL; calls in flight fail. Does no harm twice."""
+        """Kill the process and all it started with SIGKILL; calls in flight fail. Idempotent."""
         self.end()
         if self._line is not None:
             self._line.close()
@@ -239,12 +239,12 @@ class HostProcess:
         self._calls.clear()
 
     def kill_group(self) -> None:
-        """What is left in its group gets SIGKILL, its keeper too."""
+        """Kill what is left in the process's group with SIGKILL, its keeper too."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def is_reaped(self) -> bool:
-        """Whether nothing of it is left to wait for."""
+        """Return whether nothing of the process is left to wait for."""
         return self._process.poll() is not None
 
     async def exit_words(self) -> str:
@@ -259,12 +259,12 @@ class HostProcess:
         return ""
 
     def wait(self) -> None:
-        """Reaped; after `end` alone."""
+        """Reap the process; after `end` alone."""
         self._process.wait()
 
 
 def interpreter(module: str, *arguments: str) -> Start:
-    """Starts a fresh interpreter with this module: for a worker that has sockets and a loop, which no tool may hold."""
+    """Start a fresh interpreter with this module: for a worker that has sockets and a loop, which no tool may hold."""
 
     def start(frames: int, line: int | None) -> Process:
         return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own module
@@ -278,7 +278,7 @@ def interpreter(module: str, *arguments: str) -> Start:
 
 
 def may_fork() -> bool:
-    """Whether a copy of this process would hold neither a thread nor a loop: true while a worker is being made."""
+    """Return whether a copy of this process would hold neither a thread nor a loop: while a worker is being made."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -290,18 +290,18 @@ def may_fork() -> bool:
 
 
 class ForkedProcess:
-    """A child of this process that no `Popen` made; as one, as far as it is used."""
+    """A child of this process that no `Popen` made, with the parts of Popen that are used."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
+        """Return the exit code, negative for a signal; None while the process runs."""
         return self.wait(os.WNOHANG)
 
     def wait(self, options: int = 0) -> int | None:
-        """Its exit code, once it has ended; 0 where somebody else reaped it."""
+        """Return the exit code once the process has ended; 0 where somebody else reaped it."""
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, options)

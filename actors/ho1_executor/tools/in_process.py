@@ -28,7 +28,7 @@ Check = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 class InProcessHost(Struct, frozen=True):
-    """`ToolHost` beside the executor's own bus."""
+    """Implement `ToolHost` beside the executor's own bus."""
 
     snapshot: Mapping[str, Any]
     context: Mapping[str, Any]
@@ -45,7 +45,7 @@ class InProcessHost(Struct, frozen=True):
 
 
 class InProcessToolRunner:
-    """`bus.port.ToolRunner` without processes."""
+    """Implement `bus.port.ToolRunner` without processes."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class InProcessToolRunner:
         return sorted(self._tools)
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
-        """One call within `timeout_s`; `context["request"]` is the way out (`outside.Request`)."""
+        """Run one call within `timeout_s`; `context["request"]` is its way out (`outside.Request`)."""
         plain = {name: value for name, value in context.items() if name != "request"}
         host = InProcessHost(plain.pop("view", self._view), plain, context["request"], self._checks)
         try:

@@ -40,22 +40,22 @@ SIGNAL_EXIT = 128
 
 
 def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """This process gets the signal when its parent dies, however; it ends here if that was before now."""
+    """Have this process signalled when its parent dies, however; end here if that was before now."""
     _prctl(_PR_SET_PDEATHSIG, int(number))
     if KEEPS and os.getppid() != parent:
         os._exit(0)
 
 
 def adopt_orphans() -> None:
-    """Processes below this one whose parent ends become its own children from now on."""
+    """Make orphans below this process its own children from now on."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def only_sockets(worker: int, *, is_kept: bool, has_line: bool = False) -> list[int]:
-    """The sockets of its worker's: beside them only the standard descriptors are open, and input is empty.
+    """Return the worker's sockets, beside which only the standard descriptors are open, input empty.
 
-    The one of frames stood at 0; `has_line`: another one stood at 1, which becomes standard error's.
-    This process's life is tied to its worker's. With a keeper it returns in the working half. Call it before a thread.
+    The one of frames stood at 0; `has_line`: another one stood at 1, which becomes standard error's. This process's
+    life is tied to its worker's. With a keeper it returns in the working half. Call it before a thread.
     """
     die_with(worker)  # a tool in a busy loop would never see the end of the pipe; the kernel's word reaches it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is the launcher's business
@@ -71,7 +71,7 @@ def only_sockets(worker: int, *, is_kept: bool, has_line: bool = False) -> list[
 
 
 def confine(limits: Mapping[str, int | None]) -> None:
-    """No program that this process starts has more rights than it; the limits hold, the system's own where lower."""
+    """Give up rights that a program started here could gain, and apply the limits, the system's own where lower."""
     # A program with the set-user-id bit would have a life that no kill of a keeper's reaches.
     _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump of its memory would show what it was given
@@ -86,9 +86,10 @@ def confine(limits: Mapping[str, int | None]) -> None:
 
 
 def split(worker: int, socket: int) -> None:
-    """Returns in the working half alone, which dies with its keeper; both hold the socket. Call it before any thread.
+    """Split into keeper and working half; return in the working half alone, which dies with its keeper.
 
-    The caller leads a process group of its own. Of other descriptors the keeper has the standard ones alone.
+    Both hold the socket. Call it before any thread. The caller leads a process group of its own. Of other descriptors
+    the keeper has the standard ones alone.
     """
     if not KEEPS:
         return
@@ -105,9 +106,9 @@ def split(worker: int, socket: int) -> None:
 
 
 def end(keeper: int) -> None:
-    """The keeper ends, and all below it; call it before the keeper is reaped.
+    """End the keeper and all below it; call it before the keeper is reaped.
 
-    One that somebody killed can end nobody: what is left of its group is killed for it.
+    A keeper that somebody killed can end nobody: what is left of its group is killed for it.
     """
     with suppress(ProcessLookupError):
         if not KEEPS or os.waitid(os.P_PID, keeper, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
@@ -131,7 +132,7 @@ def _close_all_but(*descriptors: int) -> None:
 
 
 def _keep(working: int, socket: int) -> NoReturn:
-    """It exits as the working half did: 128 more than the number of a signal."""
+    """Exit as the working half did: 128 more than the number of a signal."""
     code = None
     try:
         _close_all_but(socket)
@@ -153,7 +154,7 @@ def _exit_code(working: int) -> int | None:
 
 
 def _end_all() -> None:
-    """Level by level: whoever loses its parent falls to the keeper, until nobody is left."""
+    """Kill level by level: whoever loses its parent falls to the keeper, until nobody is left."""
     with suppress(ChildProcessError):
         while True:
             for pid in _children():

@@ -36,16 +36,16 @@ _REPARENTED_S = 0.0005
 
 
 class Nursery:
-    """The worker's side."""
+    """The worker's side of the process that forks tool processes."""
 
     def __init__(self, *, has_apps: bool) -> None:
-        """`has_apps`: some tool stands in a file beside an agent, whose imports are then loaded once for all."""
+        """Start nothing yet. `has_apps`: some tool stands in a file beside an agent; load its imports once for all."""
         self._preload = _APP_NAMES if has_apps else ()
         self._line: socket.socket | None = None
         self._process: Process | None = None
 
     def start(self) -> None:
-        """It runs; call it before the worker has sockets. Later it is started when it is needed. Raises OSError."""
+        """Start the forking process before the worker has sockets; later it is started when needed. Raises OSError."""
         if self._line is not None or not keeper.KEEPS:
             return
         keeper.adopt_orphans()
@@ -61,7 +61,7 @@ class Nursery:
         self._line = ours
 
     def tool_process(self, frames: int, line: int | None) -> Process:
-        """A `Start`: a new tool process with these sockets. Raises OSError."""
+        """Start a tool process with these sockets (a `Start`). Raises OSError."""
         if not keeper.KEEPS:
             return interpreter(CHILD_MODULE)(frames, line)
         for _ in range(2):  # somebody may have killed it
@@ -95,7 +95,7 @@ def _begin(worker: int, line: int, preload: Sequence[str]) -> None:
 
 
 def _serve(worker: int, preload: Sequence[str]) -> None:
-    """Forks for whoever asks by the socket at 0, until its worker is gone, or the system makes no more processes."""
+    """Fork for whoever asks by the socket at 0, until the worker is gone, or the system makes no more processes."""
     [descriptor] = keeper.only_sockets(worker, is_kept=False)
     line = socket.socket(fileno=descriptor)
     importlib.import_module(child_main.ENTRY_POINTS).packaged()  # what every process would look up for its tool
@@ -130,7 +130,7 @@ def _be_between(worker: int, line: socket.socket, frames: int, prints: int) -> N
 
 
 def _end_with(body: Callable[[], None]) -> NoReturn:
-    """In a process that was just forked: nothing of its maker's calls is run to its end."""
+    """Run `body` in a process that was just forked, and exit: none of its maker's calls is run to its end."""
     try:
         body()
     except BaseException:  # noqa: BLE001 - the last place that can say anything

@@ -35,7 +35,7 @@ ReadText = Callable[[ReadFile], Awaitable[FileText]]
 
 
 def requests_over(bus: Bus, *, timeout_s: float, about: Mapping[str, str], read_file: ReadText | None) -> Request:
-    """The one way from a tool to a service; each request is bounded by `timeout_s`.
+    """Return the one way from a tool to a service; each request is bounded by `timeout_s`.
 
     `about`: fields of the call; `read_file`: None at a worker that is elsewhere.
     """

@@ -17,7 +17,7 @@ _LEFT_OUT_BYTES = 40
 
 
 class BothEnds:
-    """The beginning and the end of what comes piece by piece, `max_bytes` of UTF-8 with the mark between them."""
+    """Keep the beginning and the end of what comes piece by piece, `max_bytes` of UTF-8 with the mark between them."""
 
     def __init__(self, max_bytes: int) -> None:
         self._half = max(0, max_bytes - _LEFT_OUT_BYTES) // 2
@@ -34,7 +34,7 @@ class BothEnds:
         self._left_out += over
 
     def text(self) -> str:
-        """All of it, or both ends with a line between them that counts what is missing."""
+        """Return all of it, or both ends with a line between them that counts what is missing."""
         if not self._left_out:
             return (self._begin + self._end).decode("utf-8", "replace")
         ends = (part.decode("utf-8", "ignore") for part in (self._begin, self._end))
@@ -42,14 +42,14 @@ class BothEnds:
 
 
 def both_ends(text: str, max_bytes: int) -> str:
-    """The text, without its middle where it is longer; what is no Unicode stands as an escape."""
+    """Return the text, without its middle where it is longer; what is no Unicode stands as an escape."""
     kept = BothEnds(max_bytes)
     kept.add(text.encode("utf-8", "backslashreplace"))
     return kept.text()
 
 
 class PrintCaller(NamedTuple):
-    """Whose words they are: the tool, and the order of its call; empty while it is described."""
+    """Whose words are printed: the tool, and the order of its call; empty while the tool is described."""
 
     tool_id: str
     wo_id: str
@@ -60,13 +60,13 @@ def caller_of(fields: Mapping[str, Any]) -> PrintCaller:
 
 
 class PrintPipe:
-    """Read as it comes, so that a process that prints much never waits for its worker.
+    """Read prints as they come, so that a process that prints much never waits for its worker.
 
     Its tool process has the other end, and so has whatever the call starts: that goes on writing here when it is over.
     """
 
     def __init__(self, max_bytes: int, caller: PrintCaller) -> None:
-        """On the running loop. `max_bytes`: kept of what comes between two questions."""
+        """Open the pipe on the running loop. `max_bytes`: kept of what comes between two questions."""
         self.caller = caller
         self.is_over = False
         """Everybody who could write is gone, and all is read."""
@@ -78,17 +78,17 @@ class PrintPipe:
         self._loop.add_reader(self._read_end, self._read)
 
     def handed(self) -> None:
-        """The process has its end, or never will: this one holds it no more."""
+        """Close this side's copy of the end that the process has, or never will have."""
         os.close(self.write_end)
 
     def taken(self) -> str:
-        """What has come since it was last asked, up to this moment."""
+        """Return what has come since the last call, up to this moment."""
         self._read()
         text, self._kept = self._kept.text(), BothEnds(self._max_bytes)
         return text
 
     def close(self) -> None:
-        """What is still in it is lost."""
+        """Close the pipe; what is still in it is lost."""
         if not self.is_over:
             self._end()
 

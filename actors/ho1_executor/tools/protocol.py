@@ -52,7 +52,7 @@ _REQUEST: Mapping[str, type] = {"service": str, "type": str, "body": dict}
 
 
 class BadFrame(ValueError):
-    """Bytes that are no frame of this protocol."""
+    """Say that bytes are no frame of this protocol."""
 
 
 def pack_frame(op: str, **fields: Any) -> bytes:
@@ -61,7 +61,7 @@ def pack_frame(op: str, **fields: Any) -> bytes:
 
 
 def frame_size(prefix: bytes, max_bytes: int) -> int:
-    """Length of the body that follows. Raises BadFrame above `max_bytes`."""
+    """Return the length of the body that follows. Raises BadFrame above `max_bytes`."""
     size = int.from_bytes(prefix, "big")
     if size > max_bytes:
         raise BadFrame(f"a frame of {size} bytes; at most {max_bytes}")
@@ -69,7 +69,7 @@ def frame_size(prefix: bytes, max_bytes: int) -> int:
 
 
 def unpack_frame(body: bytes) -> dict[str, Any]:
-    """The map of a frame. Raises BadFrame for anything else."""
+    """Return the map of a frame. Raises BadFrame for anything else."""
     try:
         value = msgpack.unpackb(body, raw=False, strict_map_key=True)
     except Exception as error:  # noqa: BLE001 - msgpack raises a family without a common base
@@ -84,7 +84,7 @@ def result_fields(number: int, result: ToolResult) -> dict[str, Any]:
 
 
 def result_in(frame: Mapping[str, Any]) -> ToolResult | None:
-    """The result that a frame brings, of the call under `n`; None if it is no well-formed one."""
+    """Return the result that a frame brings, of the call under `n`; None if it is no well-formed one."""
     if frame["op"] != "result" or not _has(frame, {"n": int, **_RESULT}):
         return None
     fields: dict[str, Any] = {name: frame[name] for name in _RESULT}
@@ -93,7 +93,7 @@ def result_in(frame: Mapping[str, Any]) -> ToolResult | None:
 
 
 def is_request(frame: Mapping[str, Any]) -> bool:
-    """Whether it is a well-formed question within the call under `n`."""
+    """Return whether the frame is a well-formed question within the call under `n`."""
     return frame["op"] == "request" and _has(frame, {"n": int, **_REQUEST})
 
 

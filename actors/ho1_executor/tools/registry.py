@@ -21,7 +21,7 @@ _tools: dict[str, ToolDefinition] = {}
 def _tool(
     description: str, *, needs_home: bool = False, is_alone: bool = False, **properties: dict[str, Any]
 ) -> Callable[[_Run], _Run]:
-    """The function is a tool under its own name, with these arguments, each by its JSON Schema; none is needed."""
+    """Register the function as a tool under its own name, with these optional arguments, each by its JSON Schema."""
 
     def add(run: _Run) -> _Run:
         tool_id = run.__name__.removeprefix("_")
@@ -72,7 +72,7 @@ async def _list_files(arguments: Mapping[str, Any], host: ToolHost) -> Any:
 
 @_tool("Lists the tools that you have, with what each does.")
 async def _list_tools(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
-    """The tools of the agent that asks; of an unknown agent none, since it may use none."""
+    """Return the tools of the agent that asks; of an unknown agent none, since it may use none."""
     allowed = host.snapshot["agent_tools"].get(host.context["agent_id"], ())
     rows = [tool for tool in host.snapshot["tools"] if tool["tool_id"] in allowed]
     rows += host.context.get("more_tools", [])  # of MCP servers and packages, which come and go
@@ -150,7 +150,7 @@ async def _search(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     limit={"type": "integer", "minimum": 1, "maximum": 50},
 )
 async def _query_ledger(arguments: Mapping[str, Any], host: ToolHost) -> Any:
-    """Newest first; ids and codes only, never a body."""
+    """Return entries, newest first; ids and codes only, never a body."""
     where = {name: arguments[name] for name in ("event_type", "session_id") if name in arguments}
     if where.get("session_id") == "this":
         where["session_id"] = host.context["session_id"]

@@ -34,7 +34,7 @@ Announce = Callable[[AnnounceTools], None]
 
 
 class ToolSources:
-    """`bus.port.ToolRunner` of a real worker, and the owner of the tasks that keep its servers connected."""
+    """Implement `bus.port.ToolRunner` for a real worker; own the tasks that keep its servers connected."""
 
     def __init__(  # noqa: PLR0913 - where tools come from, and two sets of limits
         self,
@@ -46,7 +46,7 @@ class ToolSources:
         bus: BusSettings,
         random: Callable[[], float],
     ) -> None:
-        """`children` has run already; nothing else is started before `begin`."""
+        """Build from `children`, which has started; nothing else is started before `begin`."""
         self._children = children
         self._table = table
         self._limits = limits
@@ -60,12 +60,12 @@ class ToolSources:
         self._tasks: list[asyncio.Task[None]] = []
 
     def give(self, given: Mapping[str, str]) -> None:
-        """Variables that the configuration names: each process gets those that are named for it. Before `begin`."""
+        """Give each process the variables that the configuration names for it. Before `begin`."""
         self._given = given
         self._children.give(allowed(self._limits.environment, given))
 
     def begin(self, announce: Announce) -> None:
-        """On the running loop, once: servers are connected and packages loaded; `announce` hears of every change."""
+        """Connect servers and load packages on the running loop, once; `announce` hears of every change."""
         self._announce = announce
         loop = asyncio.get_running_loop()
         for name, config in self._servers_wanted.items():
@@ -89,7 +89,7 @@ class ToolSources:
         await self._children.close()
 
     def available(self) -> Sequence[str]:
-        """Ids of the tools that can be run here now, sorted."""
+        """Return the ids of tools that can be run here now, sorted."""
         servers = [tool_id for server in self._servers.values() for tool_id in server.tools]
         packages = [tool.tool_id for tool in self._table.of(PYTHON)]
         return sorted({*self._children.available(), *servers, *packages})
@@ -107,7 +107,7 @@ class ToolSources:
         return await server.call(tool, call, holder=holder, idempotency_key=key, times=times)
 
     def announcement(self) -> AnnounceTools:
-        """What can be run here now, and how each source of it is."""
+        """Return what can be run here now, and the state of each source."""
         able = set(self.available())
         words, left_out = bounded([word_of(tool) for name, tool in self._table.items() if name in able])
         sources = [ToolSource(name="builtin", kind="builtin", state="ready")]
@@ -125,7 +125,7 @@ class ToolSources:
         self._announce(self.announcement())
 
     async def _load_packages(self) -> None:
-        """Each entry point is described by a tool process, one after the other; those that are none are told."""
+        """Have each entry point described by a tool process, one after the other; report those that are no tools."""
         found: list[ToolDefinition] = []
         refused: list[str] = []
         for name in self._children.entry_points:
@@ -145,7 +145,7 @@ class ToolSources:
 
 
 def described(name: str, result: ToolResult) -> ToolDefinition | str:
-    """The tool that a tool process described, or why it is none."""
+    """Return the tool that a tool process described, or why it is none."""
     if not result.ok:
         return result.text
     said: dict[str, Any] = json.loads(result.text)
@@ -155,12 +155,12 @@ def described(name: str, result: ToolResult) -> ToolDefinition | str:
 
 
 def word_of(tool: ToolDefinition) -> ToolWord:
-    """As it is announced: whoever reads it tells a model of it in the same bytes as the worker that has it."""
+    """Return the tool as it is announced: models elsewhere are told the same bytes as by this worker."""
     return ToolWord(parameters=json.dumps(tool.parameters), **{name: getattr(tool, name) for name in ANNOUNCED})
 
 
 def bounded(words: Sequence[ToolWord]) -> tuple[list[ToolWord], dict[str, list[str]]]:
-    """As many as the broker takes of one worker, in order; of the rest, by source, how many were left out.
+    """Return as many as the broker takes of one worker, in order; of the rest, by source, how many were left out.
 
     So that no server, however much it lists, keeps the others' tools from being announced. One page is left for what is
     said of the sources.
@@ -185,10 +185,10 @@ def shown(refused: Sequence[str]) -> list[str]:
 
 
 def _notice_bug(task: asyncio.Task[None]) -> None:
-    """A task that keeps a source ends only when it is told to; anything else is a defect, and is said."""
+    """Log a task that keeps a source and ended without being told to: a defect."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("tool_source_ended", source=task.get_name(), type=type(error).__name__, exc_info=error)
 
 
 def _to_nobody(_tools: AnnounceTools) -> None:
-    """Before `begin`."""
+    """Announce to nobody, before `begin`."""

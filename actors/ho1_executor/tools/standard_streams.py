@@ -25,14 +25,14 @@ _of_call: contextvars.ContextVar[io.FileIO | None] = contextvars.ContextVar("_of
 
 
 class _Printed(io.TextIOWrapper):
-    """Line by line, so that what was printed before a kill is there."""
+    """A standard stream that writes line by line, so that what was printed before a kill is there."""
 
     def __init__(self, descriptor: int) -> None:
         raw = io.FileIO(descriptor, "w", closefd=False)
         super().__init__(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
     def write(self, text: str, /) -> int:
-        """By a call among others, or a thread that an earlier one left behind: into that call's pipe."""
+        """Write into the pipe of the call that prints: one among others, or one whose thread is left behind."""
         own = _of_call.get() or (_earlier.get(threading.current_thread()) if _earlier else None)
         if own is None or own.closed:
             return super().write(text)
@@ -44,7 +44,7 @@ class StandardStreams:
     """Until the first call, output and error are the worker's, to show why a process cannot start."""
 
     def __init__(self, line: int, *others: int) -> None:
-        """`line`: the socket by which the pipes come; `others`: what else must be there for the next call."""
+        """Take over the streams. `line`: the socket by which pipes come; `others`: what else the next call needs."""
         self._line = socket.socket(fileno=line)
         self._needed = (_INPUT, _OUTPUT, _ERROR, line, *others)
         self._were: list[_Identity] = []
@@ -53,12 +53,12 @@ class StandardStreams:
         self._is_shared = False
 
     def share(self) -> None:
-        """Calls run beside each other from now on; what nobody knows the call of goes into the pipe that comes now."""
+        """Run calls beside each other from now on; prints of unknown calls go into the pipe that comes now."""
         self.begin()
         self._is_shared = True
 
     def begin(self) -> io.FileIO | None:
-        """Of the next call; gives the pipe of one among others. The process ends here when its worker has gone."""
+        """Take the next call's pipe and return it if calls share the process; end the process if its worker is gone."""
         byte, pipes, _flags, _address = socket.recv_fds(self._line, 1, 1)
         if not byte or not pipes:
             os._exit(0)
@@ -79,25 +79,25 @@ class StandardStreams:
 
     @contextlib.contextmanager
     def of_call(self, pipe: io.FileIO | None) -> Generator[None]:
-        """Whatever prints in this context prints into the call's own pipe."""
+        """Print into the call's own pipe within this context."""
         with pipe or contextlib.nullcontext():
             _of_call.set(pipe)
             yield
 
     def flush(self) -> None:
-        """Before the result is told, its worker has what was printed, whatever the tool made of these streams."""
+        """Flush what was printed before the result is told, whatever the tool made of these streams."""
         for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None), self._out, self._err):
             with contextlib.suppress(BaseException):
                 stream.flush()  # type: ignore[union-attr] - whatever it is
 
     @property
     def are_whole(self) -> bool:
-        """Whether another call may follow: no descriptor was closed, or became another file's, and some are left."""
+        """Return whether another call may follow: no descriptor was closed or replaced, and some are left."""
         return self._were == [identity(descriptor) for descriptor in self._needed] and _are_left()
 
 
 def _remember_threads() -> None:
-    """Those that the last call left behind have its pipe, which is standard output's still."""
+    """Give threads that the last call left behind its pipe, which is standard output's still."""
     pipes = set(_earlier.values())
     for thread in [one for one in _earlier if not one.is_alive()]:
         del _earlier[thread]
@@ -110,7 +110,7 @@ def _remember_threads() -> None:
 
 
 def identity(descriptor: int) -> _Identity:
-    """Which open file it is; None where it is none."""
+    """Return which open file a descriptor is; None where it is none."""
     try:
         state = os.fstat(descriptor)
     except OSError:
@@ -119,7 +119,7 @@ def identity(descriptor: int) -> _Identity:
 
 
 def _are_left() -> bool:
-    """Whether the next call's pipe can be opened."""
+    """Return whether the next call's pipe can be opened."""
     try:
         os.closerange(first := os.dup(_OUTPUT), first + 1)
     except OSError:

@@ -19,7 +19,7 @@ from hobus.config.snapshot import Snapshot
 
 
 def snapshot_view(snapshot: Snapshot, tools: Mapping[str, ToolDefinition]) -> dict[str, Any]:
-    """digest, the rows of the registries, tools, agent_tools (agent id -> tool ids), config."""
+    """Return digest, the rows of the registries, tools, agent_tools (agent id -> tool ids), config."""
     return {
         "digest": snapshot.digest,
         "packages": _registry("packages", snapshot, "package_id", "version", "title", "framework_id"),
@@ -34,7 +34,7 @@ def snapshot_view(snapshot: Snapshot, tools: Mapping[str, ToolDefinition]) -> di
 
 @lru_cache(maxsize=4)
 def builtin_view(snapshot: Snapshot) -> dict[str, Any]:
-    """As tool processes see it, made once: that takes longer than the rest of an executor."""
+    """Return the snapshot as tool processes see it; made once, as that takes longer than the rest of an executor."""
     return snapshot_view(snapshot, BUILTIN)
 
 
@@ -47,22 +47,22 @@ def _registry(name: str, snapshot: Snapshot, *fields: str) -> list[dict[str, str
 
 
 def permitted_tools(agent: AgentFile, tools: Mapping[str, ToolDefinition]) -> list[str]:
-    """The tools, of these, that an agent has and may use, sorted."""
+    """Return which of these tools an agent has and may use, sorted."""
     return sorted(tool_id for tool_id, tool in tools.items() if agent.may_use(tool_id, writes=tool.writes))
 
 
 class ToolTable(Mapping[str, ToolDefinition]):
-    """Tool id -> definition, sorted by id. Of two sources with one id the first that brought it keeps it."""
+    """Map tool id to definition, sorted by id. Of two sources with one id the first that brought it keeps it."""
 
     def __init__(self, fixed: Mapping[str, ToolDefinition]) -> None:
-        """`fixed`: tools that are always there."""
+        """Begin with `fixed`, the tools that are always there."""
         self._fixed = dict(fixed)
         self._by_source: dict[str, Sequence[ToolDefinition]] = {}
         self._all: dict[str, ToolDefinition] = {}
         self._collect()
 
     def put(self, source: str, tools: Sequence[ToolDefinition]) -> None:
-        """A source has these tools from now on, and no other."""
+        """Replace the tools of a source."""
         self._by_source[source] = tools
         self._collect()
 

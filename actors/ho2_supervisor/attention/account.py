@@ -11,7 +11,7 @@ LIMITS = frozenset[str]({"tokens", "queries", "time"})
 
 
 class LimitReached(Exception):
-    """A limit is met: what was about to be done is not."""
+    """Say that a limit was met and the intended use did not happen."""
 
     def __init__(self, limit: Limit) -> None:
         super().__init__(limit)
@@ -20,7 +20,7 @@ class LimitReached(Exception):
 
 @dataclass(slots=True)
 class Account:
-    """What an assembly may still use. Characters are counted, so that the text as a whole keeps the estimate."""
+    """Hold what an assembly may still use, in characters, so that the text as a whole keeps the token estimate."""
 
     tokens_max: int
     queries_max: int
@@ -42,22 +42,22 @@ class Account:
 
     @property
     def chars_left(self) -> int:
-        """Characters that still fit: the estimate of so many more is within the budget."""
+        """Return how many characters still fit the budget by the estimate."""
         return max(0, self.chars_max - self.chars)
 
     @property
     def tokens_left(self) -> int:
-        """Whole tokens that still fit."""
+        """Return how many whole tokens still fit."""
         return self.chars_left // self.chars_per_token
 
     @property
     def queries_left(self) -> int:
-        """Questions that may still be asked."""
+        """Return how many questions may still be asked."""
         return max(0, self.queries_max - self.queries)
 
     @property
     def seconds_left(self) -> float:
-        """Until its time is over; never negative."""
+        """Return the seconds until the time is over; never negative."""
         return max(0.0, self.timeout_s - (self.now() - self.began_at))
 
     @property
@@ -65,20 +65,20 @@ class Account:
         return max(0, round((self.now() - self.began_at) * 1000))
 
     def charge(self, chars: int) -> None:
-        """So many characters more. Raises LimitReached if they do not fit, or time is over."""
+        """Charge this many characters. Raises LimitReached if they do not fit, or time is over."""
         if self.chars + chars > self.chars_max:
             raise LimitReached("tokens")
         self.check_time()
         self.chars += chars
 
     def query(self) -> None:
-        """One question more. Raises LimitReached if there is none left, or time is over."""
+        """Charge one question. Raises LimitReached if there is none left, or time is over."""
         self.check_time()
         if self.queries >= self.queries_max:
             raise LimitReached("queries")
         self.queries += 1
 
     def check_time(self) -> None:
-        """Raises LimitReached once time is over."""
+        """Raise LimitReached once time is over."""
         if self.now() - self.began_at >= self.timeout_s:
             raise LimitReached("time")

@@ -27,7 +27,7 @@ _CLOSING = (TextPart(None, _END),)
 
 
 class AttentionRequest(Struct, frozen=True):
-    """For whom a context is assembled, and under which contract its prompt stands."""
+    """Say for whom a context is assembled, and under which contract its prompt stands."""
 
     agent: AgentFile
     contract: Contract
@@ -42,7 +42,7 @@ class AttentionRequest(Struct, frozen=True):
 
     @property
     def prompts(self) -> Prompts:
-        """The kind of prompt. Raises AssertionError for one that has no context."""
+        """Return the kind of prompt. Raises AssertionError for one that has no context."""
         purposes = purposes_of(self.agent, self.contract.contract_id)
         if not purposes:
             raise AssertionError(f"no context is assembled for {self.contract.contract_id}")
@@ -54,7 +54,7 @@ class AttentionRequest(Struct, frozen=True):
 
 
 class Fragment(NamedTuple):
-    """A piece of context, and where it came from."""
+    """A piece of context and its provenance."""
 
     source: Source
     source_id: str
@@ -73,17 +73,17 @@ class Fragment(NamedTuple):
 
     @property
     def chars(self) -> int:
-        """What it takes of a context: its text, and the end of its line."""
+        """Return how many characters the fragment takes in a context: its text and a closing newline."""
         return len(self.content) + (self.closing is _CLOSING)
 
     @property
     def closing(self) -> tuple[TextPart, ...]:
-        """What ends its last line, where it does not do so itself."""
+        """Return the newline that ends the fragment's last line, unless the text ends with one."""
         return () if self.parts and self.parts[-1].text[-1:] == _END else _CLOSING
 
 
 class StageResult(NamedTuple):
-    """What became of one stage."""
+    """The result of one stage."""
 
     stage: str
     type: str
@@ -94,7 +94,7 @@ class StageResult(NamedTuple):
 
 
 class BudgetUsed(NamedTuple):
-    """What an assembly took."""
+    """What an assembly used of its budget."""
 
     tokens_assembled: int
     queries_executed: int
@@ -105,7 +105,7 @@ NOTHING_USED = BudgetUsed(0, 0, 0)
 
 
 class AssembledContext(Struct, frozen=True, dict=True):
-    """What a prompt is to be shown beside its message, and how that came about."""
+    """What a prompt is shown beside its message, and how that came about."""
 
     template_id: str
     template_version: str
@@ -122,26 +122,26 @@ class AssembledContext(Struct, frozen=True, dict=True):
 
     @cached_property
     def context_text(self) -> str:
-        """Everything in order, each fragment on lines of its own."""
+        """Return all fragments in order, each on lines of its own."""
         return text_of(self.fragments)
 
     @property
     def context_hash(self) -> bytes:
-        """SHA-256 of the text."""
+        """Return SHA-256 of the text."""
         return hashlib.sha256(self.context_text.encode()).digest()
 
     def of(self, *sources: Source) -> list[Fragment]:
-        """The fragments of these sources, in order."""
+        """Return the fragments of these sources, in order."""
         return [fragment for fragment in self.fragments if fragment.source in sources]
 
 
 def text_of(fragments: Sequence[Fragment]) -> str:
-    """The text of fragments in order, each on lines of its own."""
+    """Return the text of fragments in order, each on lines of its own."""
     return "".join([part.text for part in _pieces(fragments)])
 
 
 def parts_of(fragments: Sequence[Fragment]) -> list[TextPart]:
-    """What this text is made of, in as few parts as can be."""
+    """Return the parts of which this text is made, as few as possible."""
     return merged(_pieces(fragments))
 
 
@@ -161,7 +161,7 @@ def chars_of(fragments: Sequence[Fragment]) -> int:
 
 
 def traced(context: AssembledContext, *, as_of_ts: str, as_of_seq: int | None) -> ContextAssembled:
-    """By which template, in which stages, within which budget; without a line of memory."""
+    """Return the record of template, stages and budget, without any line of memory."""
     return ContextAssembled(
         as_of_ts=as_of_ts,
         as_of_seq=as_of_seq,

@@ -34,7 +34,7 @@ OnTimeout = Literal["return_partial", "fail", "use_cached"]
 
 
 class AssemblyFailed(Exception):
-    """The template says that its context is none if it cannot be assembled whole; what was tried stands in `tried`."""
+    """Say that the context is incomplete and its template then wants none; `tried` has what there was."""
 
     def __init__(self, tried: AssembledContext) -> None:
         super().__init__(tried.stopped_by)
@@ -42,7 +42,7 @@ class AssemblyFailed(Exception):
 
 
 class Engine(Struct, frozen=True):
-    """Assembles contexts under one frozen configuration; keeps what it assembled last."""
+    """Assemble contexts under one frozen configuration; cache the last ones."""
 
     config: AdminConfig
     templates: Mapping[str, Template]
@@ -60,11 +60,11 @@ class Engine(Struct, frozen=True):
         return cls(snapshot.config, snapshot.templates, snapshot.template_hashes(), now)
 
     def template_for(self, request: AttentionRequest) -> Template | None:
-        """The template that fills this context; None: none applies. Raises ConfigError where two do, or none is it."""
+        """Return the template that fills this context, or None. Raises ConfigError for two, or an unknown name."""
         return choose(self.templates, request.agent, request.template_override, contract=request.prompts)
 
     async def tried(self, request: AttentionRequest, template: Template | None, sources: Sources) -> AssembledContext:
-        """The context; without any of its fragments where the template's fallback says that it failed."""
+        """Return the context; without its fragments where the template's fallback says that it failed."""
         try:
             return await self.assemble(request, template, sources)
         except AssemblyFailed as failed:
@@ -73,7 +73,7 @@ class Engine(Struct, frozen=True):
     async def assemble(
         self, request: AttentionRequest, template: Template | None, sources: Sources
     ) -> AssembledContext:
-        """The context. Raises AssemblyFailed where the template's fallback says so."""
+        """Return the context. Raises AssemblyFailed where the template's fallback says so."""
         required = merging.required_of(request.contract)
         if template is None:
             context = await self._minimal(request, required, sources)
@@ -113,7 +113,7 @@ class Engine(Struct, frozen=True):
         required: Required,
         sources: Sources,
     ) -> tuple[AssembledContext, bool]:
-        """What the pipeline gives, and whether its haltings are satisfied."""
+        """Return what the pipeline gives, and whether its haltings are satisfied."""
         tokens_max = context_tokens(template, self.config.budget, request.agent, purpose=request.purpose)
         if request.tokens_max is not None:
             tokens_max = min(tokens_max, request.tokens_max)
@@ -142,7 +142,7 @@ class Engine(Struct, frozen=True):
 
 
 def _key_of(request: AttentionRequest, template: Template) -> tuple[str, ...]:
-    """Whatever a context depends on, so that one contract is never answered with another's context."""
+    """Return the cache key: everything on which a context depends."""
     contract, agent = request.contract, request.agent
     return (
         template.template_id, template.version, contract.contract_id, contract.version, agent.agent_id,
@@ -157,7 +157,7 @@ def _chosen_by(request: AttentionRequest, template: Template) -> ChosenBy:
 
 
 def _limited(partial: AssembledContext, fallback: OnTimeout, last: AssembledContext | None) -> AssembledContext:
-    """What counts of a pipeline that met a limit."""
+    """Return what counts of a pipeline that met a limit."""
     found = replace(partial, fallback=fallback)
     if fallback != "use_cached":
         return found
@@ -169,7 +169,7 @@ def _limited(partial: AssembledContext, fallback: OnTimeout, last: AssembledCont
 
 
 def _instead(context: AssembledContext, default: AssembledContext) -> AssembledContext:
-    """The default's context in place of what was not enough, with the trace of both."""
+    """Return the default's context in place of an insufficient one, with the trace of both."""
     spent = [one + other for one, other in zip(context.budget_used, default.budget_used, strict=True)]
     spent[0] = default.budget_used.tokens_assembled
     return replace(

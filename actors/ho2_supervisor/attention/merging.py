@@ -43,7 +43,7 @@ class Required(Struct, frozen=True):
         return len(self.queries) + len(self.frameworks) + len(self.files)
 
     def satisfaction(self, fragments: Sequence[Fragment], answered: Collection[int]) -> float:
-        """The share that gave a fragment; 1 if nothing is required. `answered`: places of queries that did."""
+        """Return the share of required items that gave a fragment; 1 if none is required. `answered`: their indices."""
         if not self.count:
             return 1.0
         rows = {one.source_id for one in fragments if one.source == "registry"}
@@ -64,7 +64,7 @@ def required_of(contract: Contract) -> Required:
 
 
 def merged(template: Template, required: Required) -> tuple[AnyStage, ...]:
-    """The template's stages, and before its structuring those that the contract adds."""
+    """Return the template's stages with those that the contract adds before structuring."""
     added = [stage for stage in _required_stages(required) if not _is_asked(stage, template.pipeline)]
     if not added:
         return template.pipeline
@@ -76,7 +76,7 @@ def merged(template: Template, required: Required) -> tuple[AnyStage, ...]:
 
 
 def minimal(tokens_max: int, required: Required) -> Template:
-    """Where no template applies: the files that the contract requires, and nothing else."""
+    """Return a template of the files that the contract requires, for where none applies."""
     files = [stage for stage in _required_stages(required) if stage.type == "file_read"]
     return Template.model_construct(
         template_id=DEFAULT_ID,
@@ -118,7 +118,7 @@ def _required_stages(required: Required) -> list[AnyStage]:
 
 
 def _is_asked(stage: AnyStage, pipeline: Sequence[AnyStage]) -> bool:
-    """Whether a stage that is on asks for the same, or for more of the same."""
+    """Return whether an enabled stage asks for the same, or for more of the same."""
     for one in pipeline:
         if not one.enabled or one.type != stage.type:
             continue

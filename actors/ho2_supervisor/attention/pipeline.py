@@ -41,7 +41,7 @@ class Room(Struct):
     is_truncated: bool = False
 
     def leave_out(self, said: str) -> None:
-        """Note that something did not fit: the stage is `truncated`, and this is a warning."""
+        """Note that something did not fit: mark the stage `truncated` and warn."""
         self.is_truncated = True
         self.warn(said)
 
@@ -59,7 +59,7 @@ Sources = Mapping[str, FragmentSource]
 
 
 class StageRun(Struct):
-    """One run of stages over one account."""
+    """Run stages over one account."""
 
     config: AdminConfig
     stages: tuple[AnyStage, ...]
@@ -77,11 +77,11 @@ class StageRun(Struct):
 
     @property
     def text_chars(self) -> int:
-        """Characters of its text, whose last line ends as it is: all that was charged, but for an end put behind it."""
+        """Return the characters of the text: everything charged, except a closing newline after the last line."""
         return self.account.chars - bool(self.fragments and self.fragments[-1].closing)
 
     async def through(self) -> Stop:
-        """Every stage in order; why it ended."""
+        """Run every stage in order; return why the pipeline ended."""
         stopped_by: Stop | None = None
         for number, stage in enumerate(self.stages):
             if stopped_by is not None or not stage.enabled:
@@ -95,13 +95,13 @@ class StageRun(Struct):
         return stopped_by or "completion"
 
     def is_enough(self) -> bool:
-        """Whether every halting would be satisfied with what there is."""
+        """Return whether the fragments found so far would satisfy every halting."""
         return all(
             self._is_satisfied(stage.config) for stage in self.stages if stage.type == "halting" and stage.enabled
         )
 
     async def _stage(self, number: int, stage: AnyStage) -> bool:
-        """Whether the pipeline is to end here, being satisfied. Raises LimitReached."""
+        """Run one stage; return whether the pipeline ends here, satisfied. Raises LimitReached."""
         match stage.type:
             case "tier_select":
                 self.tiers = tuple(tier for tier in TIERS if tier in stage.config.tiers)
@@ -119,7 +119,7 @@ class StageRun(Struct):
         return False
 
     async def _produce(self, number: int, stage: AnyStage, config: Any, name: str) -> None:
-        """The fragments of a source, each charged before it counts. Raises LimitReached."""
+        """Add the fragments of a source, charging each first. Raises LimitReached."""
         source = self.sources.get(stage.type)
         if source is None:
             self._warn(name, f"nothing here answers stages of type {stage.type}")
@@ -159,7 +159,7 @@ class StageRun(Struct):
                 self._take(fragment, stage)
 
     def _take(self, fragment: Fragment, stage: int) -> None:
-        """The fragment counts, once it is charged. Raises LimitReached."""
+        """Count the fragment in, once it is charged. Raises LimitReached."""
         self.account.charge(fragment.chars)
         self.fragments.append(Fragment(*fragment[:-1], stage) if stage else fragment)
 
@@ -178,7 +178,7 @@ class StageRun(Struct):
         self._note(stage, status, name=name, began=began)
 
     async def _searched_again(self, at: int, config: Halting) -> bool:
-        """Whether it is satisfied once the searches before it were asked again: half the threshold, twice as many."""
+        """Repeat the earlier searches with half the threshold and twice the results; return whether that satisfies."""
         before = [(number, stage) for number, stage in enumerate(self.stages[:at]) if stage.enabled]
         searches = [(number, stage) for number, stage in before if stage.type == "horizontal_search"]
         if self.was_relaxed or not searches or not self.account.chars_left:

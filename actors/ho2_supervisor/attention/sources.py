@@ -20,7 +20,7 @@ from hobus.config.registries import Manifests, rows_of
 
 
 def _moment(request: AttentionRequest) -> Fragment:
-    """When the message was sent, as its turn has it: no clock is asked."""
+    """Return when the message was sent, as its turn has it; no clock is read."""
     return plain("custom", "moment", f"The message was sent at {request.at} (UTC).", at_us=us_of_iso(request.at))
 
 
@@ -31,7 +31,7 @@ HANDLERS: Mapping[Handler, Callable[[AttentionRequest], Fragment]] = {"moment": 
 def own_sources(
     request: AttentionRequest, manifests: Manifests, client: LedgerClient, *, entries_max: int, pages_max: int
 ) -> dict[str, AskingSource]:
-    """The sources of this request; `entries_max`: of one page of the record; `pages_max`: of one stage."""
+    """Return the sources of this request; `entries_max`: per page of the record; `pages_max`: per stage."""
 
     async def ledger_query(config: LedgerQuery, room: Room) -> AsyncGenerator[Fragment, None]:
         question = Query(where=_where(config, request), limit=entries_max, newest_first=True)
@@ -62,7 +62,7 @@ def own_sources(
 
 
 def _is_enough(found: Sequence[Entry], config: LedgerQuery, room: Room, at: str) -> bool:
-    """Whether nothing that is older can be among what the stage gives."""
+    """Return whether nothing older can be among what the stage gives."""
     if config.recency_s is not None and found[-1].ledger_at_us < us_of_iso(at) - config.recency_s * 1_000_000:
         return True
     picked = chosen(found, config, room, at)
@@ -71,7 +71,7 @@ def _is_enough(found: Sequence[Entry], config: LedgerQuery, room: Room, at: str)
 
 
 def chosen(entries: Sequence[Entry], config: LedgerQuery, room: Room, at: str) -> list[Entry]:
-    """Of entries, the newest first, those that a stage gives: of before the turn, recent enough, of its tiers."""
+    """Choose, from entries newest first, those before the turn, recent enough, and of the stage's tiers."""
     until_us = us_of_iso(at)
     since_us = 0 if config.recency_s is None else until_us - config.recency_s * 1_000_000
     tiers: tuple[Tier, ...] = room.tiers if config.tier is None else (config.tier,)
@@ -86,7 +86,7 @@ def chosen(entries: Sequence[Entry], config: LedgerQuery, room: Room, at: str) -
 
 
 def line_of(entry: Entry) -> str:
-    """One entry as a prompt shows it: ids and codes, as the record's envelope has them."""
+    """Return one entry as a prompt shows it: ids and codes, as the record's envelope has them."""
     about = entry.provenance
     facts = {
         "decision": entry.decision,

@@ -14,7 +14,7 @@ Strategy = Literal["chronological", "relevance", "hierarchical"]
 
 
 def structured(fragments: Sequence[Fragment], strategy: Strategy, chars_max: int) -> list[Fragment]:
-    """Fragments that are `distinct` as a prompt gets them; `chars_max`: what they may take together."""
+    """Order `distinct` fragments as a prompt gets them; `chars_max`: what they may take together."""
     kept = fitting(fragments, chars_max)
     match strategy:
         case "chronological":  # what has no time stays before what has
@@ -26,7 +26,7 @@ def structured(fragments: Sequence[Fragment], strategy: Strategy, chars_max: int
 
 
 def distinct(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Without those that say again what another one says: the most relevant stays, in its place."""
+    """Drop repetitions; the most relevant copy stays, in its place."""
     best: dict[str, Fragment] = {}
     for fragment in fragments:
         if fragment.source != "history":
@@ -38,7 +38,7 @@ def distinct(fragments: Sequence[Fragment]) -> list[Fragment]:
 
 
 def fitting(fragments: Sequence[Fragment], chars_max: int) -> list[Fragment]:
-    """Without the least relevant ones, as many as it takes; of equally relevant ones the oldest goes first."""
+    """Drop the least relevant until the rest fits; of equally relevant ones the oldest goes first."""
     left = sum(fragment.chars for fragment in fragments)
     dropped: set[int] = set()
     order = sorted(range(len(fragments)), key=lambda at: (_rank(fragments[at]), -fragments[at].at_us, at))
@@ -50,7 +50,7 @@ def fitting(fragments: Sequence[Fragment], chars_max: int) -> list[Fragment]:
 
 
 def _rank(fragment: Fragment) -> tuple[int, float]:
-    """The lower the more relevant; what was asked for by name is above every score."""
+    """Return the sort key, lower for more relevant; what was asked for by name precedes every score."""
     score = fragment.relevance_score
     return (0, 0.0) if score is None else (1, -score)
 

@@ -25,7 +25,7 @@ class Ranked(NamedTuple):
 
 
 def ranked(texts: Sequence[str], words: str, *, words_max: int) -> list[Ranked]:
-    """Every text that has any of the words, the best first, of equal ones the earlier; so many words count at most."""
+    """Return texts with any of the words, best first, of equal ones the earlier; at most `words_max` words count."""
     if not texts:
         return []
     found = _words_in([*texts, words])
@@ -42,7 +42,7 @@ def ranked(texts: Sequence[str], words: str, *, words_max: int) -> list[Ranked]:
 
 
 def _words_in(texts: Sequence[str]) -> defaultdict[int, Counter[str]]:
-    """Place of each text -> its words, and how often each stands in it."""
+    """Map the index of each text to its words and their counts."""
     import sqlite3  # noqa: PLC0415 - only templates that search beyond the record need it
 
     found: defaultdict[int, Counter[str]] = defaultdict(Counter)

@@ -36,14 +36,14 @@ _FIRST_SENTENCE = re.compile(r"[^\n.!?…]*(?:[.!?…]+(?=\s|\Z)|(?=\n|\Z))")
 
 
 def counts_at_once(statement: str, message: str) -> bool:
-    """Whether it is on the list, and the first sentence of what the message's person says now."""
+    """Return whether the statement is on the closed list and is the first sentence that the person says now."""
     first = _FIRST_SENTENCE.match(own_words(message).lstrip())
     words = words_of(statement)
     return first is not None and words_of(first[0]) == words and _FORM.fullmatch(words) is not None
 
 
 def subject_of(statement: str) -> str:
-    """What a wish is about, of which the newest counts: `language`, `length`, …, `name`; empty: that is not known."""
+    """Return what a wish is about (`language`, `length`, …, `name`), of which the newest counts; empty: unknown."""
     words = words_of(statement)
     if _NAMED.fullmatch(words) is not None:
         return "name"  # asked for, as it may be anything, and then in the place of the one before
@@ -54,7 +54,7 @@ def subject_of(statement: str) -> str:
 
 
 def meaning_of(statement: str) -> str:
-    """Its words; of a wish on the list without those that change nothing, so that whoever repeats it says the same."""
+    """Return a wish's words, without those that change nothing, so that a repeated wish has the same meaning."""
     words = words_of(statement)
     if _FORM.fullmatch(words) is None:
         return words
@@ -62,6 +62,6 @@ def meaning_of(statement: str) -> str:
 
 
 def is_told_before(statement: str, message: str) -> bool:
-    """Whether its words stand in what a client gave of earlier talk, and not in what the person says now."""
+    """Return whether the statement stands in the client's earlier talk, and not in what the person says now."""
     words = words_of(statement)
     return words in words_of(message) and words not in words_of(own_words(message))

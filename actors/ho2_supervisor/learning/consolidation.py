@@ -43,7 +43,7 @@ _HOUR_S = 3600
 
 
 class Crossing(Struct, frozen=True):
-    """An open gate, and everything that a consolidation of it rests on."""
+    """An open gate, with everything that its consolidation rests on."""
 
     agent: AgentFile
     run_id: RunId  # of the turn that named it
@@ -54,7 +54,7 @@ class Crossing(Struct, frozen=True):
 
     @property
     def principal(self) -> str | None:
-        """Whose events opened the gate; None: everybody's."""
+        """Return whose events opened the gate; None: everybody's."""
         return self.gate.principal
 
     @property
@@ -72,7 +72,7 @@ class Lesson(Struct, frozen=True):
 
 
 class Judged(Struct, frozen=True):
-    """An answer against the rules: the lesson, or what is wrong in words; and what was left out of it."""
+    """A judged answer: the lesson, or what is wrong in words; and what was left out of it."""
 
     lesson: Lesson | None
     faults: tuple[str, ...] = ()
@@ -83,13 +83,13 @@ class Judged(Struct, frozen=True):
 
 
 def run_of(event_id: str) -> RunId | None:
-    """The run behind a turn's signal event; None for an event of another kind."""
+    """Return the run behind a turn's signal event; None for an event of another kind."""
     found = _EVENT.match(event_id)
     return None if found is None else RunId(session_id=found.group(1), run_seq=int(found.group(2)))
 
 
 def order_id(crossing: Crossing, number: int, config: Ho3Config) -> str:
-    """The id of the n-th try of this signal in this window."""
+    """Return the id of the n-th try of this signal in this window."""
     window = gate_window_key(crossing.as_of_ts, config.gate_window_hours)
     return consolidation_order_id(crossing.agent.agent_id, crossing.principal, crossing.signal_id, window, number)
 
@@ -106,7 +106,7 @@ def order_of(  # noqa: PLR0913 - what an order is made of
     planned_at: str,
     model: ModelChoice,
 ) -> WorkOrder:
-    """The consolidate order. It names a model if its agent does, else its tag routes it; ids are bounded."""
+    """Make the consolidate order. It names a model if its agent does, else its tag routes it; ids are bounded."""
     gate, evidence, shown = crossing.gate, crossing.evidence, RECENT_EVENTS_MAX
     texts = {
         "signal_id": gate.signal_id,
@@ -140,14 +140,14 @@ def order_of(  # noqa: PLR0913 - what an order is made of
 
 
 def excerpts_room(agent: AgentFile, config: AdminConfig) -> int:
-    """Characters of all excerpts together: half of the order's budget by estimate, so that the rest of it fits, too."""
+    """Return the characters that all excerpts may take: half of the order's budget, so that the rest fits too."""
     return agent.budget_tokens("consolidate", config.budget) * config.attention.chars_per_token // 2
 
 
 def excerpts_of(turns: Sequence[DeliveredTurn], chars_max: int, *, room: int) -> list[Fragment]:
-    """The turns in the order given, of each at most `chars_max` characters; a whole text keeps its ref.
+    """Return the turns in order, each cut to `chars_max` characters; a whole text keeps its ref.
 
-    As many as fit `room` characters together, the first in any case.
+    As many as fit `room` characters together, at least the first.
     """
     fragments: list[Fragment] = []
     for turn in turns:
@@ -165,7 +165,7 @@ def segments_of(excerpts: Sequence[Fragment]) -> list[Segment]:
 
 
 def record_of(crossing: Crossing, context: AssembledContext) -> ContextAssembled:
-    """CONTEXT_ASSEMBLED of a consolidation: which excerpts there are its order says."""
+    """Return CONTEXT_ASSEMBLED of a consolidation; its order says which excerpts there are."""
     trace = traced(context, as_of_ts=crossing.as_of_ts, as_of_seq=crossing.as_of_seq)
     return trace._replace(contract_id=CONSOLIDATIONS)
 
@@ -186,7 +186,7 @@ def _excerpt(ref: str, text: str, chars_max: int) -> TextPart:
 
 
 def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: Ho3Config) -> Judged:
-    """What may be taken of an answer. More keys than asked for are dropped, so are labels outside the vocabulary."""
+    """Judge what may be taken of an answer. Unasked keys and labels outside the vocabulary are dropped."""
     if parsed is None:
         return Judged(None, ("the answer is not an object",))
     domain, task, labels_dropped = labels_in(parsed, vocabulary)
@@ -209,7 +209,7 @@ def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: 
 
 
 def _line_faults(line: Any, chars_max: int) -> list[str]:
-    """What a line must not be whatever it says; HO3 refuses more (role markers, a second sentence)."""
+    """Return what is wrong with the form of a line; HO3 refuses more (role markers, a second sentence)."""
     if not isinstance(line, str) or not line.strip():
         return ["context_line is blank"]
     if len(line) > chars_max:
@@ -220,7 +220,7 @@ def _line_faults(line: Any, chars_max: int) -> list[str]:
 
 
 def artifact_from(crossing: Crossing, lesson: Lesson, *, model: str, pack_version: str, memory: Ho3Config) -> Artifact:
-    """The artifact: the lesson's four fields, and what the gate and the configuration say of the rest."""
+    """Build the artifact: four fields of the lesson, the rest from the gate and the configuration."""
     window_key = gate_window_key(crossing.as_of_ts, memory.gate_window_hours)
     as_of_s = parse_iso(crossing.as_of_ts)
     return made_of(
@@ -246,6 +246,6 @@ def artifact_from(crossing: Crossing, lesson: Lesson, *, model: str, pack_versio
 
 
 def pack_version(snapshot: Snapshot, agent: AgentFile) -> str:
-    """Which words asked for the line: the prompt pack, under its contract's version."""
+    """Return which words asked for the line: the prompt pack, under its contract's version."""
     contract = snapshot.contracts.get(contract_id_of(agent, "consolidate"))
     return "" if contract is None else f"{contract.prompt_pack_id}@{contract.version}"

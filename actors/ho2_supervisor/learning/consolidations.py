@@ -50,7 +50,7 @@ _log = structlog.get_logger("ho2_supervisor")
 
 
 class LineRefused(WorkOrderFault):
-    """A model's line that may not stand; it goes into quarantine."""
+    """Say that a model's line may not stand; it goes into quarantine."""
 
     def __init__(self, code: str, reason: str, line: str) -> None:
         super().__init__(code, reason)
@@ -58,7 +58,7 @@ class LineRefused(WorkOrderFault):
 
 
 class Consolidations:
-    """Runs what one `Consolidate` names, signal by signal, under one configuration."""
+    """Consolidate what one `Consolidate` names, signal by signal, under one configuration."""
 
     def __init__(self, resources: Resources, memory: Ho3Config) -> None:
         self._bus = resources.bus
@@ -69,7 +69,7 @@ class Consolidations:
         self._resources = resources
 
     async def run(self, message: Consolidate, *, trace: str) -> None:
-        """Each signal once: consolidated, recorded as failed, or left for the next turn that names it."""
+        """Treat each signal once: consolidate it, record the failure, or leave it for the next turn that names it."""
         for signal_id in dict.fromkeys(message.signal_ids):
             try:
                 await self._signal(message, signal_id, trace)
@@ -93,7 +93,7 @@ class Consolidations:
             raise WorkOrderFault(code_of(fault), f"{order.wo_id if order else signal_id}: {fault}") from None
 
     async def _logged(self, agent_id: str, artifact: Artifact, trace: str) -> None:
-        """The artifact is in memory. Raises LineRefused with what HO3 has against it."""
+        """Log the artifact with HO3. Raises LineRefused with what HO3 has against it."""
         message = LogOverlay(agent_id=agent_id, overlay=artifact)
         try:
             await self._bus.request(HO3, message, expect=OverlayLogged, timeout_s=self._timeout_s, trace=trace)
@@ -102,7 +102,7 @@ class Consolidations:
             raise LineRefused(fault.code, reason, artifact.context_line) from None
 
     async def _agent_of(self, message: Consolidate) -> AgentFile:
-        """Whose session it is, as the record says: the message's word only routes it."""
+        """Return the agent of the session as the record has it; the message's word only routes."""
         [completed] = await self._client.lookup([completed_id(message.run_id)])
         agent = None if completed is None else self._resources.snapshot.agents.get(completed.provenance.agent_id)
         if agent is None:
@@ -110,7 +110,7 @@ class Consolidations:
         return agent
 
     async def _crossing(self, message: Consolidate, agent: AgentFile, signal_id: str, trace: str) -> Crossing | None:
-        """The gate as it is now; None when there is nothing to do (any more)."""
+        """Check the gate as it is now; return None when there is nothing to do (any more)."""
         now, run = iso(self._bus.now()), message.run_id
         event_id = signal_event_id(run.session_id, run.run_seq, signal_id)  # memory knows whose it is
         question = CheckGate(agent_id=agent.agent_id, signal_id=signal_id, event_id=event_id, as_of_ts=now)
@@ -121,7 +121,7 @@ class Consolidations:
         return Crossing(agent, run, checked.gate, checked.accumulator, as_of.as_of_ts, as_of.as_of_seq)
 
     async def _next_id(self, crossing: Crossing) -> str:
-        """The first number of this signal and window that no dispatch has; an order that a crash left open is ended."""
+        """Return the first unused order id of this signal and window; end an order that a crash left open."""
         number, before = 1, ""
         while True:
             wo_id = consolidation.order_id(crossing, number, self._memory)
@@ -142,7 +142,7 @@ class Consolidations:
         self._lost(order, RuntimeFault("peer_lost", "its supervisor was lost"), dispatched.trace)
 
     async def _dispatched(self, crossing: Crossing, wo_id: str, trace: str) -> WorkOrder:
-        """The order, durable in stream ho2m before anybody sees it."""
+        """Make the order durable in stream ho2m, then return it."""
         context = await self._context(crossing, wo_id)
         if not context.of("history"):  # erased, or asked of a provider that no other one may hear of
             raise RuntimeFault("not_found", f"{crossing.signal_id}: no turn behind it may be shown")
@@ -173,7 +173,7 @@ class Consolidations:
         return order
 
     async def _context(self, crossing: Crossing, wo_id: str) -> AssembledContext:
-        """The turns behind the events, by the template of consolidations."""
+        """Assemble the turns behind the events by the template of consolidations."""
         attention = self._resources.attention
         contract_id = contract_id_of(crossing.agent, "consolidate")
         request = AttentionRequest(
@@ -195,9 +195,10 @@ class Consolidations:
         return await attention.tried(request, attention.template_for(request), {"history": said})
 
     async def _turns_behind(self, crossing: Crossing) -> list[DeliveredTurn]:
-        """The newest of them first; a turn whose texts were erased, or that was never answered, shows nothing.
+        """Read the turns behind the events, newest first.
 
-        Nor does one that was asked of another provider by name: no other one gets to see it.
+        Left out: turns whose texts were erased, that were never answered, or that were asked of another provider by
+        name, since no other provider gets to see those.
         """
         events, provider = (
             reversed(crossing.evidence.event_ids),
@@ -208,7 +209,7 @@ class Consolidations:
         return [turn for turn in turns if turn is not None]
 
     async def _learned(self, crossing: Crossing, order: WorkOrder, trace: str) -> Artifact:
-        """The artifact that the pool's answer gives. Raises WorkOrderFault, LineRefused for an unusable answer."""
+        """Return the artifact that the pool's answer gives. Raises WorkOrderFault or LineRefused if unusable."""
         try:
             receipt = await pool.receipt_of(self._bus, order, first_attempt=1, trace=trace)
         except RuntimeFault as fault:
@@ -228,14 +229,14 @@ class Consolidations:
         )  # fmt: skip
 
     async def _model_of(self, receipt: Receipt) -> str:
-        """The model that wrote the line, as the gateway recorded it; it may keep that record for so long."""
+        """Return the model that wrote the line, as the gateway recorded it, perhaps a little late."""
         await self._bus.sleep(self._config.ledger.lazy_commit_ms / 1000)
         found = await self._client.lookup(receipt.prompt_received_ids[-1:], with_bodies=True)
         answered = None if not found or found[0] is None else payload_in(PromptReceived, found[0])
         return "unknown" if answered is None else answered.model_id or "unknown"
 
     async def _failed(self, crossing: Crossing, wo_id: str, fault: TimeoutError | RuntimeFault, trace: str) -> None:
-        """HO3 knows that it failed, so that the gate cools down. If HO3 is away the gate stays as it is."""
+        """Log the failure with HO3, so that the gate cools down; if HO3 is away the gate stays as it is."""
         reason, line = (fault.detail, fault.line) if isinstance(fault, LineRefused) and fault.line else ("", "")
         message = LogConsolidationFailure(
             agent_id=crossing.agent.agent_id, signal_id=crossing.signal_id, principal=crossing.principal, wo_id=wo_id,
@@ -248,7 +249,7 @@ class Consolidations:
     # --- records ------------------------------------------------------------------------------------------------------
 
     def _lost(self, order: WorkOrder, fault: RuntimeFault, trace: str) -> Receipt:
-        """An order that nobody answered has an end all the same; one that HO1 recorded stands before it."""
+        """Record an end for an order that nobody answered; an end that HO1 recorded comes first."""
         receipt = pool.lost_receipt(order, fault, by=self._bus.instance, at=iso(self._bus.now()))
         entry = self._resources.order_end(receipt, provenance=_provenance(order), trace=trace)
         self._client.submit([entry], trace=trace)

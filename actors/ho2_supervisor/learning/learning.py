@@ -53,7 +53,7 @@ from hobus.config.sections.turns import ClassifyLabels
 
 
 class Learning:
-    """Logs what runs teach. The long-lived owner of the tasks that do so when nobody waits for the result."""
+    """Log what runs teach, and own the tasks that do so when nobody waits for the result."""
 
     def __init__(self, configurations: Configurations, memory: Ho3Config) -> None:
         self._bus = configurations.current.bus
@@ -67,7 +67,7 @@ class Learning:
         return self._configurations.current
 
     async def recall(self, session: OwnedSession, agent_id: str, *, as_of_ts: str, trace: str) -> Recalled:
-        """What is in force for the session's principal as of then, page by page, within `ho3.read_timeout_ms`."""
+        """Read what is in force for the session's principal as of then, page by page, within `ho3.read_timeout_ms`."""
         question = ReadActiveBiases(
             agent_id=agent_id, principal=session.record.state.principal, as_of_ts=as_of_ts,
             session_id=session.session_id,
@@ -86,7 +86,7 @@ class Learning:
             return Recalled(code=code_of(fault))
 
     async def durably_and_learned(self, session: OwnedSession, *, trace: str) -> Learned:
-        """The run that was just ended is durable, and, at the same time, its signals were logged.
+        """Wait until the ended run is durable, and log its signals at the same time.
 
         The candidates are those that the record has. Raises JournalLost when nobody can say which these are.
         """
@@ -103,10 +103,7 @@ class Learning:
         return Learned(tuple(candidates), remembered=remembered)
 
     async def learned_late(self, session: OwnedSession, run_id: RunId, *, trace: str) -> Remembered | None:
-        """As `durably_and_learned`, behind the run's answer, which names nothing of it; what the turn stated.
-
-        Nobody else says which signals are to be consolidated.
-        """
+        """Do as `durably_and_learned` behind the run's answer, which names no candidates; return what was stated."""
         learned = await self.durably_and_learned(session, trace=trace)
         if learned.candidates:
             agent_id = session.record.state.agent_id or ""
@@ -117,7 +114,7 @@ class Learning:
         return learned.remembered
 
     def log_later(self, session: OwnedSession, *, trace: str = "") -> None:
-        """The newest run's signals are on their way; those that were logged before count once all the same."""
+        """Begin to log the newest run's signals; events that were logged before count once all the same."""
         if session.record.last_run is None:
             return
         self._keep(self._log_and_warn(session, session.record.last_run, trace), self._tasks)
@@ -129,7 +126,7 @@ class Learning:
         task.add_done_callback(tasks.pop)
 
     async def drain(self) -> None:
-        """Nothing is on its way any more: bounded by `ho3.log_timeout_ms`, and what is late is given up."""
+        """Wait for what is on its way, at most `ho3.log_timeout_ms`; give up what is late."""
         for task in list(self._late):
             task.cancel()
         while self._tasks:
@@ -141,9 +138,9 @@ class Learning:
     async def _log(
         self, session: OwnedSession, ended: EndedRun | None, trace: str, *, timeout_ms: int | None = None
     ) -> Learned:
-        """What the run's events have crossed and what it stated, within `ho3.log_timeout_ms` unless it says another.
+        """Log the run's events; return which gates they crossed and what the run stated.
 
-        Logged again, they count once.
+        Within `ho3.log_timeout_ms` unless another time-out is given. Events that are logged again count once.
         """
         agent = self._resources.snapshot.agents.get(session.record.state.agent_id or "")
         if ended is None or agent is None or not agent.memory:
@@ -172,12 +169,12 @@ class Learning:
             return Learned(code=code_of(fault), unknown=unknown, remembered=lost)
 
     async def _judged(self, stated: Stated, session: OwnedSession, ended: EndedRun) -> Stated | None:
-        """As `statement.judged`. Raises RuntimeFault where the message has to be read, and nobody answers."""
+        """Judge as `statement.judged` does. Raises RuntimeFault where the message cannot be read."""
         message = await _message(session, ended)
         return None if message is None else statement.judged(stated, message, limits.STATED_IN_MAX_CHARS)
 
     async def _remembered(self, agent_id: str, made: Artifact, timeout_ms: int, trace: str) -> Remembered:
-        """What became of a statement; one that memory refuses is in quarantine. Raises RuntimeFault, TimeoutError."""
+        """Log a statement; one that memory refuses goes into quarantine. Raises RuntimeFault, TimeoutError."""
         try:
             logged = await self._asked(LogOverlay(agent_id=agent_id, overlay=made), OverlayLogged, timeout_ms, trace)
         except MemoryFault as fault:
@@ -191,7 +188,7 @@ class Learning:
             return await self._bus.request(HO3, message, expect=expect, timeout_s=timeout_ms / 1000, trace=trace)
 
     def _due(self, session: OwnedSession, ended: EndedRun, learned: Learned, trace: str) -> WriteEntry:
-        """What the input's answer names beyond RunCompleted's bytes; the first one written is the one that counts."""
+        """Return CONSOLIDATION_DUE: what the answer names beyond RunCompleted's bytes; the first one written counts."""
         said = learned.remembered
         named = SignalsNamed(learned.candidates)
         if said is not None:
@@ -205,7 +202,7 @@ class Learning:
         )  # fmt: skip
 
     def _warn(self, session: OwnedSession, ended: EndedRun | None, learned: Learned, trace: str) -> None:
-        """MEMORY_WARNING where HO3 did not acknowledge: the signals of which nobody knows whether they count."""
+        """Record MEMORY_WARNING where HO3 did not acknowledge: nobody knows whether those signals count."""
         if ended is None or not learned.code:
             return
         session.note(
@@ -239,7 +236,7 @@ class Weighed(NamedTuple):
 
 
 class Learned(Struct, frozen=True):
-    """The signals whose gates the turn's events have crossed; `code` says why nobody knows, and of which signals."""
+    """The signals whose gates the turn's events crossed; `code` says why that is unknown, and for which signals."""
 
     candidates: tuple[str, ...] = ()
     code: str = ""
@@ -254,7 +251,7 @@ def code_of(fault: TimeoutError | RuntimeFault) -> str:
 
 
 async def beside(main: Coroutine[Any, Any, T], aside: Coroutine[Any, Any, Any]) -> tuple[T, Any]:
-    """Both results, the two awaited at once; what `main` raises is raised as it is, and ends `aside`."""
+    """Await both at once and return both results; raise what `main` raises, and then end `aside`."""
     try:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(aside)
@@ -265,7 +262,7 @@ async def beside(main: Coroutine[Any, Any, T], aside: Coroutine[Any, Any, Any]) 
 
 
 async def _message(session: OwnedSession, ended: EndedRun) -> str | None:
-    """What the run's input says; None: erased. Raises RuntimeFault where it has to be read, and nobody answers."""
+    """Return what the run's input says; None if erased. Raises RuntimeFault where it cannot be read."""
     for turn in session.record.history.turns[-1:]:
         if turn.input_id == ended.input_id and turn.input_text is not None:
             return turn.input_text
@@ -279,7 +276,7 @@ _IS_SIGNAL = re.compile(r"[a-z_]+:[!-~]{1,120}")
 def signals_of(
     ended: EndedRun, session_id: str, *, principal: str, tools: Collection[str], vocabulary: ClassifyLabels
 ) -> list[Signal]:
-    """The signals of a run that is over, in a fixed order; a fact that is missing gives none.
+    """Return the signals of a run that is over, in a fixed order; a missing fact gives none.
 
     `tools`: those that the agent has, wildcards among them; a name that a model made up is no signal.
     """

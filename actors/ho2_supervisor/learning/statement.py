@@ -23,9 +23,9 @@ from hobus.config.sections.record import Ho3Config
 
 
 def judged(stated: Stated, message: str, chars_max: int) -> Stated | None:
-    """What is to be learnt of what a model read in this message, and what it is about; None: nothing.
+    """Return what to learn from the wish that a model read in this message; None: nothing.
 
-    Nothing of a message that is longer than that: nearly all of it is pasted.
+    Of a message longer than `chars_max` nothing is learnt: nearly all of it is pasted.
     """
     if len(message) > chars_max or is_told_before(stated.statement, message):
         return None
@@ -35,7 +35,7 @@ def judged(stated: Stated, message: str, chars_max: int) -> Stated | None:
 
 
 def signal_of(stated: Stated, ended: EndedRun, session_id: str, principal: str) -> Signal:
-    """The event of the statement; made again in another turn it is another event of the same signal."""
+    """Return the event of the statement; another turn that states the same gives another event of the same signal."""
     signal_id = statement_signal_id(stated.about)
     return Signal(
         event_id=signal_event_id(session_id, ended.run_seq, signal_id),
@@ -47,7 +47,7 @@ def signal_of(stated: Stated, ended: EndedRun, session_id: str, principal: str) 
 
 
 def artifact_of(stated: Stated, signal: Signal, memory: Ho3Config) -> Artifact:
-    """The line that rests on the statement, from its event time on; one for all that say the same."""
+    """Return the line that rests on the statement, from its event time on; one for all that say the same."""
     is_anywhere, words = not stated.domain, meaning_of(stated.statement)
     return Artifact(
         artifact_id=artifact_id(signal.principal, [signal.signal_id], "explicit", model="", prompt_pack_version=words),
@@ -71,7 +71,7 @@ def remembered(made: Artifact, state: Literal["active", "pending", "refused", "u
 
 
 def failure_of(made: Artifact, agent_id: str, fault: MemoryFault) -> LogConsolidationFailure:
-    """That memory refused it, with reason and line for the quarantine."""
+    """Return the failure that memory's refusal is, with reason and line for the quarantine."""
     return LogConsolidationFailure(
         agent_id=agent_id,
         signal_id=made.source_signal_ids[0],

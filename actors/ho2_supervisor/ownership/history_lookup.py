@@ -26,9 +26,9 @@ from hobus.bus.record.session_facts import RunRequested, SessionFact, TurnDegrad
 
 
 def is_needed(record: SessionRecord, input_id: str, decision: Admission) -> bool:
-    """Whether this decision may rest on an input that was let go.
+    """Return whether this decision may rest on an input that memory no longer holds.
 
-    A run of one that was requested before is refused by the ledger; of one that only the host answered it would not be.
+    The ledger itself refuses a run that was requested before, but not one of an input that only the host answered.
     """
     if input_id in record.inputs:
         return False
@@ -36,7 +36,7 @@ def is_needed(record: SessionRecord, input_id: str, decision: Admission) -> bool
 
 
 async def input_of(client: LedgerClient, session: OwnedSession, input_id: str) -> KnownInput | None:
-    """The input as the whole journal has it; None: it never came."""
+    """Return the input as the whole journal has it; None: it never came."""
     about = session.session_id, input_id
     requested, answered, delivered = await session.entries(
         [requested_id(*about)], once=[turn_key(*about), delivered_key(*about)]
@@ -69,15 +69,15 @@ def _event_of(entry: Entry | None) -> SessionFact | None:
 
 
 async def digest_of(session: OwnedSession, known: KnownInput) -> str | None:
-    """The digest of an input that only the host recorded, from its text; None where that is erased: it matches any."""
+    """Return the digest of an input that only the host recorded; None where its text is erased and so matches any."""
     text = await session.text_or_none(known.input_ref)
     return None if text is None else journal.input_digest(known.input_id, text)
 
 
 async def answer_of(session: OwnedSession, known: KnownInput) -> TurnResult:
-    """The recorded result: of RunCompleted, of a verdict, or what the host delivered. Raises a failed run's fault.
+    """Return the recorded result: RunCompleted's, a verdict's, or what the host delivered. Raises a failed run's fault.
 
-    What it delivered while the record was away may have come in behind the run's own end.
+    What the host delivered while the record was away may stand behind the run's own end.
     """
     about = session.session_id, known.input_id
     keys = [candidates_key(*about), delivered_key(*about), turn_key(*about)]
@@ -111,7 +111,7 @@ async def answer_of(session: OwnedSession, known: KnownInput) -> TurnResult:
 
 
 async def turn_of_run(client: LedgerClient, run_id: RunId, provider: str) -> DeliveredTurn | None:
-    """What was asked, and what was answered if it was; None where what was asked is erased or not to be found.
+    """Return what a run was asked, and what it answered if it did; None where the question is erased or not found.
 
     None also where request or session named another provider than this one.
     """
@@ -126,7 +126,7 @@ async def turn_of_run(client: LedgerClient, run_id: RunId, provider: str) -> Del
 
 
 async def _of_run(client: LedgerClient, run_id: RunId, *event_types: str) -> Entry | None:
-    """The first entry of one of these types in a run, from the index: of what is not named by its run."""
+    """Return the first entry of one of these types in a run, from the index."""
     for event_type in event_types:
         where = {"stream": session_stream(run_id.session_id), "event_type": event_type, "run_seq": run_id.run_seq}
         found = await client.page(Query(where=where, limit=1, with_bodies=True))

@@ -30,7 +30,7 @@ _log = structlog.get_logger("ho2_supervisor")
 
 
 class Loaded(Struct):
-    """A record and what reading it took."""
+    """A record, and what reading it took."""
 
     record: SessionRecord
     entries: int  # read from the journal, the snapshot included
@@ -38,7 +38,7 @@ class Loaded(Struct):
 
 
 async def load(client: LedgerClient, session_id: str, limits: HistoryLimits, *, page: int) -> Loaded:
-    """Everything up to the head as the first page has it; the texts of the newest turns are in place.
+    """Load the record up to the head that the first page shows, with the texts of the newest turns.
 
     Raises LedgerError: damaged or erased, naming session, entry and fix.
     """
@@ -57,7 +57,7 @@ async def load(client: LedgerClient, session_id: str, limits: HistoryLimits, *, 
 
 
 async def texts_of(client: LedgerClient, refs: Sequence[str]) -> dict[str, str]:
-    """The texts behind these refs, in a few questions for all of them; those that are gone are left out."""
+    """Return the texts behind these refs in a few questions; erased ones are left out."""
     bodies: dict[str, bytes | None] = {}
     wanted = list(dict.fromkeys(refs))
     while wanted:  # what a composed text is made of comes with the next round
@@ -99,7 +99,7 @@ async def _bodies(client: LedgerClient, refs: Sequence[str]) -> dict[str, bytes]
 
 
 async def _entries(client: LedgerClient, ids: Sequence[str]) -> list[Entry | None]:
-    """All of them in one question, or, where they are too large for one answer, in two."""
+    """Read all entries in one question, or in two where they are too large for one answer."""
     try:
         return await client.lookup(ids, with_bodies=True) if ids else []
     except RuntimeFault as fault:
@@ -112,7 +112,7 @@ async def _entries(client: LedgerClient, ids: Sequence[str]) -> list[Entry | Non
 async def _newest(
     client: LedgerClient, session_id: str, page: int
 ) -> tuple[tuple[Packed, Recorded] | None, list[Entry], int]:
-    """The newest snapshot that is right (None: none is), the entries from it on, and how many were passed over."""
+    """Return the newest valid snapshot or None, the entries from it on, and how many snapshots were passed over."""
     tail: list[Entry] = []
     before: int | None = None
     ignored = 0
@@ -136,7 +136,7 @@ async def _newest(
 
 
 async def _fill(client: LedgerClient, record: SessionRecord) -> None:
-    """Texts stand where they are needed: of follow-ups that wait, of active intents, and of the newest turns."""
+    """Put texts where they are needed: of waiting follow-ups, active intents, and the newest turns."""
     waiting = [ref for ref in record.state.pending_follow_up if ref not in record.follow_ups]
     objectives = record.missing_objectives()
     texts = await texts_of(client, [*waiting, *objectives, *record.history.missing_refs()])
@@ -147,9 +147,9 @@ async def _fill(client: LedgerClient, record: SessionRecord) -> None:
 
 
 async def _with_texts(client: LedgerClient, record: SessionRecord, texts: Mapping[str, str]) -> History:
-    """The newest turns with their texts. A reply whose own record never committed is in the result of its turn.
+    """Return the newest turns with their texts; erased texts stay away.
 
-    One that was erased stays away.
+    A reply whose own record never committed stands in the result of its turn.
     """
     history = record.history.filled(texts, record.limits)
     results = {
@@ -171,7 +171,7 @@ async def _with_texts(client: LedgerClient, record: SessionRecord, texts: Mappin
 
 
 def _take(record: SessionRecord, entry: Entry) -> None:
-    """One more entry. Whatever a snapshot says that does not read, it changes nothing."""
+    """Fold one more entry into the record. A snapshot that does not read changes nothing."""
     session_id, taken = record.session_id, recorded(entry)
     if taken is not None:
         rejection = record.take(taken).rejection

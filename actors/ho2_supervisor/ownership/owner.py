@@ -33,7 +33,7 @@ from hobus.bus.record.session_facts import SessionEvent, SessionFact, TookOver
 
 
 class AppendRefused(Exception):
-    """The stream's head or tenure is not what this owner's state says: drop the state and read again."""
+    """Say that the stream's head or tenure is not this owner's: drop the state and read again."""
 
     def __init__(self, ack: Ack) -> None:
         super().__init__(f"{ack.outcome} {ack.code} {ack.submission_id}".strip())
@@ -41,7 +41,7 @@ class AppendRefused(Exception):
 
 
 class EntryRefused(RuntimeFault):
-    """The record never takes this entry, however often it is sent. The stream stands where it stood before it.
+    """Say that the record never takes this entry, however often it is sent; the stream stands where it stood before.
 
     No verdict on the input: the run has failed, under a code by which the host degrades.
     """
@@ -51,21 +51,21 @@ class EntryRefused(RuntimeFault):
 
 
 class BodyMissing(LedgerError):
-    """A ref leads to no body: what it names never committed. Not `not_found`, by which a host knows no session."""
+    """Say that a ref leads to no body: what it names never committed. Its code is not a session's `not_found`."""
 
     def __init__(self, ref: str) -> None:
         super().__init__("execution_error", f"the record has no body {ref}")
 
 
 class SessionMoved(SessionFault):
-    """The session is in other hands by now, or will be: whoever asks again comes to them."""
+    """Say that the session has another owner now, or will have one: whoever asks again comes to that."""
 
     def __init__(self, session_id: str, why: str) -> None:
         super().__init__("moved", f"session {session_id} {why}", retryable=True)
 
 
 class JournalLost(LedgerError):
-    """The record does not answer: what was appended last is unknown, so the state in memory is given up."""
+    """Say that the record does not answer: the last append is unknown, so the state in memory is given up."""
 
 
 NOTHING_KNOWN: Mapping[str, str] = {}
@@ -75,9 +75,9 @@ _NEVER_TAKEN = frozenset({"too_large", "denied", "malformed", "rejected"})
 
 
 def refusal_of(ack: Ack, entry: WriteEntry) -> AppendRefused | EntryRefused:
-    """What it means to the owner that its append was not taken.
+    """Return what a refused append means to the owner.
 
-    Two owners derive the same ids: a conflict under another head or tenure is the other one's entry, no fault of ours.
+    Two owners derive the same ids: a conflict under another head or tenure is the other owner's entry, no defect.
     """
     tenure_before = (entry.tenure or 0) - (entry.event_type == "TookOver")
     is_anothers = ack.code == "conflict" and (ack.head, ack.tenure) != (entry.prev, tenure_before)
@@ -91,7 +91,7 @@ def _takes_over(entries: Sequence[WriteEntry]) -> bool:
 
 
 class OwnedSession:
-    """One session's record in memory and the way to extend it."""
+    """Hold one session's record in memory and extend it."""
 
     def __init__(
         self, session_id: str, resources: Resources, *, on_lost: Callable[[OwnedSession], None] = lambda _: None
@@ -123,14 +123,14 @@ class OwnedSession:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def read(self, *, page: int) -> None:
-        """The record of everything that stands in the stream now; what was appended and refused is gone."""
+        """Read the record anew from the stream; what was appended and refused is gone."""
         self.loaded = await loading.load(self._client, self.session_id, self._resources.limits, page=page)
         self.record, self._unsent, self._following, self._lost = self.loaded.record, [], [], None
         self._earlier = []
         self.older_lines = None
 
     async def text(self, ref: str, known: Mapping[str, str] = NOTHING_KNOWN) -> str:
-        """The text behind a ref, also one that lists its parts. Raises LedgerError(erased) or BodyMissing.
+        """Return the text behind a ref, also one that lists its parts. Raises LedgerError(erased) or BodyMissing.
 
         `known`: texts by their refs that need not be read.
         """
@@ -141,7 +141,7 @@ class OwnedSession:
         return text_parts.joined(parts, await self.texts([of for of, _ in parts if of is not None], known))
 
     async def text_or_none(self, ref: str) -> str | None:
-        """The text behind a ref; None if it was erased, or never was."""
+        """Return the text behind a ref; None if it was erased, or never was."""
         try:
             return await self.text(ref)
         except RuntimeFault as fault:
@@ -150,9 +150,9 @@ class OwnedSession:
         return None
 
     async def body(self, ref: str) -> bytes:
-        """The bytes behind a ref. Raises LedgerError(erased) or BodyMissing.
+        """Return the bytes behind a ref. Raises LedgerError(erased) or BodyMissing.
 
-        A reply whose own record never committed (its gateway died before the ledger was back) is known by its turn.
+        A reply whose own record never committed (its gateway died before the ledger was back) is taken from its turn.
         """
         try:
             return await self._client.body(ref)
@@ -165,12 +165,12 @@ class OwnedSession:
             return reply.encode()
 
     async def learned(self, input_id: str) -> tuple[list[str], Remembered | None]:
-        """What the input's answer says of memory beside RunCompleted, as CONSOLIDATION_DUE has it."""
+        """Return what the input's answer says of memory beside RunCompleted, as CONSOLIDATION_DUE has it."""
         [due] = await self._client.lookup(once=[candidates_key(self.session_id, input_id)], with_bodies=True)
         return learned_in(due)
 
     async def entries(self, ids: Sequence[str], *, once: Sequence[str] = ()) -> list[Entry | None]:
-        """The entries of these ids, then of these once keys, in one question; None where nothing is."""
+        """Return the entries of these ids, then of these once keys, in one question; None where nothing is."""
         return await self._client.lookup(ids, once, with_bodies=True)
 
     async def texts(self, refs: Sequence[str], known: Mapping[str, str] = NOTHING_KNOWN) -> dict[str, str]:
@@ -179,7 +179,7 @@ class OwnedSession:
     # --- appending ----------------------------------------------------------------------------------------------------
 
     def new_id(self, kind: str) -> str:
-        """The submission id that the next append gets if it is of this kind and counted."""
+        """Return the submission id that the next append of this counted kind gets."""
         return journal.counted_id(kind, self.session_id, self.tenure, self.record.appended + 1)
 
     def append(  # noqa: PLR0913 - what an entry is made of
@@ -192,9 +192,10 @@ class OwnedSession:
         trace: str = "",
         result: TurnResult | None = None,
     ) -> Reduced:
-        """The event stands in the state and is queued for the journal.
+        """Fold the event into the state and queue it for the journal.
 
-        Raises RuntimeFault(internal) for one that does not apply, changing nothing. `result`: what a body is packed of.
+        Raises RuntimeFault(internal) for one that does not apply, and changes nothing. `result`: what a body is packed
+        of.
         """
         state = self.record.state
         enveloped = journal.envelope(state, event)
@@ -218,7 +219,7 @@ class OwnedSession:
         return outcome
 
     def _queued(self, event: SessionEvent, **facts: Any) -> WriteEntry:
-        """The entry of an event, and of those that were to leave with it, behind what is queued."""
+        """Queue the entry of an event together with earlier events that were to leave with it."""
         said = event.event
         entry = journal.entry_of(
             event,
@@ -234,7 +235,7 @@ class OwnedSession:
         return entry
 
     def _queue_earlier(self) -> None:
-        """No other event takes them along: the last of them has the entry."""
+        """Queue an entry for earlier events that no other event takes along."""
         if self._earlier:
             last = self._earlier.pop()
             run_seq = 0 if last.run_id is None else last.run_id.run_seq
@@ -247,7 +248,7 @@ class OwnedSession:
         self.append(TookOver(tenure=self.tenure, instance=self._bus.instance, at=self.now()))
 
     def record_state(self, *, every: int) -> bool:
-        """STATE_SNAPSHOT is on its way if it is due; nobody waits for it, and with a crash nothing is lost."""
+        """Send STATE_SNAPSHOT if it is due; nobody waits for it, and with a crash nothing is lost."""
         if self.is_lost or self.tenure != self.record.state.tenure or not snapshot.is_due(self.record, every):
             return False
         self._queue_earlier()
@@ -257,18 +258,18 @@ class OwnedSession:
         return True
 
     def along(self, entry: WriteEntry) -> None:
-        """Queue an entry of another stream in its place among the appends: it stands before whatever comes next.
+        """Queue an entry of another stream between the appends; it stands before whatever comes next.
 
         It has no condition of its own, so it stands also if what comes next is refused.
         """
         self._unsent.append(entry)
 
     def note(self, entry: WriteEntry) -> None:
-        """An entry of another stream about what is durable already: on its way, and no barrier."""
+        """Send an entry of another stream about what is durable already; no barrier waits for it."""
         self._follow([entry])
 
     async def stands(self, entry: WriteEntry) -> bool:
-        """Whether an entry of another stream is in the record, now that it was written; False: it never will be.
+        """Return whether a written entry of another stream is in the record; False: it never will be.
 
         Raises JournalLost when nobody can say that.
         """
@@ -281,19 +282,19 @@ class OwnedSession:
         return ack.is_first
 
     def also(self, entry: WriteEntry) -> None:
-        """Queue an entry of another stream that stands only if everything appended so far does; it is no barrier."""
+        """Queue an entry of another stream that stands only if everything appended so far does; no barrier."""
         self._following.append(entry)
 
     def leave(self) -> bool:
-        """What is queued is on its way now, and whoever acts on it sees to it that it stands first.
+        """Send what is queued now; whoever acts on it must see to it that it stands first.
 
-        False where that is not to be had: the next barrier says why, or waits for a take-over.
+        Return False where that cannot be had: the next barrier says why, or waits for a take-over.
         """
         self.flush(at_once=True)
         return self._lost is None and self._taking_over is None
 
     def flush(self, *, urgent: bool = False, at_once: bool = False) -> None:
-        """What is queued is on its way; a refusal shows at the next barrier. `urgent`: somebody waits for its ack."""
+        """Send what is queued; a refusal shows at the next barrier. `urgent`: somebody waits for its ack."""
         if self._lost is not None or self._taking_over is not None:
             return
         self._queue_earlier()
@@ -320,7 +321,7 @@ class OwnedSession:
             submitted.then(partial(self._acknowledged, entries))
 
     async def barrier(self) -> None:
-        """Everything appended is durable. Raises AppendRefused, or JournalLost when the ledger stays away."""
+        """Wait until everything appended is durable. Raises AppendRefused, or JournalLost if the ledger stays away."""
         if self._lost is not None:
             raise self._lost
         try:
@@ -339,17 +340,17 @@ class OwnedSession:
             self._follow(following)
 
     def heed(self) -> None:
-        """Raises as a barrier does where an append is known to be refused: an order may have failed by that alone."""
+        """Raise as a barrier does if an append is known to be refused: an order may have failed by that alone."""
         if self._lost is not None:
             raise self._lost
 
     @property
     def is_lost(self) -> bool:
-        """Whether an append was refused or has no known outcome: the state in memory is not to be trusted."""
+        """Return whether an append was refused or has no known outcome: the state in memory is not to be trusted."""
         return self._lost is not None
 
     def _acknowledged(self, entries: Sequence[WriteEntry], outcome: list[Ack] | RuntimeFault) -> None:
-        """Keep the first refusal of these, which stand before what rests on them."""
+        """Keep the first refusal of these entries, since what follows rests on them."""
         taking_over = None
         if self._taking_over is not None and _takes_over(entries):
             taking_over, self._taking_over = self._taking_over, None
@@ -370,12 +371,12 @@ class OwnedSession:
             self._lose(self._lost or self._journal_lost(outcome))
 
     def _lose(self, fault: Exception) -> None:
-        """The next barrier says so; where none comes, whoever is told sees to what may be open."""
+        """Keep the fault for the next barrier, and tell whoever sees to what may be open."""
         self._lost = fault
         self._on_lost(self)
 
     def _follow(self, following: list[WriteEntry]) -> None:
-        """In one write; while too much is unacknowledged, with the next one."""
+        """Queue these in one write; with the next one while too much is unacknowledged."""
         if not following:
             return
         try:
@@ -384,7 +385,7 @@ class OwnedSession:
             self._following[:0] = following
 
     def _journal_lost(self, fault: RuntimeFault) -> JournalLost:
-        """Also after a write that the ledger cannot take at all: what follows in memory has no ground any more."""
+        """Give the state up, also after a write that the ledger cannot take at all: what follows rests on it."""
         return JournalLost(
             fault.code, f"journal of session {self.session_id}: {fault.detail}", retryable=fault.retryable
         )
@@ -392,12 +393,12 @@ class OwnedSession:
     # --- what entries carry -------------------------------------------------------------------------------------------
 
     def now(self) -> str:
-        """The bus's wall clock as a timestamp."""
+        """Return the bus's wall clock as a timestamp."""
         return iso_of_us(round(self._bus.now() * 1_000_000))
 
     @property
     def package_id(self) -> str:
-        """The package that owns the session's agent; empty: none."""
+        """Return the package that owns the session's agent; empty: none."""
         return self._resources.packages.get(self.record.state.agent_id or "", "")
 
     def provenance(self, run_seq: int, work_order_id: str = "") -> Provenance:

@@ -24,12 +24,12 @@ from hobus.bus.errors import RuntimeFault
 
 
 class Registry:
-    """By session id. Sessions are bounded, the longest idle one goes first; a run may outlive its session's place."""
+    """Hold sessions (bounded, the longest idle goes first) and runs, which may outlive their session's place."""
 
     def __init__(
         self, configurations: Configurations, unowned: Unowned, *, sessions_max: int, snapshot_entries: int
     ) -> None:
-        """`snapshot_entries`: after so many entries an idle session's state is recorded anew."""
+        """Begin empty. `snapshot_entries`: after so many entries an idle session's state is recorded anew."""
         self._configurations = configurations
         self.unowned = unowned
         self._sessions_max = sessions_max
@@ -45,20 +45,20 @@ class Registry:
         return self._configurations.current
 
     def __len__(self) -> int:
-        """How many sessions are held, or being loaded."""
+        """Return how many sessions are held, or being loaded."""
         return len(self._loadings)
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def held(self, session_id: str) -> OwnedSession | None:
-        """The session if it is in memory and trusted."""
+        """Return the session if it is in memory and trusted."""
         session = self._loaded(session_id)
         return None if session is None or session.is_lost else session
 
     def used(self, session_id: str) -> OwnedSession | None:
-        """The session if it is in memory and trusted; it is idle no more.
+        """Return the session if it is in memory and trusted, and count it as used.
 
-        One at rest that was read under another configuration than the current one is to be read again.
+        An idle one that was read under another configuration than the current one must be read again.
         """
         session = self.held(session_id)
         if session is None:
@@ -75,7 +75,7 @@ class Registry:
         return None if loading is None or loading.done() else loading
 
     def add(self, session_id: str, loading: asyncio.Task[OwnedSession]) -> None:
-        """A session that is being loaded; beyond the bound, idle ones are let go."""
+        """Add a session that is being loaded; let idle ones go beyond the bound."""
         self._loadings[session_id] = loading
         for idle_id, idle in list(self._loadings.items()):
             if len(self._loadings) <= self._sessions_max:
@@ -85,20 +85,20 @@ class Registry:
                 self.let_go(idle_id)  # a run of it that stands still is picked up by whoever is asked next
 
     def keep(self, loading: asyncio.Task[OwnedSession]) -> None:
-        """Hold what was loaded, and no longer the task with the request that it was loaded for."""
+        """Replace a loading task by what it loaded, so that the request it was loaded for is released."""
         session = loading.result()
         if self._loadings.get(session.session_id) is loading:
             kept = self._loadings[session.session_id] = asyncio.get_running_loop().create_future()
             kept.set_result(session)
 
     def drop(self, session: OwnedSession) -> None:
-        """Forget the session; the next request reads it again. Where something is open in it, there will be one."""
+        """Forget the session, so that the next request reads it again; if something is open in it, ask for it."""
         if self._loaded(session.session_id) is session:
             del self._loadings[session.session_id]
             self.unowned.give_up(session)
 
     async def is_durable(self, session: OwnedSession) -> bool:
-        """Whether what was appended stands; False: the stream moved on, the session is to be read again.
+        """Return whether what was appended stands; False: the stream moved on, the session is to be read again.
 
         Raises EntryRefused, which reading again would not fix, or JournalLost.
         """
@@ -113,7 +113,7 @@ class Registry:
         return True
 
     def new(self, session_id: str) -> OwnedSession:
-        """A session of which nothing is known yet, and which nobody holds."""
+        """Return a session of which nothing is known yet, held by nobody."""
         return OwnedSession(session_id, self._resources, on_lost=self.unowned.give_up)
 
     async def read(self, session: OwnedSession) -> None:
@@ -122,7 +122,7 @@ class Registry:
             self.snapshots_ignored += session.loaded.ignored
 
     async def reread(self, session: OwnedSession) -> None:
-        """The same session from its journal again, after a refused append. Raises SessionMoved if another owns it."""
+        """Read the session from its journal again after a refused append. Raises SessionMoved if another owns it."""
         tenure = session.tenure
         await self.read(session)
         state = session.record.state
@@ -131,7 +131,7 @@ class Registry:
             raise SessionMoved(session.session_id, f"is {state.owner}'s (tenure {state.tenure}; ours was {tenure})")
 
     async def record_state(self, session: OwnedSession) -> None:
-        """The session's state is recorded anew, if it rests and enough has come since. For when its reply is out."""
+        """Record an idle session's state anew if enough has come since; called when its reply is out."""
         if self._loaded(session.session_id) is session:
             self.snapshots_written += session.record_state(every=self._snapshot_entries)
 
@@ -144,22 +144,22 @@ class Registry:
     # --- runs ---------------------------------------------------------------------------------------------------------
 
     def is_running(self, session_id: str) -> bool:
-        """Whether a run of this session is at work here, or about to begin."""
+        """Return whether a run of this session is at work here, or about to begin."""
         run = self.runs.get(session_id)
         return session_id in self.follow_ups or (run is not None and run.standstill is None)
 
     def remove(self, run: RunTask) -> None:
-        """The run is here no more, unless another task of it has taken its place."""
+        """Remove the run, unless another task of it has taken its place."""
         if self.runs.get(run.session.session_id) is run:
             del self.runs[run.session.session_id]
 
     def stop(self, run: RunTask, fault: RuntimeFault) -> None:
-        """Drive it no further: somebody else will, or has. Whoever waits is told why."""
+        """Stop driving the run, since somebody else does or did; tell whoever waits why."""
         self.remove(run)
         run.stop(fault)
 
     def let_go(self, session_id: str) -> None:
-        """A run that stands still is driven here no more; it stands in the record as it is."""
+        """Stop driving a run that stands still; the record keeps it as it is."""
         run = self.runs.get(session_id)
         if run is not None and run.standstill is not None:
             self.drop(run.session)

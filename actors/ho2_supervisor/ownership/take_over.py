@@ -18,7 +18,7 @@ from hobus.actors.ho2_supervisor.runs import Runs
 
 @dataclass(eq=False, repr=False)
 class TakeOver:
-    """Takes sessions over whose runs it then has driven on."""
+    """Take sessions over and have their runs driven on."""
 
     attempts_max: int
     registry: Registry
@@ -26,16 +26,16 @@ class TakeOver:
     learning: Learning | None
 
     async def owned(self, session_id: str) -> OwnedSession:
-        """The session, read and taken over unless it is held already. One that never started is not taken over.
+        """Return the session, read and taken over unless it is held already; one that never started is not taken over.
 
-        Nothing is awaited after the session is at hand, so that the caller's next step is synchronous with it.
+        Nothing is awaited after the session is loaded, so that the caller's next step is synchronous with that.
         """
         while (session := self.registry.used(session_id)) is None:
             await asyncio.shield(self.registry.loading(session_id) or self._load_anew(session_id))
         return session
 
     async def peek(self, session_id: str) -> OwnedSession:
-        """The session as its journal says, without taking it over."""
+        """Return the session as its journal says, without taking it over."""
         session = self.registry.new(session_id)
         await self.registry.read(session)
         return session
@@ -63,20 +63,14 @@ class TakeOver:
         raise SessionMoved(session_id, why)
 
     def _go_on(self, session: OwnedSession) -> None:
-        """What the earlier owner left undone: a command to decide, a run to drive on.
-
-        What the newest finished run taught may have got lost with that owner.
-        """
+        """Do what the earlier owner left undone: decide a command, drive a run on, log what the newest run taught."""
         commanding.decide(session)
         self.runs.resume(session)
         if self.learning is not None:
             self.learning.log_later(session)
 
     def _ended(self, loading: asyncio.Task[OwnedSession]) -> None:
-        """Whoever waited for it may have gone: what is to be done in the session is seen to all the same.
-
-        Nobody may be left to hear of a loading that failed either; asyncio need not complain.
-        """
+        """Finish what the loaded session needs even if whoever waited has gone, and take note of a failed loading."""
         if not loading.cancelled() and loading.exception() is None:
             self.registry.keep(loading)
             self.runs.follow(loading.result())

@@ -51,7 +51,7 @@ class Tenure(Struct, frozen=True):
 
 
 def is_owned(newest_first: Sequence[Entry], taken: set[Tenure]) -> bool:
-    """Whether the session is still in one of these hands: nobody took it over since.
+    """Return whether the session is still held under one of these tenures: nobody took it over since.
 
     By owner and tenure: of two who take it over at once both claim the same number.
     """
@@ -60,9 +60,9 @@ def is_owned(newest_first: Sequence[Entry], taken: set[Tenure]) -> bool:
 
 
 def may_be_open(newest_first: Sequence[Entry]) -> bool:
-    """Whether a run, an order behind its answer, or a follow-up may be open, by the entries' heads alone.
+    """Return whether a run, an order behind its answer, or a follow-up may be open, by the entries' heads alone.
 
-    False: the session rests, unless something is open that came before these entries.
+    False: the session is idle, unless something is open that came before these entries.
     """
     if any(entry.event_type == "HostCommandReceived" for entry in newest_first):
         return True
@@ -88,7 +88,7 @@ def may_be_open(newest_first: Sequence[Entry]) -> bool:
 
 
 class Unowned:
-    """One task of a supervisor. What it asks for is answered by whoever owns the session then, perhaps itself."""
+    """Ask, in one task, for sessions without an owner; whoever owns them then answers, perhaps this supervisor."""
 
     def __init__(self, resources: Resources) -> None:
         self._bus = resources.bus
@@ -101,7 +101,7 @@ class Unowned:
         self.found = 0
 
     def watch(self) -> None:
-        """From now on, until `close`."""
+        """Watch from now on, until `close`."""
         self._task = asyncio.get_running_loop().create_task(self._watch())
 
     def close(self) -> None:
@@ -109,12 +109,12 @@ class Unowned:
             self._task.cancel()
 
     def give_up(self, session: OwnedSession) -> None:
-        """This supervisor has the session no more, or not as the record has it, and knows of nobody else who has."""
+        """Look for the session's next owner: this supervisor has it no more, or not as the record has it."""
         if session.tenure:
             self._given_up.setdefault(session.session_id, set()).add(Tenure(self._bus.instance, session.tenure))
 
     def is_connected(self, instance: str) -> bool:
-        """Whether the broker held this instance at the last look; taken to live without a look or name."""
+        """Return whether the broker held this instance at the last look; True without a look or a name."""
         return self._connected is None or not instance or instance in self._connected
 
     async def _watch(self) -> None:
@@ -133,7 +133,7 @@ class Unowned:
             await self._bus.sleep(min(limits.OWNERS_INTERVAL_MS / 1000, silence_s / 4))
 
     async def _living(self) -> frozenset[str]:
-        """Supervisors that are connected. Raises BusError while the broker does not say who is."""
+        """Return the supervisors that are connected. Raises BusError while the broker does not say."""
         try:
             rows = (await read_peers(self._bus, timeout_s=self._config.bus.peer_timeout_ms / 1000)).peers
         except RuntimeFault:
@@ -144,9 +144,9 @@ class Unowned:
         return frozenset(peer.instance for peer in peers if peer.role == "ho2")
 
     async def _settle(self) -> frozenset[str]:
-        """Every session that a supervisor left which lives no more is asked for. Raises RuntimeFault: not every one.
+        """Ask for every session of supervisors that are gone; return those that live.
 
-        Returns those that live.
+        Raises RuntimeFault if any failed.
         """
         stats = await self._indexed()
         await self._bus.sleep(self._config.bus.reannounce_grace_ms / 1000)  # the broker may have just begun itself
@@ -163,7 +163,7 @@ class Unowned:
         return living
 
     async def _indexed(self) -> LedgerStats:
-        """The ledger's figures; what it has acknowledged until then, its index shows from now on."""
+        """Return the ledger's figures, once its index shows everything acknowledged until then."""
         first = stats = await self._client.stats()
         while stats.head - stats.index_behind < first.head:
             await self._bus.sleep(INDEX_INTERVAL_MS / 1000)
@@ -171,7 +171,7 @@ class Unowned:
         return first
 
     async def _settled_before(self) -> tuple[int, Iterable[str]]:
-        """The newest OWNERS_SETTLED: up to where only who lived then can have left anything, and who they were."""
+        """Return the newest OWNERS_SETTLED: the sequence before which all is settled, and who lived then."""
         where = {"stream": "ho2m", "event_type": SETTLED}
         page = await self._client.page(Query(where=where, limit=1, newest_first=True, with_bodies=True))
         said = payload_in(OwnersSettled, page.entries[0]) if page.entries else None
@@ -183,7 +183,7 @@ class Unowned:
         self._client.submit([entry])
 
     async def _read_taken(self, taken: dict[str, Tenure], where: dict[str, str], *, after: int) -> int:
-        """The newest take-over of each session, as far as these pages go; how many there were."""
+        """Read the newest take-over of each session in these pages; return how many there were."""
         count, more = 0, True
         while more:
             limit = limits.JOURNAL_PAGE
@@ -197,7 +197,7 @@ class Unowned:
         return count
 
     async def _ask_for(self, left: Mapping[str, set[Tenure]]) -> None:
-        """Each of these sessions, if something may be open in it. Raises the last fault, after all were asked."""
+        """Ask for each of these sessions that may have something open; raise the last fault after all were asked."""
         failed: RuntimeFault | None = None
         for session_id, taken in left.items():
             try:
@@ -217,7 +217,7 @@ class Unowned:
                 self._given_up.setdefault(session_id, set()).update(taken)
 
     async def _ask(self, session_id: str, taken: set[Tenure]) -> None:
-        """Whoever answers for the session owns it, and drives what is open."""
+        """Have whoever answers for the session own it and drive what is open."""
         stream, limit = session_stream(session_id), limits.OWNERS_ENTRIES
         newest = await self._client.page(Read(stream=stream, limit=limit, newest_first=True))
         if not is_owned(newest.entries, taken):
@@ -231,7 +231,7 @@ class Unowned:
         )
 
     async def _has_more(self, session_id: str, newest_first: Sequence[Entry]) -> bool:
-        """Whether something is open that these entries do not show."""
+        """Return whether something is open that these entries do not show."""
         end = next((entry for entry in newest_first if entry.event_type in RUN_ENDS), None)
         if end is not None and end.event_type == RunCompleted.entry_name:
             wo_id = beside_order_id(RunId(session_id=session_id, run_seq=end.provenance.run_seq))
@@ -242,10 +242,10 @@ class Unowned:
         return await self._may_wait(session_id)
 
     async def _may_wait(self, session_id: str) -> bool:
-        """Whether a message may wait from before: inputs that somebody asked for may have come in between, long ones.
+        """Return whether a message may wait from before these entries, among inputs that came in between.
 
         Messages begin in the order in which they came: behind the newest one that began, none waits. A command that is
-        no message is taken for one that waits: its head does not tell.
+        no message is taken for one that waits, since its head does not tell.
         """
         where = {"stream": session_stream(session_id), "event_type": "HostCommandReceived"}
         page = await self._client.page(Query(where=where, limit=1, newest_first=True))

@@ -20,7 +20,7 @@ _LEAD = "active intent: "
 
 
 def liveness_fragments(state: LivenessState, objectives: Mapping[str, str], shown: Collection[str]) -> list[Fragment]:
-    """What is alive, by priority. `objectives`: ref -> words, else erased; `shown`: the intents that are told."""
+    """Return what is active, by priority. `objectives`: ref -> words, else erased; `shown`: intents to be told."""
     active, orders = state.active_intents, _newest_first(state)
     told = [one for one in reversed(active) if one in shown]
     return [
@@ -31,13 +31,13 @@ def liveness_fragments(state: LivenessState, objectives: Mapping[str, str], show
 
 
 def _newest_first(state: LivenessState) -> list[OrderLife]:
-    """Orders without an intent, or of an active one; what is about an intent that is over concerns nobody."""
+    """Return orders without an intent, or of an active one, newest first; orders of closed intents concern nobody."""
     concerned = (None, *state.active_intents)
     return [life for life in list(state.work_orders.values())[::-1] if life.intent_id in concerned]
 
 
 def _intent(intent_id: str, ref: str, objectives: Mapping[str, str]) -> Fragment:
-    """Its words by their ref, where they stand alone in the record."""
+    """Return an intent's words by their ref, which names them alone."""
     words = objectives.get(ref)
     if words is None or not has_own_words(ref):
         return plain("liveness", intent_id, _LEAD + (ERASED if words is None else words))
@@ -50,7 +50,7 @@ def _failed(life: OrderLife) -> Fragment:
 
 
 def _called(life: OrderLife) -> str:
-    """An order in words: what it was for, and its turn's number."""
+    """Describe an order in words: what it was for, and its turn's number."""
     run = life.wo_id.rpartition("-")[2].partition(".")[0]
     what = f"call of {life.tool_id}" if life.tool_id else life.wo_type or "order"
     return f"{what} in turn {run}"

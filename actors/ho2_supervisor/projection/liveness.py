@@ -16,7 +16,7 @@ _JOURNAL = "session/"
 
 
 class IntentLife(NamedTuple):
-    """One intent."""
+    """One intent, active or replaced."""
 
     status: IntentStatus
     scope: str
@@ -34,7 +34,7 @@ class Item(NamedTuple):
 
 
 class LivenessState(NamedTuple):
-    """What is alive, after some part of the record. Intents come in the order of their declaration, orders by id."""
+    """Intents in the order of their declaration and orders by id, after some part of the record."""
 
     intents: dict[str, IntentLife]
     work_orders: dict[str, OrderLife]
@@ -42,7 +42,7 @@ class LivenessState(NamedTuple):
 
     @property
     def active_intents(self) -> list[str]:
-        """Ids of those that nothing has taken the place of."""
+        """Return the ids of intents that nothing has replaced."""
         return [intent_id for intent_id, life in self.intents.items() if life.status == "active"]
 
     @property
@@ -51,7 +51,7 @@ class LivenessState(NamedTuple):
 
     @property
     def failed_items(self) -> list[Item]:
-        """Every order that failed, escalated ones included."""
+        """Return every order that failed, escalated ones included."""
         return [_item(life) for life in self.work_orders.values() if life.status == "failed"]
 
     @property
@@ -60,7 +60,7 @@ class LivenessState(NamedTuple):
 
 
 def liveness_of(intents: Intents, orders: OrderLives, *, session_open: bool) -> LivenessState:
-    """What is alive of a session that is at hand; what is over is not in it."""
+    """Return what is active in a loaded session; what is over is not in it."""
     active = {one.intent_id: IntentLife("active", one.scope, one.objective_ref, one.at) for one in intents.active}
     return LivenessState(active, by_id(orders), session_open)
 
@@ -70,7 +70,7 @@ def by_id(orders: OrderLives) -> dict[str, OrderLife]:
 
 
 def _numbers(wo_id: str) -> tuple[Any, ...]:
-    """Sorts run 10 behind run 9: `WO-<session>-<run>.<round>.<step>[.<call>]`."""
+    """Return the sort key of `WO-<session>-<run>.<round>.<step>[.<call>]`, in which run 10 follows run 9."""
     stem, _, numbers = wo_id.rpartition("-")
     return (stem, [int(part) if part.isdigit() else 0 for part in numbers.split(".")], wo_id)
 

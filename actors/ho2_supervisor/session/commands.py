@@ -34,12 +34,12 @@ FIRST_LEASE = 1
 
 
 def text_ref(session_id: str, command_id: str) -> str:
-    """Where the text of a steer or a follow-up stands."""
+    """Return the ref of the text of a steer or a follow-up."""
     return body_ref(f"HostCommandReceived:{session_id}/{command_id}", 1)
 
 
 def command_of(ref: str) -> str:
-    """The id of the command whose text stands there."""
+    """Return the id of the command whose text this ref names."""
     return ref.removesuffix("/1").rpartition("/")[2]
 
 
@@ -62,7 +62,7 @@ def rejected(state: SessionState, command_id: str) -> Verdict:
 
 
 def applied(state: SessionState, command_id: str, at: str) -> Verdict:
-    """It takes effect. Rejected, with the reason that the sender is told, where it may not."""
+    """Apply the command. Rejected, with the reason that the sender is told, where it may not be."""
     command = state.received_command
     if command is None or command.command_id != command_id:
         return Rejected(f"command {command_id} was not received")
@@ -76,9 +76,9 @@ def applied(state: SessionState, command_id: str, at: str) -> Verdict:
 
 
 def cancelling(state: SessionState, reason: str) -> Verdict:
-    """The run issues nothing more; what it has issued is stale from now on. One that only was requested passes Running.
+    """Cancel the run: it issues nothing more, and what it issued is stale. One that is only requested passes Running.
 
-    While it is cancelled already, nothing changes.
+    A run that is being cancelled already does not change.
     """
     run = state.run
     if run is None:
@@ -103,7 +103,7 @@ def cancelling(state: SessionState, reason: str) -> Verdict:
 
 
 def _addressed(state: SessionState, command: HostCommand) -> Rejected | None:
-    """The faults that every command may have: a closed session, another run, another epoch."""
+    """Return the faults that every command may have: a closed session, another run, another epoch."""
     if state.status == "closed":
         return Rejected("session_closed: the session has ended")
     target, epoch = command.target_run_id, command.expected_session_epoch
@@ -120,10 +120,7 @@ _Rule = Callable[[SessionState, HostCommand, str], Verdict]
 
 
 def _of_active_run(rule: Callable[[SessionState, RunState, Any, str], Verdict]) -> _Rule:
-    """The rule of a command about the active run; one that is being cancelled takes none, nor one that is answered.
-
-    It is given what was said.
-    """
+    """Make the rule of a command about the active run; a run that is being cancelled, or is answered, takes none."""
 
     def checked(state: SessionState, command: HostCommand, at: str) -> Verdict:
         if state.run is None or state.is_answered:
@@ -139,7 +136,7 @@ def _steer(state: SessionState, command: HostCommand, at: str) -> Verdict:
     ref = text_ref(state.session_id, command.command_id)
 
     def hear(state: SessionState, run: RunState, _said: messages.Steer, _at: str) -> Verdict:
-        """Whoever steers a run asks for what it does then, too."""
+        """Apply a steer; whoever steers a run counts as asking for what it does then."""
         asked_by = list(dict.fromkeys([*run.asked_by, state.received_from]))
         return of_run(state, run, pending_steer=[*run.pending_steer, ref], asked_by=asked_by)
 
@@ -162,7 +159,7 @@ def _pause(state: SessionState, run: RunState, _said: messages.Pause, _at: str) 
 
 
 def _resume(state: SessionState, run: RunState, _said: messages.Resume, at: str) -> Verdict:
-    """Also takes back a pause that has not begun."""
+    """Resume; also takes back a pause that has not begun."""
     if state.lifecycle == "Paused":
         return _goes_on(state, run, at)
     if run.pause_requested:
@@ -191,7 +188,7 @@ def _deny(state: SessionState, run: RunState, said: messages.Deny, at: str) -> V
 
 
 def _decided(state: SessionState, run: RunState, name: str, status: CallStatus | None, at: str) -> Verdict:
-    """The state after one more decision; with the last one a run that waited for them goes on. None: it may run."""
+    """Note one more decision (None: the call may run); with the last one a run that waited for them goes on."""
     batch = run.tool_batch
     if batch is None or name not in batch.held:
         waiting = "none" if batch is None or not batch.held else ", ".join(batch.held)
@@ -204,7 +201,7 @@ def _decided(state: SessionState, run: RunState, name: str, status: CallStatus |
 
 
 def _goes_on(state: SessionState, run: RunState, at: str) -> SessionState:
-    """Running again; the time that was waited is added to the deadline."""
+    """Set the run to Running and add the time that was waited to its deadline."""
     deadline_at = run.deadline_at
     if run.waiting_since is not None:
         waited = max(0.0, parse_iso(at) - parse_iso(run.waiting_since))
@@ -216,7 +213,7 @@ def _goes_on(state: SessionState, run: RunState, at: str) -> SessionState:
 
 
 def lease_issued(state: SessionState, event: LeaseIssued) -> Verdict:
-    """The lease that RunRequested asked for, under its terms, once."""
+    """Issue the lease that RunRequested asked for, under its terms, once."""
     run = state.run
     if run is None or (terms := run.lease_terms) is None:
         return Rejected("no active run asked for a lease")
@@ -231,7 +228,7 @@ def lease_issued(state: SessionState, event: LeaseIssued) -> Verdict:
 
 
 def _renewed(state: SessionState, heartbeat: messages.LeaseHeartbeat) -> Verdict:
-    """Both ends of the lease move to this heartbeat."""
+    """Move both ends of the lease to this heartbeat."""
     run = state.run
     lease = None if run is None else run.lease
     if run is None or lease is None or run.lease_terms is None or lease.lease_id != heartbeat.lease_id:
@@ -247,13 +244,13 @@ def _renewed(state: SessionState, heartbeat: messages.LeaseHeartbeat) -> Verdict
 
 
 def is_lease_over(state: SessionState, at: str) -> bool:
-    """Whether the active lease is over at this journaled time; False without one."""
+    """Return whether the active lease is over at this journaled time; False without one."""
     over_at = lease_expiry(state)
     return over_at is not None and at >= over_at
 
 
 def lease_expiry(state: SessionState) -> str | None:
-    """When the active lease is over unless it is renewed; None without one. Timestamps compare as text."""
+    """Return when the active lease is over unless it is renewed; None without one. Timestamps compare as text."""
     run = state.run
     if run is None or (lease := run.lease) is None:
         return None

@@ -17,7 +17,7 @@ IntentFact = IntentDeclared | IntentSuperseded | IntentClosed | IntentConflict
 
 
 class Intents(Struct, frozen=True, array_like=True):
-    """Of one session; no part of it is ever changed in place."""
+    """The intents of one session; no part is ever changed in place."""
 
     active: list[IntentDeclared] = []  # in the order of their declaration
     next_seq: Sequence = 1
@@ -26,12 +26,12 @@ class Intents(Struct, frozen=True, array_like=True):
 
     @property
     def newest(self) -> IntentDeclared | None:
-        """The one that a turn goes by; None: none is active."""
+        """Return the intent by which a turn goes; None: none is active."""
         return self.active[-1] if self.active else None
 
     @property
     def active_ids(self) -> list[str]:
-        """In the order of their declaration."""
+        """Return the ids of active intents in the order of their declaration."""
         return [intent.intent_id for intent in self.active]
 
 
@@ -39,12 +39,12 @@ NO_INTENTS = Intents()
 
 
 def has_own_words(objective_ref: str) -> bool:
-    """Whether a body holds the objective and nothing else; False: it is the beginning of a message."""
+    """Return whether a body holds the objective and nothing else; False: it is the beginning of a message."""
     return objective_ref.startswith("INTENT_DECLARED:")
 
 
 def after(intents: Intents, event: IntentFact, session_id: str) -> Intents | str:
-    """What they are after the event, or why it does not apply."""
+    """Return the intents after the event, or why the event does not apply."""
     match event:
         case IntentDeclared():
             return _declared(intents, event, session_id)

@@ -21,17 +21,17 @@ from hobus.bus.record.session_facts import ENTRY_NAMES, SessionEvent, SessionFac
 
 
 def input_digest(input_id: str, text: str) -> str:
-    """Tells a retry from a conflict without showing the text; the input id is its salt."""
+    """Return a digest that tells a retry from a conflict without showing the text; the input id is its salt."""
     return hashlib.sha256(f"{input_id}\n{text}".encode()).hexdigest()
 
 
 def counted_id(kind: str, session_id: str, tenure: int, number: int) -> str:
-    """`<event type>:<session>/<tenure>.<n-th append of that tenure>`."""
+    """Return `<event type>:<session>/<tenure>.<n-th append of that tenure>`."""
     return f"{ENTRY_NAMES.get(kind, kind)}:{session_id}/{tenure}.{number}"
 
 
 def derived_id(session_id: str, event: SessionFact, run: object) -> str | None:
-    """The submission id of an event that has one of its own, by what it is about; None for counted ones."""
+    """Return the submission id that follows from what the event is about; None for events with counted ids."""
     match event:
         case events.RunRequested() | events.TurnDegraded():
             return f"{event.kind}:{session_id}/{event.input_id}"
@@ -67,7 +67,7 @@ def entry_of(
     earlier: Sequence[SessionEvent] = (),
     **facts: Any,
 ) -> WriteEntry:
-    """The ledger entry of an event, and of those that it tells before that.
+    """Build the ledger entry of an event, and of those that it tells before that.
 
     `facts`: its other fields, the stream's head and the writer's tenure among them.
     """
@@ -82,7 +82,7 @@ def entry_of(
 
 
 def break_before(entry: Entry, head: str, tenure: int) -> str:
-    """How this entry does not follow the ones before it; empty: it does. `head` and `tenure` as these leave the stream.
+    """Return how this entry does not follow `head` and `tenure`, as the entries before left them; empty: it does.
 
     The host's entry follows whatever stands: a hole right before it shows at the next one.
     """
@@ -99,7 +99,7 @@ NOTHING = SessionState(session_id="")
 
 
 class Step(NamedTuple):
-    """One event of an entry. What is rejected, or does not read, leaves the state as it was."""
+    """One event of an entry. A rejected or unreadable event leaves the state as it was."""
 
     entry: Entry
     recorded: Recorded | None  # None: its event was erased, or is of a version that is not known here
@@ -109,12 +109,12 @@ class Step(NamedTuple):
 
     @property
     def event(self) -> SessionFact | None:
-        """What happened; None where that does not read."""
+        """Return what happened; None where that does not read."""
         return None if self.recorded is None else self.recorded.event.event
 
 
 def steps_in(before: SessionState, entry: Entry) -> Iterator[Step]:
-    """What an entry tells, in order; one step for an entry that does not read."""
+    """Yield what an entry tells, in order; one step for an entry that does not read."""
     taken = recorded(entry)
     if taken is None:
         yield Step(entry, None, before, before)

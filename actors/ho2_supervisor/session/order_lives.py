@@ -19,7 +19,7 @@ _OPEN: tuple[OrderStatus, ...] = ("open", "dispatched", "executing")
 
 
 class OrderLife(Struct, frozen=True, array_like=True):
-    """One order."""
+    """What is known of one order."""
 
     wo_id: str
     status: OrderStatus = "open"  # open: something is known of it, and not that it was dispatched
@@ -36,12 +36,12 @@ class OrderLife(Struct, frozen=True, array_like=True):
 
     @property
     def is_escalated(self) -> bool:
-        """Whether its answer was given up."""
+        """Return whether the order's answer was given up."""
         return self.status == "failed" and self.reason == ESCALATED
 
 
 class OrderLives:
-    """The orders of one session, as far as they are known; the ones that were named first come first."""
+    """The known orders of one session, in the order in which they were first named."""
 
     def __init__(self, known: Iterable[OrderLife] = ()) -> None:
         self._lives = {life.wo_id: life for life in known}
@@ -50,7 +50,7 @@ class OrderLives:
         return list(self._lives.values())
 
     def dispatched(self, wo_id: str, form: Mapping[str, Any]) -> None:
-        """The order was given out; `form`: the whole order, as a journal holds it."""
+        """Note that the order was sent; `form`: the whole order, as a journal holds it."""
         life = self._of(wo_id, form)
         self._lives[wo_id] = replace(life, status="dispatched") if life.status == "open" else life
 
@@ -60,7 +60,7 @@ class OrderLives:
             self._lives[wo_id] = replace(life, status="executing")
 
     def ended(self, wo_id: str, at: str, *, failure: str) -> None:
-        """It ended then; `failure`: the code, empty for one that completed."""
+        """Note the order's end; `failure`: the code, empty for one that completed."""
         status: OrderStatus = "failed" if failure else "completed"
         self._lives[wo_id] = replace(self._of(wo_id), status=status, ended_at=at, reason=failure)
 
@@ -68,7 +68,7 @@ class OrderLives:
         self._lives[wo_id] = replace(self._of(wo_id, form), status="failed", ended_at=at, reason=ESCALATED)
 
     def forget(self, kept_max: int, active_intent_ids: Collection[str]) -> None:
-        """Let go: completed orders, those of an intent that is over, beyond a bound the oldest."""
+        """Forget completed orders, those of a closed intent, and beyond `kept_max` the oldest."""
         kept = [
             life
             for life in self._lives.values()
@@ -80,7 +80,7 @@ class OrderLives:
         return wo_id in self._lives
 
     def _of(self, wo_id: str, form: Mapping[str, Any] | None = None) -> OrderLife:
-        """What is known of it so far, and what its form says."""
+        """Return what is known of the order so far, with what its form says."""
         life = self._lives[wo_id] if wo_id in self._lives else OrderLife(wo_id)
         if form is None:
             return life
@@ -94,7 +94,7 @@ class OrderLives:
 
 
 def failure_in(receipt: Mapping[str, Any]) -> str:
-    """Why an order failed, by its receipt as a journal holds it; empty: it completed."""
+    """Return why an order failed, by its receipt as a journal holds it; empty: it completed."""
     if receipt.get("state") != "failed":
         return ""
     return (receipt.get("error") or {}).get("code") or "execution_error"

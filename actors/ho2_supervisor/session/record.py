@@ -51,13 +51,13 @@ class KnownInput(Struct):
 
 
 def known_input(event: events.RunRequested, run_seq: int) -> KnownInput:
-    """The input of a request, its run still to end."""
+    """Return the input of a request whose run is still to end."""
     form = session.form_of(event.run_overrides)
     return KnownInput(event.input_id, event.input_digest, event.input_ref, run_seq, form=form)
 
 
 def settle(known: KnownInput, end: End | None) -> None:
-    """What became of the input by this end; without one its run is over, and nobody says how."""
+    """Set how the input ended; None: its run is over, and nobody says how."""
     if end is None:
         known.became, known.code = "failed", "execution_error"
         return
@@ -118,16 +118,16 @@ class RunMemo(Struct):
         self.texts |= {ref: text for ref, text in own.items() if text is not None}
 
     def classified(self) -> dict[str, Any] | None:
-        """The checked answer of its classification; None: it has none, or none yet."""
+        """Return the checked answer of the run's classification; None: it has none, or none yet."""
         asked = [wo_id for wo_id, order in self.orders.items() if order.get("wo_type") == "classify"]
         return (self.receipts.get(asked[-1], {}).get("output_result") or {}).get("parsed") if asked else None
 
     def delivered(self, objectives: Mapping[str, str]) -> DeliveredTurn:
-        """What it was asked, and what later prompts show behind its answer.
+        """Return what the run was asked, and what later prompts show behind its answer.
 
-        Rounds with tool calls, or with a person's words, no drafts, no notes on them; and what its message had beside
-        it, as far as its own orders brought that, or intents did (ref -> words). Nothing of a run that goes on from
-        calls of its caller's: its turn's words say these.
+        Rounds with tool calls or with a person's words, no drafts, no notes on them; and what its message had beside
+        it, as far as its own orders brought that, or intents did (ref -> words). A run that goes on from calls of its
+        caller's tells nothing of them: its turn's words do.
         """
         asked = [order for order in self.orders.values() if order.get("wo_type") == "synthesize"]
         turn = DeliveredTurn(self.requested.input_id, self.requested.input_ref, "", self.input_text, texts={})
@@ -152,7 +152,7 @@ class RunMemo(Struct):
 
 
 def _beside_in(order: dict[str, Any]) -> list[dict[str, Any]]:
-    """The context that an order shows beside its message, and the lines of memory."""
+    """Return the context and the memory lines that an order shows beside its message."""
     shown = order.get("input_context", ())
     return [one for one in shown if one.get("artifact_id") or one.get("name") == LOOKED_UP]
 
@@ -198,7 +198,7 @@ class SessionRecord:
 
     @property
     def turn_count(self) -> int:
-        """Turns that were delivered, degraded ones included."""
+        """Return the number of delivered turns, degraded ones included."""
         return self.history.count
 
     def take(self, entry: Recorded, reduced: Reduced | None = None) -> Reduced:
@@ -228,7 +228,7 @@ class SessionRecord:
         return outcome
 
     def pass_over(self, submission_id: str) -> None:
-        """An entry that changes nothing, whatever it says."""
+        """Move the head past an entry that changes nothing, whatever it says."""
         self._advance(submission_id, "")
 
     def _advance(self, submission_id: str, kind: str) -> None:
@@ -278,9 +278,9 @@ class SessionRecord:
             self.last_run = ended and ended_run(run, ended.outcome, ended.ended_by)
 
     def _forget(self) -> None:
-        """What is beyond the bound is let go, the oldest first: a session of any age costs the same.
+        """Forget the oldest inputs beyond the bound: a session of any age costs the same.
 
-        The ledger still has it under derived ids. It refuses a second RunRequested for an input by itself, but knows
+        The ledger still has them under derived ids. It refuses a second RunRequested for an input by itself, but knows
         nothing of one that only the host has answered; those have a bound of their own, reached by none but sick ones.
         """
         for ref in [ref for ref in self.follow_ups if not self._waits(ref)]:
@@ -300,14 +300,14 @@ class SessionRecord:
             del self.commands[next(iter(self.commands))]
 
     def _hear(self, entry: Recorded, command: session.HostCommand) -> None:
-        """The words of a follow-up are needed when its run is over, long after this entry."""
+        """Keep the words of a follow-up, which are needed when its run is over, long after this entry."""
         ref = text_ref(self.session_id, command.command_id)
         text = own_text(entry, ref) if isinstance(command.command, session.FollowUp) else None
         if text is not None:
             self.follow_ups[ref] = text
 
     def _name_objectives(self, entry: Recorded) -> None:
-        """The words of the active intents: of one that was declared just now in its entry, or the run's own message."""
+        """Keep the words of active intents: those in the entry that declared one, or the run's own message."""
         for ref in self.missing_objectives():
             text = own_text(entry, ref)
             if text is None and self.run is not None and ref == self.run.requested.input_ref:
@@ -317,18 +317,18 @@ class SessionRecord:
         self.objectives = {ref: words for ref, words in self.objectives.items() if ref in active}
 
     def missing_objectives(self) -> list[str]:
-        """Refs of active intents' words that are still to be read."""
+        """Return the refs of active intents' words that are still to be read."""
         return [one.objective_ref for one in self.state.intents.active if one.objective_ref not in self.objectives]
 
     def name_objective(self, ref: str, text: str | None) -> None:
-        """An intent's words are these, of a message its beginning; None: they were erased."""
+        """Set an intent's words, of a message its beginning; None: they were erased."""
         if text is not None:
             self.objectives[ref] = (
                 text if has_own_words(ref) else history_rules.one_line(text, self.limits.digest_chars)
             )
 
     def _waits(self, ref: str) -> bool:
-        """Whether a follow-up's text may still be asked for: it waits, or its command is not decided yet."""
+        """Return whether a follow-up's text may still be asked for: it waits, or its command is not decided yet."""
         command = self.state.received_command
         is_undecided = command is not None and ref == text_ref(self.session_id, command.command_id)
         return is_undecided or ref in self.state.pending_follow_up
@@ -351,14 +351,14 @@ class SessionRecord:
         )
 
     def _images(self, event: events.RunRequested) -> tuple[ToolFile, ...]:
-        """What the run's model is shown, oldest first; from now on this message is one of the newest."""
+        """Return the images that the run's model is shown, oldest first, and count this message as the newest."""
         known = {file.ref: file for files in [event.files, *reversed(self.images)] for file in reversed(files)}
         if event.continues is None:
             self.images = [*self.images, event.files][-IMAGES_TURNS:]
         return tuple(reversed(known.values()))
 
     def _goes_on(self, run: RunMemo) -> None:
-        """The run that had failed; what it had not brought by then is asked for anew."""
+        """Continue the run that had failed; what it had not brought by then is asked for anew."""
         run.given_up |= {wo_id for wo_id in run.orders if run.receipts.get(wo_id, {}).get("state") != "completed"}
         self.run, self.failed = run, None
         known = self.inputs[run.requested.input_id]
@@ -387,7 +387,7 @@ class SessionRecord:
             self.run = None
 
     def _escalated(self, run: RunMemo, at: str) -> None:
-        """The run gave up on the answer that its last order brought (ESCALATION says so beside the journal)."""
+        """Note that the run gave up on its last order's answer (ESCALATION says so beside the journal)."""
         for wo_id in [wo_id for wo_id in run.receipts if not is_beside(wo_id)][-1:]:
             self.orders.escalated(wo_id, at, run.orders.get(wo_id))
 
@@ -415,16 +415,16 @@ class SessionRecord:
             self.run = self.last_run = None
 
     def _spent(self, total_tokens: int, cost_usd: float | None) -> None:
-        """However the turn ends: failed, cancelled and degraded ones have cost what their calls have."""
+        """Add what the turn's calls cost, however it ends."""
         self.total_tokens += total_tokens
         is_known = cost_usd is not None and self.cost_usd is not None
         self.cost_usd = round((self.cost_usd or 0.0) + (cost_usd or 0.0), 9) if is_known else None
 
 
 def ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRun:
-    """What is left of a run's memo once it is over.
+    """Return what is kept of a run's memo once it is over.
 
-    Nothing to learn where another agent called it, or embedded rules stood in for its model.
+    There is nothing to learn where another agent called the run, or embedded rules stood in for its model.
     """
     asked, classified, tool_ids = memo.requested, memo.classified(), dict[str, None]()
     is_stand_in = any((receipt.get("output_result") or {}).get("is_stand_in") for receipt in memo.receipts.values())
@@ -437,13 +437,13 @@ def ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRun:
 
 
 def with_reply(turn: DeliveredTurn, entry: Recorded, end: End, result: TurnResult | None) -> DeliveredTurn:
-    """The turn that was asked for, with what this entry answered it."""
+    """Return the turn with what this entry answered."""
     tool_ids = () if result is None else tuple(dict.fromkeys(call.tool_id for call in result.tool_calls))
     return replace(turn, reply_ref=end.reply_ref, reply_text=reply_in(entry, end, result), tool_ids=tool_ids)
 
 
 def step_key(event: events.SessionFact) -> str:
-    """What makes a recorded step of a run the same step when the run is driven again; empty for other events."""
+    """Return what identifies a recorded step when its run is driven again; empty for other events."""
     match event:
         case events.RunStarted():
             return event.kind

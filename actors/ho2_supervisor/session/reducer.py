@@ -55,7 +55,7 @@ _UNSTAMPED = frozenset({"HostCommandReceived", "HostCommandRejected", "StateSnap
 
 
 def reduce(state: SessionState, event: SessionEvent) -> Reduced:
-    """The state after the event, or the same state and why the event does not apply."""
+    """Return the state after the event, or the same state and why the event does not apply."""
     after = _cell_fault(state, event) or _envelope_fault(state, event) or _RULES[event.event.kind](state, event.event)
     if type(after) is Rejected:
         return Reduced(state, rejection=after)
@@ -120,7 +120,7 @@ def _session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
 
 
 def may_not_leave(state: SessionState) -> bool:
-    """Whether something of the session is not done: a run, a message that waits, a command that is not decided."""
+    """Return whether something of the session is not done: a run, a waiting message, an undecided command."""
     return state.run is not None or bool(state.pending_follow_up) or state.received_command is not None
 
 
@@ -141,7 +141,7 @@ def _state_snapshot(state: SessionState, event: events.StateSnapshot) -> Verdict
 
 
 def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
-    """Marks the input as answered: its run is over at once if that is the active one, and none begins if it waits."""
+    """Mark the input as answered: an active run of it is over at once, a waiting one never begins."""
     run = state.run
     if run is None or event.input_id != run.input_id:
         waiting = [
@@ -152,7 +152,7 @@ def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
 
 
 def _intent(state: SessionState, event: intents.IntentFact) -> Verdict:
-    """Intents change while the session is open, in whatever state its run is: they are facts, no effects."""
+    """Change intents while the session is open, whatever its run's state: they are facts, no effects."""
     if not state.is_started or state.status == "closed":
         return Rejected("session_closed: the session is not open")
     after = intents.after(state.intents, event, state.session_id)
@@ -209,7 +209,7 @@ def _run_attached(state: SessionState, event: events.RunAttached) -> Verdict:
 
 
 def _goes_on(state: SessionState, event: events.RunAttached) -> Verdict:
-    """The run that has failed is active again, at the step where it was: somebody asks for its input again."""
+    """Make the failed run active again at the step where it was, since its input is asked for again."""
     run = state.failed
     if run is None or state.status == "closed":
         return Rejected("no active run to attach to, and none that may go on")
@@ -227,7 +227,7 @@ def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
 
 
 def _run_completed(state: SessionState, event: events.RunCompleted) -> Verdict:
-    """The run is over with its answer, or, where its classification is on its way, with the end of that."""
+    """End the run with its answer; while its classification is on its way, with the end of that."""
     run = state.run
     if run is not None and run.is_in_flight:
         return Rejected(_IN_FLIGHT)
@@ -240,7 +240,7 @@ def _run_completed(state: SessionState, event: events.RunCompleted) -> Verdict:
 
 
 def _run_cancelled(state: SessionState, event: events.RunCancelled) -> Verdict:
-    """Every call has an end first: of a batch that is cancelled nobody records the results, so it is never settled."""
+    """End a cancelled run, whose calls all have ends; nobody records its batch's results, so that never settles."""
     run = state.run
     if run is not None and (run.open_orders or (run.tool_batch is not None and not run.tool_batch.is_complete)):
         return Rejected(_IN_FLIGHT)
@@ -248,7 +248,7 @@ def _run_cancelled(state: SessionState, event: events.RunCancelled) -> Verdict:
 
 
 def _lifecycle_changed(state: SessionState, event: events.LifecycleChanged) -> Verdict:
-    """The moves that the run's owner makes; Running again comes by the command that ends the waiting."""
+    """Make a move that is the run's owner's; Running again comes by the command that ends the waiting."""
     match event.lifecycle:
         case "Cancelling":
             return commands.cancelling(state, "session_ended")
@@ -269,7 +269,7 @@ def _waits(state: SessionState, event: events.LifecycleChanged) -> Verdict:
 
 
 def _paused(state: SessionState, event: events.LifecycleChanged) -> Verdict:
-    """At a step boundary: no order is on its way, and somebody asked for it."""
+    """Pause at a step boundary: no order is on its way, and somebody asked for it."""
     run = state.run
     if run is None or not run.pause_requested or walk(state.lifecycle, "Paused") is None:
         return Rejected(f"no pause was asked for that may begin now (lifecycle {state.lifecycle})")
@@ -335,7 +335,7 @@ def _order_ended(state: SessionState, event: events.OrderEnded) -> Verdict:
 def _with_end(
     state: SessionState, batch: ActiveToolBatch, call_id: str, end: CallStatus, epochs: tuple[Any, Any]
 ) -> ActiveToolBatch:
-    """The first terminal status of a call stands; a stale fence makes it IgnoredStale."""
+    """Set a call's first terminal status, which stands; a stale fence makes it IgnoredStale."""
     known = batch.call_status.get(call_id)
     if known is None or known.is_terminal:
         return batch  # ignored as well
@@ -384,7 +384,7 @@ def _tool_receipt(state: SessionState, event: events.ToolReceipt) -> Verdict:
 
 
 def _effect(rule: Callable[[SessionState, RunState, Any], Verdict]) -> Callable[[SessionState, Any], Verdict]:
-    """The rule of an event that has effects: in state Running, none while Paused, Cancelling, or before RunStarted."""
+    """Make the rule of an event that has effects: in state Running only, and not before RunStarted."""
 
     def checked(state: SessionState, event: Any) -> Verdict:
         if state.run is None or state.lifecycle != "Running":
@@ -395,7 +395,7 @@ def _effect(rule: Callable[[SessionState, RunState, Any], Verdict]) -> Callable[
 
 
 def _step_fault(run: RunState, step: StepId, *, new_round: bool) -> str:
-    """The step that comes next, if it is not this one; empty: it is."""
+    """Return the step that comes next, if it is not this one; empty: it is."""
     turn_seq = run.next_turn_seq if new_round else run.next_turn_seq - 1
     step_seq = 1 if new_round else run.next_step_seq
     turn = step.turn_id
@@ -404,9 +404,9 @@ def _step_fault(run: RunState, step: StepId, *, new_round: bool) -> str:
 
 
 def _expected_orders(run: RunState, step: StepId) -> list[str]:
-    """Order ids that this step may dispatch: its one order, with a classification beside it, or one per pending call.
+    """Return the order ids that this step may dispatch: one, with a classification beside it, or one per pending call.
 
-    Calls are those of its batch that are not held.
+    Calls that are held are not among them.
     """
     batch = run.tool_batch
     if batch is None:
@@ -430,7 +430,7 @@ def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdi
 
 
 def _run_failed(state: SessionState, event: events.RunFailed) -> Verdict:
-    """Of a run that only ran out of time everything is kept: it goes on if its input is asked for again."""
+    """Fail the run; one that only ran out of time keeps everything, and goes on if its input is asked for again."""
     ended = _run_ended(state, event.input_id, "Failed")
     is_late = event.code in OUT_OF_TIME_CODES | _OUT_OF_TIME_AT_THE_MODEL
     return ended if isinstance(ended, Rejected) or not is_late else replace(ended, failed=state.run)

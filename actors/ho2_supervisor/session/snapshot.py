@@ -53,7 +53,7 @@ class _Turn(NamedTuple):
 
 
 class Packed(Record):
-    """Everything of a SessionRecord between two runs but texts, and what follows from the snapshot's own entry."""
+    """Everything of a SessionRecord between two runs but texts, and but what follows from the snapshot's own entry."""
 
     state: SessionState
     head: str
@@ -81,7 +81,7 @@ _AS_THEY_ARE = (
 
 
 def is_due(record: SessionRecord, every: int) -> bool:
-    """Whether this session rests, and enough was recorded since the newest snapshot that a new one is worth it."""
+    """Return whether the session is idle and enough was recorded since the newest snapshot."""
     state = record.state
     is_at_rest = (
         state.is_started
@@ -94,7 +94,7 @@ def is_due(record: SessionRecord, every: int) -> bool:
 
 
 def of(record: SessionRecord, submission_id: str, at: str) -> tuple[StateSnapshot, list[bytes]]:
-    """The event that stands for everything up to here, and the bodies after its own. Only between two runs."""
+    """Build the snapshot event for everything up to here, and its further bodies. Only between two runs."""
     body = zlib.compress(packed_record(record))
     event = StateSnapshot(
         after=record.head,
@@ -108,7 +108,7 @@ def of(record: SessionRecord, submission_id: str, at: str) -> tuple[StateSnapsho
 
 
 def packed_record(record: SessionRecord) -> bytes:
-    """What body 1 holds: the same record, the same bytes."""
+    """Return what body 1 holds: the same record gives the same bytes."""
     if record.run is not None:
         raise ValueError(f"run {record.run.run_id} is active: a snapshot is made between two runs")
     history = record.history
@@ -128,7 +128,7 @@ def packed_record(record: SessionRecord) -> bytes:
 
 
 def packed_in(entry: Recorded, prev: str | None) -> Packed | str:
-    """What a snapshot holds, or why it cannot stand for what is before it, as far as it says of itself."""
+    """Return what a snapshot holds, or why it cannot stand for what is before it, as far as it says itself."""
     event = entry.event.event
     if not isinstance(event, StateSnapshot):
         return "it is no snapshot"
@@ -151,7 +151,7 @@ def packed_in(entry: Recorded, prev: str | None) -> Packed | str:
 
 
 def restored(packed: Packed, entry: Recorded, limits: HistoryLimits) -> SessionRecord:
-    """The record up to the entry before this snapshot, which holds `packed`; its newest turns lack their texts."""
+    """Rebuild the record up to the entry before this snapshot; its newest turns lack their texts."""
     record = SessionRecord(packed.state.session_id, limits)
     for name in _AS_THEY_ARE:
         setattr(record, name, getattr(packed, name))
@@ -171,7 +171,7 @@ def _hash(body: bytes) -> str:
 
 
 def _packed(body: bytes) -> Packed | str:
-    """What the body says, or what is the matter with it; only the one encoding counts."""
+    """Unpack the body, or say what is wrong with it; only the one encoding counts."""
     try:
         data = _inflated(body)
         packed = Packed.model_validate(unpack(data))
@@ -181,7 +181,7 @@ def _packed(body: bytes) -> Packed | str:
 
 
 def _inflated(body: bytes) -> bytes:
-    """Raises zlib.error or ValueError for what `of` does not make."""
+    """Inflate a body. Raises zlib.error or ValueError for what `of` does not make."""
     stream = zlib.decompressobj()
     data = stream.decompress(body, max(1, len(body)) * _INFLATES_TIMES)
     if not stream.eof or stream.unused_data:
@@ -190,7 +190,7 @@ def _inflated(body: bytes) -> bytes:
 
 
 def _lines(entry: Recorded, count: int, limits: HistoryLimits) -> list[tuple[str, int, int]]:
-    """Lines and sizes of the turns; where they were erased each says so, as a turn whose text was erased does."""
+    """Return lines and sizes of the turns; where they were erased each line says so."""
     body = entry.bodies[2] if len(entry.bodies) > 2 else None  # noqa: PLR2004 - payload, record, lines
     try:
         lines = [] if body is None else _TOLD.decode(_inflated(body))

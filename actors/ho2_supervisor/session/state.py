@@ -35,14 +35,14 @@ CallState = Literal["Pending", "Succeeded", "Failed", "IgnoredStale", "Cancelled
 
 
 class CallStatus(Record):
-    """What became of one tool call (`aos.agent/ToolCallStatus@1`); every state but Pending is final."""
+    """What became of one tool call (`aos.agent/ToolCallStatus@1`); every status but Pending is final."""
 
     state: CallState
     code: str = ""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing more can happen to this call."""
+        """Return whether nothing more can happen to this call."""
         return self.state != "Pending"
 
 
@@ -58,25 +58,25 @@ class ActiveToolBatch(Record):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every call is terminal: only then may the next step begin."""
+        """Return whether every call is terminal: only then may the next step begin."""
         return all(self.call_status[call].is_terminal for call in self.expected_call_ids)
 
     def may_run(self, call_id: str) -> bool:
-        """Whether an order for this call may be dispatched: it is pending, and nobody has to approve it first."""
+        """Return whether an order for this call may be dispatched: it is pending, and needs no approval first."""
         return not self.call_status[call_id].is_terminal and self.held_name(call_id) is None
 
     def held_name(self, call_id: str) -> str | None:
-        """Under which name this call waits for an Approve or a Deny; None: it does not."""
+        """Return the name under which this call waits for an Approve or a Deny; None: it does not wait."""
         return next((name for name in self.held if position_of(name) == call_id), None)
 
     def with_status(self, call_id: str, status: CallStatus) -> ActiveToolBatch:
-        """The batch after a call became that; it is held no more."""
+        """Return the batch with the call's new status; the call is held no more."""
         held = [name for name in self.held if position_of(name) != call_id]
         return self.model_copy(update={"call_status": self.call_status | {call_id: status}, "held": held})
 
 
 class RunState(Struct, frozen=True, array_like=True):
-    """What the active run is at; gone once it is answered and none of its orders is open."""
+    """The state of the active run; gone once the run is answered and none of its orders is open."""
 
     run_id: RunId
     input_id: InputId
@@ -109,17 +109,17 @@ class RunState(Struct, frozen=True, array_like=True):
 
     @property
     def awaited_orders(self) -> list[str]:
-        """Ids of its orders that are on their way, and that a step waits for."""
+        """Return the ids of orders on their way that a step waits for."""
         return [wo_id for wo_id in self.open_orders if not is_beside(wo_id)]
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether an order that a step waits for is on its way, or calls of a batch are pending: no step boundary."""
+        """Return whether an awaited order is on its way or calls of a batch are pending: no step boundary."""
         return bool(self.awaited_orders) or (self.tool_batch is not None and not self.tool_batch.is_complete)
 
 
 class SessionState(Struct, frozen=True, array_like=True):
-    """Everything a session is, after a prefix of its journal. No part of it is ever changed in place."""
+    """The state of a session after a prefix of its journal. No part is ever changed in place."""
 
     session_id: SessionId
     lifecycle: Lifecycle = "Idle"
@@ -151,57 +151,57 @@ class SessionState(Struct, frozen=True, array_like=True):
 
     @property
     def is_started(self) -> bool:
-        """Whether SESSION_START was recorded (a stream may begin with TurnDegraded)."""
+        """Return whether SESSION_START was recorded (a stream may begin with TurnDegraded)."""
         return self.agent_id is not None
 
     @property
     def run_id(self) -> RunId | None:
-        """Id of the active run; None: there is none."""
+        """Return the id of the active run; None: there is none."""
         return None if self.run is None else self.run.run_id
 
     @property
     def is_answered(self) -> bool:
-        """Whether the active run has its answer, and only what its classification brings is still to come."""
+        """Return whether the active run has its answer, and only what its classification brings is to come."""
         return self.lifecycle == "Completed"
 
     @property
     def tool_batch(self) -> ActiveToolBatch | None:
-        """The active run's batch of tool calls; None: it has none."""
+        """Return the active run's batch of tool calls; None: it has none."""
         return None if self.run is None else self.run.tool_batch
 
     @property
     def open_orders(self) -> list[str]:
-        """Ids of the active run's orders that are on their way."""
+        """Return the ids of the active run's orders that are on their way."""
         return [] if self.run is None else self.run.open_orders
 
     @property
     def awaited_orders(self) -> list[str]:
-        """Those of them that a step waits for."""
+        """Return the ids of open orders that a step waits for."""
         return [] if self.run is None else self.run.awaited_orders
 
     @property
     def pending_steer(self) -> list[str]:
-        """Refs of the steers that the active run's next round observes."""
+        """Return the refs of steers that the active run's next round observes."""
         return [] if self.run is None else self.run.pending_steer
 
     @property
     def pause_requested(self) -> bool:
-        """Whether the active run pauses at its next step boundary."""
+        """Return whether the active run pauses at its next step boundary."""
         return self.run is not None and self.run.pause_requested
 
     @property
     def deadline_at(self) -> str | None:
-        """When the active run is due; None: there is no run."""
+        """Return when the active run is due; None: there is no run."""
         return None if self.run is None else self.run.deadline_at
 
     @property
     def lease(self) -> LeaseIssued | None:
-        """The active run's lease; None: it has none."""
+        """Return the active run's lease; None: it has none."""
         return None if self.run is None else self.run.lease
 
     @property
     def fence(self) -> Fence:
-        """What an order issued now carries. Only while a run is active."""
+        """Return what an order issued now carries. Only while a run is active."""
         if self.run is None:
             raise ValueError(f"session {self.session_id} has no active run")
         return Fence(run_id=self.run.run_id, session_epoch=self.session_epoch, step_epoch=self.step_epoch)
@@ -214,7 +214,7 @@ def of_run(state: SessionState, run: RunState, **changes: Any) -> SessionState:
 def resolve_run_config(
     base: SessionConfig, overrides: SessionConfig | None, model: ModelChoice | None
 ) -> RunConfig | None:
-    """The overrides merged field by field over the session's configuration, with the model that was chosen.
+    """Merge the overrides field by field over the session's configuration, with the chosen model.
 
     None if provider or model stay blank.
     """
@@ -226,13 +226,13 @@ def resolve_run_config(
 
 
 def named_template(base: SessionConfig, overrides: SessionConfig | None) -> str | None:
-    """The attention template that a run asks for, else its session; None: neither does."""
+    """Return the attention template that a run asks for, else its session; None: neither does."""
     own = None if overrides is None else overrides.attention_template
     return base.attention_template if own is None else own
 
 
 def epochs_raised(state: SessionState) -> SessionState:
-    """Both epochs one higher: every receipt of what was issued before is stale from now on."""
+    """Raise both epochs by one: every receipt of what was issued before is stale from now on."""
     return replace(state, session_epoch=state.session_epoch + 1, step_epoch=state.step_epoch + 1)
 
 
@@ -241,7 +241,7 @@ def state_bytes(state: SessionState) -> bytes:
 
 
 def state_hash(state: SessionState) -> str:
-    """SHA-256 of the canonical state bytes, in hex."""
+    """Return SHA-256 of the canonical state bytes, in hex."""
     return hashlib.sha256(state_bytes(state)).hexdigest()
 
 
@@ -264,7 +264,7 @@ leaves it. TurnDegraded is legal in every state: it ends the active run at once,
 
 
 def walk(source: Lifecycle, *path: Lifecycle) -> Lifecycle | None:
-    """The last state of the path if every step of it stands in the table, else None."""
+    """Return the last state of the path if every step of it stands in the table, else None."""
     for target in path:
         if target not in TRANSITIONS[source]:
             return None
@@ -277,7 +277,7 @@ def walk(source: Lifecycle, *path: Lifecycle) -> Lifecycle | None:
 
 @final
 class Rejected(Struct, frozen=True):
-    """The event does not apply; the state is the one before it, timestamps included."""
+    """Say that the event does not apply; the state is the one before it, timestamps included."""
 
     reason: str
 
@@ -290,7 +290,7 @@ Effect = Literal["run_stops"]
 
 
 class Reduced(Struct, frozen=True):
-    """What `reduce` answers: the new state and its effects, or the unchanged one beside `rejection`."""
+    """The answer of `reduce`: the new state and its effects, or the unchanged one beside `rejection`."""
 
     state: SessionState
     effects: tuple[Effect, ...] = ()

@@ -34,7 +34,7 @@ _log = structlog.get_logger("ho2_supervisor")
 async def receipt_of(  # noqa: PLR0913 - what a request is made of
     bus: Bus, order: WorkOrder, call: ToolCall, state: SessionState, *, attempt: int, trace: str
 ) -> Receipt:
-    """The called agent's answer as the order's output; or, in a sentence for the caller's model, why there is none."""
+    """Return the called agent's answer as the order's output, or a sentence for the caller's model why none."""
     began, code, result = bus.clock.monotonic(), "tool_failed", None
     try:
         result = await _answer(bus, order, call, state, attempt=attempt, trace=trace)
@@ -64,7 +64,7 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
 
 
 async def end_sessions(bus: Bus, wo_ids: Iterable[str]) -> None:
-    """The turns of these calls are cancelled, and their sessions over; one that nobody can end ends at its deadline."""
+    """Cancel the turns of these calls and end their sessions; one that nobody can end ends at its deadline."""
     async with asyncio.TaskGroup() as group:
         for wo_id in wo_ids:
             group.create_task(_end(bus, called_session(wo_id)))
@@ -83,7 +83,7 @@ async def _end(bus: Bus, session_id: str) -> None:
 async def _answer(  # noqa: PLR0913 - as above
     bus: Bus, order: WorkOrder, call: ToolCall, state: SessionState, *, attempt: int, trace: str
 ) -> TurnResult | None:
-    """None: it waits for an approval. Raises RuntimeFault for a turn that failed, or was not answered in time."""
+    """Ask the called agent; None: it waits for an approval. Raises RuntimeFault for a failed or late turn."""
     request, clock = _request(order, call, state), bus.clock
     due_s = 0.0 if state.deadline_at is None else parse_iso(state.deadline_at) - bus.now()
     give_up = clock.monotonic() + due_s * limits.CALLED_TIME_SHARE
@@ -120,7 +120,7 @@ def _request(order: WorkOrder, call: ToolCall, state: SessionState) -> TurnReque
 
 
 def _fault_of(result: TurnResult | None) -> str:
-    """Why this is no answer; empty: it is."""
+    """Return why this is no answer; empty: it is one."""
     if result is None:
         return _NOT_ASKED
     if result.outcome != "success":

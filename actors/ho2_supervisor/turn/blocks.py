@@ -25,14 +25,14 @@ _PICTURES = ord("\N{SYMBOL FOR NULL}")
 
 
 def harmless(parts: Collection[TextPart], unsafe: re.Pattern[str]) -> tuple[TextPart, ...]:
-    """The parts with everything replaced that is `unsafe_in` the packs in force."""
+    """Return the parts with everything replaced that is `unsafe_in` the packs in force."""
     if unsafe.search(_APART.join([part.text for part in parts])) is None:  # nearly always
         return tuple(parts)
     return tuple([one for part in parts for one in _harmless(part, unsafe)])
 
 
 def harmless_whole(fragment: Fragment, unsafe: re.Pattern[str]) -> Fragment:
-    """The same for prompts whose inputs name whole texts alone: a part in which something is replaced loses its ref."""
+    """Do as `harmless` for prompts whose inputs name whole texts alone: a changed part loses its ref."""
     parts: list[TextPart] = []
     for part in fragment.parts:
         safe = harmless([part], unsafe)
@@ -41,7 +41,7 @@ def harmless_whole(fragment: Fragment, unsafe: re.Pattern[str]) -> Fragment:
 
 
 def unsafe_in(prompt_packs: Mapping[str, str]) -> re.Pattern[str]:
-    """`<` of every block of these packs, open or closing, and control characters."""
+    """Match `<` of every block of these packs, open or closing, and control characters."""
     return _unsafe(tuple(prompt_packs.values()))
 
 

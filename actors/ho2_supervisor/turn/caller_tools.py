@@ -29,9 +29,9 @@ from hobus.config.tool_faults import TOOL_ID
 
 
 def offer_fault(wanted: SessionConfig | None) -> str:
-    """Why these tools cannot be offered to a model; empty: they can, as far as the session knows.
+    """Return why these tools cannot be offered to a model; empty: they can, as far as the session knows.
 
-    That one has the name of a tool of the agent shows where all of those are known: at the executor.
+    A name that is also an agent's own tool shows only where all of those are known: at the executor.
     """
     tools = (wanted and wanted.caller_tools) or []
     if wanted is not None and wanted.tool_choice == "required" and not tools:
@@ -60,7 +60,7 @@ def _tool_fault(tool: ToolSpec, named: set[str]) -> str:
 
 
 def results_fault(given: Sequence[CallResult], text: str, open_calls: OpenCalls | None) -> str:
-    """Why these results cannot be taken; empty: they answer every open call of the session, each once."""
+    """Return why these results cannot be taken; empty: they answer every open call of the session, each once."""
     if not given:
         return ""
     if text.strip():
@@ -75,13 +75,13 @@ def results_fault(given: Sequence[CallResult], text: str, open_calls: OpenCalls 
 
 
 def handed_out(output: OutputResult, config: RunConfig) -> list[ToolCall]:
-    """The calls of an answer that are the caller's to run: where there are any, the agent's own are not run."""
+    """Return the calls of an answer that the caller is to run; if there are any, the agent's own are not run."""
     theirs = {tool.tool_id for tool in config.caller_tools or ()}.difference(output.tools_invented)
     return [call for call in output.tool_calls if call.tool_id in theirs and not call.fault]
 
 
 def as_told(calls: Sequence[ToolCall], run_id: RunId, round_seq: int) -> list[CallerCall]:
-    """The calls as their caller gets them, under ids that are one of a kind."""
+    """Return the calls as their caller gets them, under unique ids."""
     return [
         CallerCall(
             tool_call_id=caller_call_id(run_id, round_seq, call.call_id), name=call.tool_id, arguments=call.arguments
@@ -91,7 +91,7 @@ def as_told(calls: Sequence[ToolCall], run_id: RunId, round_seq: int) -> list[Ca
 
 
 def words_of_reply(text: str, calls: Sequence[CallerCall]) -> str:
-    """What later prompts show of a reply that handed out calls."""
+    """Return what later prompts show of a reply that handed out calls."""
     asked = [
         f"[asked the caller for {call.name} {json.dumps(call.arguments, ensure_ascii=False)} as {call.tool_call_id}]"
         for call in calls
@@ -100,14 +100,14 @@ def words_of_reply(text: str, calls: Sequence[CallerCall]) -> str:
 
 
 class Continued(Struct, frozen=True):
-    """What the first round of such a turn shows its model."""
+    """What the first round of a turn that brings results shows its model."""
 
     context: list[Segment]
     exchanges: list[Exchange]
 
 
 async def continued(session: OwnedSession, requested: RunRequested, results: Sequence[str | None]) -> Continued:
-    """What was asked, and the results as the round that answers it. Raises LedgerError(erased) for what is gone."""
+    """Return what was asked, and the results as the round that answers it. Raises LedgerError(erased)."""
     order, receipt = await _asked(session, requested.continues or "")
     output = receipt.output_result
     given = {
@@ -135,7 +135,7 @@ async def continued(session: OwnedSession, requested: RunRequested, results: Seq
 
 
 async def _asked(session: OwnedSession, wo_id: str) -> tuple[WorkOrder, Receipt]:
-    """The order whose model asked for the calls, and its receipt, with all their texts."""
+    """Return the order whose model asked for the calls, and its receipt, with all their texts."""
     asked, ended = await _events(session, dispatched_id(wo_id), ended_id(wo_id))
     if not isinstance(asked, OrderDispatched) or not isinstance(ended, OrderEnded):
         raise LedgerError("erased", f"order {wo_id}, whose model asked for the calls, is erased")

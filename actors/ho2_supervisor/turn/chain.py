@@ -22,7 +22,7 @@ _counts_of = attrgetter(*_COUNTS)
 
 
 def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
-    """The sum of the receipts' costs; money is unknown as soon as one of them is. Tools are named once each."""
+    """Add up the receipts' costs; money is unknown as soon as one is. Tools are named once each."""
     costs = [receipt.cost for receipt in receipts]
     usd: float | None = 0.0
     for cost in costs:
@@ -37,50 +37,50 @@ def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
 
 
 def prompt_records(receipts: Iterable[Receipt]) -> list[str]:
-    """The turn's PROMPT_RECEIVED entries in order."""
+    """Return the turn's PROMPT_RECEIVED entries in order."""
     return [entry_id for receipt in receipts for entry_id in receipt.prompt_received_ids]
 
 
 def tools_named(receipts: Iterable[Receipt], what: Literal["tools_missing", "tools_withheld"]) -> list[str]:
-    """What the turn's model calls had to do without, or were not told of on purpose, each once."""
+    """Return the tools that the turn's model calls did without, or that were withheld, each once."""
     outputs = [receipt.output_result for receipt in receipts]
     return list(dict.fromkeys(name for output in outputs if output is not None for name in getattr(output, what)))
 
 
 def summarize(calls: Sequence[ToolCall], receipts: Sequence[Receipt]) -> list[ToolCallSummary]:
-    """One line per tool call, as a client sees it."""
+    """Return one line per tool call, as a client sees it."""
     return [summary(call.tool_id, receipt) for call, receipt in zip(calls, receipts, strict=True)]
 
 
 def summary(tool_id: str, receipt: Receipt, *, is_stale: bool = False) -> ToolCallSummary:
-    """What became of a tool call whose order ended so."""
+    """Return what became of a tool call, by its order's receipt."""
     status = "IgnoredStale" if is_stale else call_status(receipt)
     files = [] if receipt.output_result is None else receipt.output_result.text.files
     return ToolCallSummary(tool_id=tool_id, status=status, code=failure_code(receipt), files=files)
 
 
 def call_status(receipt: Receipt) -> CallEnd:
-    """The terminal status of a tool call whose order ended so."""
+    """Return the terminal status of a tool call, by its order's receipt."""
     if receipt.state == "completed":
         return "Succeeded"
     return "Cancelled" if failure_code(receipt) == "cancelled" else "Failed"
 
 
 def end_of_call(batch_id: ToolBatchId, call_id: str, receipt: Receipt, at: str) -> ToolReceipt:
-    """What the journal has of a call whose order ended so, under the fence of its order."""
+    """Return the journal's ToolReceipt of a call, by its order's receipt and under its order's fence."""
     end = {"status": call_status(receipt), "code": failure_code(receipt), "at": at}
     return made_of(ToolReceipt, receipt.fence, tool_batch_id=batch_id, call_id=call_id, **end)
 
 
 def failure_code(receipt: Receipt) -> str:
-    """Why an order failed; empty for a completed one."""
+    """Return why an order failed; empty for a completed one."""
     if receipt.state == "completed":
         return ""
     return "execution_error" if receipt.error is None else receipt.error.code
 
 
 def result_of_call(call_id: str, receipt: Receipt) -> Segment:
-    """A call's result as the model sees it; a failed one says so, so that the model can."""
+    """Return a call's result as the model sees it; a failed call's says so."""
     if receipt.output_result is not None and receipt.state == "completed":
         return receipt.output_result.text.model_copy(update={"name": call_id})
     message = "" if receipt.error is None else receipt.error.message

@@ -37,7 +37,7 @@ class Classification(Struct, frozen=True):
     task: tuple[str, ...] = ()
 
     def as_text(self) -> str:
-        """What the synthesize prompt is told: one JSON object, keys in a fixed order; empty if nothing is known."""
+        """Return what the synthesize prompt is told: one JSON object, keys in a fixed order; empty if unknown."""
         if not self.speech_act:
             return ""
         known = {name: value for name, value in asdict(self).items() if value}
@@ -47,7 +47,7 @@ class Classification(Struct, frozen=True):
 def read_classification(
     parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, *, is_first: bool
 ) -> Classification:
-    """The classification behind a checked answer. The first message of a session always declares something new."""
+    """Read a checked answer. The first message of a session always declares a new intent."""
     if not parsed:
         return Classification()
     domain, task, _ = labels_in(parsed, vocabulary)
@@ -63,7 +63,7 @@ def read_classification(
 
 
 def read_stated(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels) -> Stated | None:
-    """What a checked answer says that the message states; a scope outside the vocabulary is everywhere."""
+    """Return the wish that a checked answer reads in the message; an unknown scope means everywhere."""
     given = _mapping((parsed or {}).get("explicit_preference"))
     statement = " ".join(_text(given.get("statement")).split())
     if not statement:
@@ -77,7 +77,7 @@ def read_stated(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels) ->
 def labels_in(
     parsed: Mapping[str, Any], vocabulary: ClassifyLabels
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Domain and task of an answer's `labels` inside the vocabulary; and one mark per label outside it."""
+    """Return domain and task labels inside the vocabulary, and one mark per label outside it."""
     labels = _mapping(parsed.get("labels"))
     domain, domain_dropped = known_labels(labels.get("domain"), vocabulary.domain, "domain")
     task, task_dropped = known_labels(labels.get("task"), vocabulary.task, "task")
@@ -85,7 +85,7 @@ def labels_in(
 
 
 def known_labels(value: Any, allowed: Sequence[str], kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Labels inside the vocabulary, each once, in the order given; and one mark per label outside it."""
+    """Return labels inside the vocabulary, each once, in the order given, and one mark per label outside it."""
     given: list[Any] = value if isinstance(value, list) else [] if value is None else [value]
     kept = dict.fromkeys([label for label in given if label in allowed])
     dropped = [kind for label in given if label not in allowed]

@@ -36,7 +36,7 @@ NOTHING = Beside([], None)
 
 
 async def assembled(run: Run) -> Beside:
-    """The context of this run's classification: the same whenever it is driven."""
+    """Assemble the context of this run's classification: the same whenever the run is driven."""
     attention = run.resources.attention
     request = AttentionRequest(
         agent=run.agent,
@@ -55,7 +55,7 @@ async def assembled(run: Run) -> Beside:
 
 
 def chars_left(run: Run, config: OfTurn, room: Room) -> int:
-    """What a stage may still show."""
+    """Return how many characters a stage may still show."""
     if config.max_tokens is None:
         return room.account.chars_left
     cpt = run.config.attention.chars_per_token

@@ -50,7 +50,7 @@ _NAMES = (recall.SEGMENT, HISTORY, OTHER)
 
 
 class PromptContext(NamedTuple):
-    """What a turn's prompts show beside system and message, and what leaves with the first order that shows it."""
+    """What a turn's prompts show beside system and message, and what is sent with the first order that shows it."""
 
     segments: list[Segment]
     entries: list[WriteEntry]
@@ -60,7 +60,7 @@ Classify = Callable[[Sequence[Segment]], Coroutine[Any, Any, Classification]]
 
 
 async def understood(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, PromptContext]:
-    """The message's labels, and the context of its prompts; memory is read while the message is classified."""
+    """Return the message's labels and its prompts' context; memory is read while the message is classified."""
     try:
         return await _understood(run, limits, classify)
     except asyncio.CancelledError:
@@ -108,12 +108,12 @@ async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tu
 
 
 async def _recorded(run: Run) -> list[Segment] | None:
-    """The context that an earlier drive of this run showed; None if it had sent no prompt yet."""
+    """Return the context that an earlier drive of this run showed; None if it had sent no prompt yet."""
     return await run.effects.recorded_segments(run.answer_order_id, _NAMES)
 
 
 def segments_of(run: Run, context: AssembledContext) -> list[Segment]:
-    """The context as a prompt's inputs, what changes least from turn to turn first."""
+    """Return the context as a prompt's inputs; what changes least from turn to turn comes first."""
     return [
         *recall.segments(context.of("memory")),
         *run.effects.one_segment(HISTORY, parts_of(context.of("history"))),
@@ -182,7 +182,7 @@ def _sources(
 
 
 def _blocks(run: Run, request: AttentionRequest, found: Recalled) -> history.Blocks:
-    """How this run's prompts show memory and context, and which lines are in force."""
+    """Return how this run's prompts show memory and context, and which lines are in force."""
     pack_id = request.contract.prompt_pack_id
     text = run.resources.snapshot.prompt_packs.get(pack_id)
     frames = {} if text is None else _frames(pack_id, text)
@@ -191,7 +191,10 @@ def _blocks(run: Run, request: AttentionRequest, found: Recalled) -> history.Blo
 
 @lru_cache(maxsize=64)
 def _frames(pack_id: str, text: str) -> Mapping[str, tuple[str, str]]:
-    """What stands around each input; only speed depends on the number kept. Of what is no pack the executor says so."""
+    """Return what stands around each input of the pack; empty for a text that is no pack, which the executor reports.
+
+    Cached: the number kept affects speed alone.
+    """
     try:
         shown = framed(parse_pack(pack_id, text))
     except ConfigError:
@@ -202,7 +205,7 @@ def _frames(pack_id: str, text: str) -> Mapping[str, tuple[str, str]]:
 
 
 def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
-    """What is alive, as far as there is room: what does not fit is left out, and the next one tried."""
+    """Return what is active, as far as there is room: what does not fit is left out, and the next one tried."""
     unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
 
     def liveness(config: OfTurn, room: Room) -> Iterator[Fragment]:
@@ -220,7 +223,7 @@ def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
 
 
 def _harmless(source: AskingSource, unsafe: re.Pattern[str]) -> AskingSource:
-    """The same source; nothing in its fragments closes or opens a block of the prompt."""
+    """Wrap a source so that nothing in its fragments closes or opens a block of the prompt."""
 
     async def fragments(config: Any, room: Room) -> AsyncGenerator[Fragment, None]:
         async for fragment in source(config, room):
@@ -238,7 +241,7 @@ def _others(context: AssembledContext) -> list[Fragment]:
 
 
 def record_again(run: Run, order_id: str, shown: Sequence[Segment]) -> None:
-    """CONTEXT_ASSEMBLED of a turn that brings results: what the order that asked for them showed; once."""
+    """Record CONTEXT_ASSEMBLED of a turn that brings results: what the order that asked for them showed; once."""
     if run.answer_order_id in run.memo.orders:
         return
     context = [one for one in shown if one.name in _NAMES]
@@ -264,7 +267,7 @@ def _left_out(run: Run, shown: Collection[str]) -> Iterator[LeftOut]:
 
 
 def record_unanswered(run: Run) -> None:
-    """CONTEXT_ASSEMBLED of a turn that is over while it is classified, or for that: nothing more was assembled."""
+    """Record CONTEXT_ASSEMBLED of a turn that ends in its classification: nothing more was assembled."""
     if run.beside is not None:
         payload = traced(run.beside, as_of_ts=run.requested.at, as_of_seq=None)
         _write(run, payload._replace(contract_id=CLASSIFICATIONS), ())
@@ -274,7 +277,7 @@ def record_unanswered(run: Run) -> None:
 def _record(
     run: Run, context: AssembledContext, labels: Classification, found: Recalled, beside: AssembledContext | None
 ) -> None:
-    """CONTEXT_ASSEMBLED leaves before the prompt does."""
+    """Send CONTEXT_ASSEMBLED before the prompt is sent."""
     lines = context.of("memory")
     cpt = run.config.attention.chars_per_token
     payload = traced(

@@ -50,7 +50,7 @@ Finish = Callable[[OpenOrder], Coroutine[Any, Any, None]]
 
 
 def append_end(session: OwnedSession, receipt: Receipt, *, bodies: Sequence[bytes] = (), trace: str) -> None:
-    """OrderEnded is journaled with the next write."""
+    """Journal OrderEnded with the next write."""
     event = OrderEnded(wo_id=receipt.wo_id, receipt=order_codec.blank_receipt(receipt), at=session.now())
     session.append(event, bodies=bodies, work_order_id=receipt.wo_id, trace=trace)
 
@@ -70,12 +70,12 @@ class Effects:
         self._resources = resources
 
     def step(self, event: SessionFact, *, bodies: Sequence[bytes] = ()) -> None:
-        """The event is journaled, unless an earlier drive of this run did so."""
+        """Journal the event, unless an earlier drive of this run did so."""
         if step_key(event) not in self._memo.steps:
             self._session.append(event, bodies=bodies, trace=self._task.trace)
 
     async def order(self, planned: WorkOrder) -> Receipt:
-        """The receipt of this order, recorded once; nothing comes of it before that is durable."""
+        """Return the receipt of this order, recorded once; nothing comes of it before that is durable."""
         pending = await self.pending(planned)
         await self.dispatch([pending])
         return await self.finish(pending)
@@ -83,11 +83,11 @@ class Effects:
     async def order_beside(
         self, planned: WorkOrder, aside: WorkOrder, finish: Finish, *, has_one_place: bool
     ) -> Receipt:
-        """The receipt of the first order; the other one is dispatched in the same write, and has its end when it comes.
+        """Return the first order's receipt; dispatch the other order in the same write, and end it when it ends.
 
-        Beside an answer that somebody hears, and that calls no tool before its first word, it is asked at that word:
-        one model's server would else work at both. `has_one_place`: it is asked behind the run's answer, as their
-        provider takes one call at once.
+        Beside an answer that is streamed to somebody and calls no tool before its first word, the other order is asked
+        at that word: one model's server would else work at both. `has_one_place`: it is asked behind the run's answer,
+        as their provider takes one call at once.
         """
         answer, other = [await self.pending(one) for one in (planned, aside)]
         await self.dispatch([answer, other])
@@ -116,15 +116,15 @@ class Effects:
             begins.set()
 
     def recall(self) -> None:
-        """The receipts that the journal holds, where no drive of this run has met them."""
+        """Take in receipts of the journal that no drive of this run has met."""
         self.receipts = {wo_id: Receipt.model_validate(form) for wo_id, form in self._memo.receipts.items()}
 
     async def pending(self, planned: WorkOrder) -> OpenOrder:
-        """What the journal holds of this order, else the planned one, journaled as dispatched."""
+        """Return what the journal holds of this order, else the planned one, journaled as dispatched."""
         return await self.recorded(planned.wo_id) or self._planned(planned)
 
     async def recorded(self, wo_id: str) -> OpenOrder | None:
-        """What the journal holds of this order; None: it was never dispatched."""
+        """Return what the journal holds of this order; None: it was never dispatched."""
         recorded = self._memo.orders.get(wo_id)
         if recorded is None:
             return None
@@ -137,10 +137,10 @@ class Effects:
         return OpenOrder(await self._expanded(order), attempt)
 
     async def dispatch(self, pending: Sequence[OpenOrder]) -> None:
-        """WO_DISPATCHED is on its way before the order is, which says so: what it does stands behind that.
+        """Send WO_DISPATCHED before the order itself; what the order does is recorded behind that.
 
-        The first one is durable, and with it that the run was requested and is this owner's: another may have answered.
-        Nothing to record if all were ended before.
+        The run's first one is made durable, and with it that the run was requested and is this owner's, since another
+        owner may have answered. Nothing is recorded if all were ended before.
         """
         if None not in [one.receipt for one in pending]:
             return
@@ -152,7 +152,7 @@ class Effects:
             self._is_admitted = True
 
     async def finish(self, pending: OpenOrder, first: First | None = None) -> Receipt:
-        """The order's receipt, in the journal with the next write."""
+        """Return the order's receipt and journal it with the next write."""
         receipt, own_text = pending.receipt, list[bytes]()
         if receipt is None:
             receipt, own_text = order_codec.with_own_text(await self._sent(pending))
@@ -164,9 +164,9 @@ class Effects:
         return receipt
 
     async def recorded_segments(self, wo_id: str, names: Collection[str]) -> list[Segment] | None:
-        """Of the order, as an earlier drive of the run sent it, its segments of these names; None: it was not sent.
+        """Return the segments of these names of an order as an earlier drive sent it; None: it was not sent.
 
-        What was said in the session, and what it is for, is at hand; other texts are read.
+        Texts said in the session, and its objectives, are in memory; others are read.
         """
         recorded = self._memo.orders.get(wo_id)
         if recorded is None:
@@ -179,7 +179,7 @@ class Effects:
         return [one if one.ref is None else one.model_copy(update={"text": texts[one.ref]}) for one in segments]
 
     def one_segment(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
-        """The parts as one text, which the order that shows it first records by naming them; none for no parts."""
+        """Return the parts as one text, which the first order that shows it records by naming them, if any."""
         if len(parts) <= 1 and not any(part.stretch for part in parts):
             return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
         segment = text_parts.whole(name, parts)
@@ -189,14 +189,14 @@ class Effects:
         return [segment]
 
     def segments(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
-        """The parts one by one, which is less to record where they are few; as one text if one is a stretch."""
+        """Return the parts one by one, which is less to record where they are few; as one text if one is a stretch."""
         if any(part.stretch for part in parts):
             return self.one_segment(name, parts)
         return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
 
     @property
     def has_open_model_calls(self) -> bool:
-        """Whether an order to a model was sent and has no receipt: nobody knows what it has cost."""
+        """Return whether an order to a model was sent and has no receipt: its cost is unknown."""
         return any(
             order["wo_type"] != "tool_call" and wo_id not in self.receipts for wo_id, order in self._memo.orders.items()
         )
@@ -205,9 +205,9 @@ class Effects:
         return order_codec.expand_order(order, await self._session.texts(order_codec.order_refs(order)))
 
     async def _texts_of(self, receipt: Receipt) -> dict[str, str]:
-        """The texts that a recorded receipt leaves out.
+        """Return the texts that a recorded receipt leaves out.
 
-        That of a classification may have died with its gateway, before the record had it: the run goes by the labels.
+        A classification's text may have died with its gateway before the record had it: the run goes by the labels.
         """
         refs = order_codec.receipt_refs(receipt)
         try:
@@ -240,7 +240,7 @@ class Effects:
         return OpenOrder(order, 1)
 
     async def _sent(self, pending: OpenOrder) -> Receipt:
-        """The receipt of the pool; a failed one of our own making when nobody answers within the order's time-out."""
+        """Return the pool's receipt, or a failed one made here when nobody answers within the order's time-out."""
         order, first_attempt = pending.order, pending.attempt
         session, task, bus = self._session, self._task, self._resources.bus
         call, agents = order.tool_call, self._resources.snapshot.agents
@@ -266,7 +266,7 @@ class Effects:
         return self._ended_here(receipt)
 
     async def _in_time(self, sent: Coroutine[Any, Any, Receipt]) -> Receipt:
-        """The receipt of an order that may outlast the answer, for as long as whoever asks next waits for it."""
+        """Return the receipt of an order that may outlast the answer, while the next requester waits for it."""
         try:
             async with asyncio.timeout_at(self._task.beside_until) as self._task.beside_scope:
                 return await sent
@@ -276,20 +276,20 @@ class Effects:
             self._task.beside_scope = None
 
     def _ended_here(self, receipt: Receipt) -> Receipt:
-        """The receipt, whose end is recorded with the journal's next write."""
+        """Return the receipt, whose end is recorded with the journal's next write."""
         provenance = self._session.provenance(self._memo.run_id.run_seq, receipt.wo_id)
         self._session.also(self._resources.order_end(receipt, provenance=provenance, trace=self._task.trace))
         return receipt
 
     def _holder(self, order: WorkOrder) -> str:
-        """For whom the server of its tool keeps state."""
+        """Return for whom the server of the order's tool keeps state."""
         server = "" if order.tool_call is None else order.tool_call.tool_id.partition(SEPARATOR)[0]
         config = self._resources.config.tools.mcp_servers.get(server)
         is_personal = config is not None and config.per == "principal"
         return self._session.record.state.principal if is_personal else order.session_id
 
     def _dispatched(self, planned: WorkOrder, submission_id: str) -> tuple[WorkOrder, list[bytes]]:
-        """The order whose longer texts have refs, and the bodies that it brings for those that are new.
+        """Return the order with refs for longer texts, and the bodies of those that are new.
 
         A composed text is brought as its parts; older lines only when much has been added.
         """

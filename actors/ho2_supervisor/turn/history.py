@@ -49,7 +49,7 @@ class HistoryLimits(Struct, frozen=True):
 
 
 class DeliveredTurn(Struct, frozen=True, dict=True):
-    """One answered input as the user saw it; a text is None until it was read from the record, and in no snapshot."""
+    """One answered input as the user saw it; a text is None until it is read from the record, and in snapshots."""
 
     input_id: str
     input_ref: str
@@ -67,7 +67,7 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
 
     @property
     def name(self) -> str:
-        """What `hobus session show --turn` takes: `turn 12`; of one that had no run, `input <its id>`."""
+        """Return what `hobus session show --turn` takes: `turn 12`; without a run, `input <its id>`."""
         answered = _ANSWERED_BY.search(self.reply_ref)
         return f"input {self.input_id}" if answered is None or self.is_degraded else f"turn {answered[1]}"
 
@@ -77,7 +77,7 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
 
     @cached_property
     def verbatim(self) -> tuple[TextPart, ...]:
-        """The turn as the messages that it was: asked, calls with their results, answered."""
+        """Return the turn as the messages that it was: asked, calls with their results, answered."""
         return tuple(merged([*self._given, *self._messages]))
 
     @property
@@ -107,12 +107,14 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
 
     @cached_property
     def beside_chars(self) -> int:
-        """Of what its message had beside it, with what stands around that."""
+        """Return the characters of what stood beside the message, its frame included."""
         texts = [len(self._text(one).text) + 1 for one in self.beside]
         return sum(texts) + FRAME_CHARS * len({one.name for one in self.beside})
 
     def shown(self, blocks: Blocks) -> ShownTurn:
-        """The turn whole, its message with what it had beside it; of memory what is in force with the same words.
+        """Render the turn whole, its message with what it had beside it.
+
+        Of memory what is in force with the same words.
 
         Made once for blocks that stay as they are: a prompt shows nearly all that the one before did.
         """
@@ -136,7 +138,7 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
         return ShownTurn(self.input_id, whole, tuple(lines))
 
     def filled(self, texts: Mapping[str, str]) -> DeliveredTurn:
-        """The turn with its missing texts taken from `texts` by ref."""
+        """Return the turn with its missing texts taken from `texts` by ref."""
         return replace(
             self,
             input_text=texts.get(self.input_ref) if self.input_text is None else self.input_text,
@@ -146,7 +148,7 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
 
 
 def _own_words(ref: str, text: str | None) -> TextPart:
-    """What somebody said now, without a conversation that goes on from elsewhere."""
+    """Return what somebody said now, without a conversation that goes on from elsewhere."""
     if text is None:
         return _GONE
     told = given_history.stretches(text)
@@ -154,7 +156,7 @@ def _own_words(ref: str, text: str | None) -> TextPart:
 
 
 def given(ref: str, text: str) -> list[TextPart]:
-    """The messages that a client told of before a person's own words."""
+    """Return the messages that a client told of before a person's own words."""
     parts: list[TextPart] = []
     for one in given_history.stretches(text)[:-1]:
         said = [_stretch(ref, text, one)]
@@ -169,18 +171,18 @@ def _stretch(ref: str, text: str, one: given_history.Stretch) -> TextPart:
 
 
 def refs_in(rounds: Sequence[Exchange], beside: Sequence[Segment]) -> tuple[str, ...]:
-    """Refs of all that was said in these rounds, and of what stood beside their message."""
+    """Return the refs of what was said in these rounds and of what stood beside their message."""
     said = (one for exchange in rounds for one in (exchange.text, *exchange.results, *exchange.said))
     return tuple(one.ref for one in (*said, *beside) if one.ref is not None)
 
 
 def beginnings(refs: Sequence[str], texts: Mapping[str, str]) -> dict[str, str]:
-    """Of the texts behind these refs as much as later prompts show, and a character by which a longer one is told."""
+    """Return as much of these texts as later prompts show, and one more character of a longer one, which tells it."""
     return {ref: texts[ref][: HISTORY_RESULT_CHARS + 1] for ref in refs if ref in texts}
 
 
 class ToldTurn(NamedTuple):
-    """What is kept of each turn: enough to tell of it, and where prompts are cut."""
+    """What is kept of each turn: enough to tell of it, and to cut prompts."""
 
     input_id: str
     text: str
@@ -195,7 +197,7 @@ class ToldTurn(NamedTuple):
 
 
 def _beside_max(budget_chars: int) -> float:
-    """What a message may have had beside it to keep that; more would crowd out what was said."""
+    """Bound what a message may have had beside it to keep that; more would crowd out what was said."""
     return min(budget_chars * HISTORY_BESIDE_SHARE, HISTORY_RESULT_CHARS)
 
 
@@ -221,29 +223,29 @@ class History(Struct, frozen=True):
     count: int = 0
 
     def missing_refs(self) -> tuple[str, ...]:
-        """Refs of the texts that are still to be read, in order."""
+        """Return the refs of texts that are still to be read, in order."""
         return tuple(ref for turn in self.turns for ref in turn.missing_refs())
 
     def texts(self) -> dict[str, str]:
-        """The texts of the newest turns by their refs, as far as they are at hand."""
+        """Return the texts of the newest turns by ref, as far as they are in memory."""
         pairs = (
             pair for one in self.turns for pair in ((one.input_ref, one.input_text), (one.reply_ref, one.reply_text))
         )
         return {ref: text for ref, text in pairs if text is not None}
 
     def reply_behind(self, ref: str) -> str | None:
-        """The reply of a newest turn that is named by this ref, if its text is at hand."""
+        """Return the reply of a newest turn that this ref names, if its text is in memory."""
         return next((turn.reply_text for turn in self.turns if turn.reply_ref == ref), None)
 
     def filled(self, texts: Mapping[str, str], limits: HistoryLimits) -> History:
-        """The history with missing texts taken from `texts` by ref."""
+        """Return the history with missing texts taken from `texts` by ref."""
         turns = tuple([turn.filled(texts) for turn in self.turns])
         older = self.lines[: len(self.lines) - len(turns)]
         return replace(self, turns=turns, lines=(*older, *[line_of(turn, limits) for turn in turns]))
 
 
 def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> History:
-    """The history with this turn: in the place of an earlier answer to the same input, else as the newest one."""
+    """Return the history with this turn, in place of an earlier answer to the same input, else as the newest."""
     line = line_of(turn, limits)
     if turn.input_id in [known.input_id for known in history.lines]:
         turns = tuple(turn if known.input_id == turn.input_id else known for known in history.turns)
@@ -254,12 +256,12 @@ def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> Hi
 
 
 def line_of(turn: DeliveredTurn, limits: HistoryLimits) -> ToldTurn:
-    """What is kept of a turn for as long as prompts tell of it."""
+    """Return what is kept of a turn for as long as prompts tell of it."""
     return ToldTurn(turn.input_id, digest(turn, limits.digest_chars), turn.chars, turn.beside_chars)
 
 
 def digest(turn: DeliveredTurn, chars_max: int) -> str:
-    """One line for a turn: how question and answer begin, its name, which tools answered, whether degraded."""
+    """Return one line for a turn: how question and answer begin, its name, which tools answered, whether degraded."""
     notes = [
         turn.name,
         *([", ".join(turn.tool_ids)] if turn.tool_ids else []),
@@ -274,7 +276,7 @@ def digest(turn: DeliveredTurn, chars_max: int) -> str:
 
 
 def one_line(text: str, chars_max: int) -> str:
-    """The text in one line, cut where it is longer."""
+    """Return the text in one line, cut where it is longer."""
     line = " ".join(text.split())
     return line if len(line) <= chars_max else line[: max(0, chars_max - 1)] + "…"
 
@@ -290,7 +292,7 @@ class ShownTurn(Struct, frozen=True):
 
 
 def shown(history: History, limits: HistoryLimits, blocks: Blocks = NO_BLOCKS) -> list[ShownTurn]:
-    """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn."""
+    """Return everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn."""
     begin, _ = _begin(history, limits)
     in_memory = len(history.lines) - len(history.turns)
     whole = max(begin.whole, in_memory)  # a configuration that shows more turns holds for those from now on
@@ -319,7 +321,7 @@ class _Begin(NamedTuple):
 
 
 def _begin(history: History, limits: HistoryLimits) -> tuple[_Begin, list[int]]:
-    """Where the next prompt's history begins, and where it began to be whole after each cut."""
+    """Return where the next prompt's history begins, and where whole turns began after each cut."""
     lines, budget = history.lines, limits.budget_tokens * limits.chars_per_token
     forgotten = history.count - len(lines)
     digest_room = int(budget * HISTORY_DIGEST_SHARE)
@@ -338,7 +340,7 @@ def _begin(history: History, limits: HistoryLimits) -> tuple[_Begin, list[int]]:
 
 
 def _cut(lines: Sequence[ToldTurn], newest: int, budget: int, chars: int, turns: int) -> tuple[int, int]:
-    """Place of the first turn that stays whole, and the characters from there: the newest one wherever it fits."""
+    """Return the first turn that stays whole, and the characters from there; the newest stays wherever it fits."""
     whole, used, beside_max = newest + 1, 0, _beside_max(budget)
     while whole and newest + 1 - whole < turns:
         if lines[whole - 1].size(beside_max) + used > (chars if used else budget):
@@ -349,7 +351,7 @@ def _cut(lines: Sequence[ToldTurn], newest: int, budget: int, chars: int, turns:
 
 
 def _first_line(lines: Sequence[ToldTurn], whole: int, room: int, forgotten: int) -> _Begin:
-    """As many lines before the first whole turn as there is room for; of the others one says how many they are."""
+    """Fit lines before the first whole turn into the room; one line counts the others."""
     first = whole
     while first and len(lines[first - 1].text) + 1 <= room:
         first -= 1
@@ -367,7 +369,7 @@ def _not_shown(count: int) -> str:
 
 
 def _without_untold(history: History, limits: HistoryLimits) -> History:
-    """Lines that no prompt tells are let go once they are most, so that a long session costs no more than a short one.
+    """Drop lines that no prompt tells once they are most, so that a long session costs no more than a short one.
 
     Only up to where a cut left the first whole turn: from there on all cuts are as they were.
     """
@@ -377,7 +379,7 @@ def _without_untold(history: History, limits: HistoryLimits) -> History:
 
 
 def _message(role: str, *said: TextPart, call_id: str = "", calls: Sequence[ToolCall] = ()) -> list[TextPart]:
-    """A message of the transcript; no text in it holds a mark of that."""
+    """Build a message of the transcript; no text in it holds a mark of that."""
     gone = [_GONE if part.text == ERASED else part for part in said]
     safe = harmless(gone, unsafe_in(_NO_PACKS))
     return [TextPart(None, transcript.begins(role, call_id)), *safe, TextPart(None, transcript.ends(calls))]
@@ -390,5 +392,5 @@ def _beginning(part: TextPart) -> tuple[TextPart, ...]:
 
 
 def newest_lines(history: History) -> list[tuple[str, str]]:
-    """(input id, line) of the newest turn: enough to tell a first message from a later one."""
+    """Return (input id, line) of the newest turn: enough to tell a first message from a later one."""
     return [(line.input_id, line.text) for line in history.lines[-1:]]

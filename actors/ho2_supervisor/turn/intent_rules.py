@@ -54,14 +54,14 @@ RULESET: Mapping[tuple[Held, Signal], Rule] = MappingProxyType(
 
 
 class ActiveIntents(NamedTuple):
-    """Those that are active, in the order of their declaration, and the id of the one that would be declared next."""
+    """The active intents in the order of their declaration, and the id that the next one would get."""
 
     intents: Sequence[IntentDeclared]
     next_intent_id: str
 
 
 class ClassifyResult(NamedTuple):
-    """What is known of a message's intent. `objective`: in a model's words; empty: the message itself is it."""
+    """What is known of a message's intent. `objective`: in a model's words; empty: the message itself."""
 
     action: str
     objective: str
@@ -96,7 +96,7 @@ class Decision(NamedTuple):
 def resolve_intent_transition(
     active_intents: ActiveIntents, classify_result: ClassifyResult, ruleset: Mapping[tuple[Held, Signal], Rule]
 ) -> Decision:
-    """The decision of the table; a signal that it does not know counts as none."""
+    """Return the table's decision; an unknown signal counts as none."""
     active = active_intents.intents
     held = HELD[min(len(active), 2)]
     signal = _SIGNAL_OF.get(classify_result.action, "")
@@ -120,7 +120,7 @@ def _new(active_intents: ActiveIntents, classify_result: ClassifyResult) -> NewI
 
 
 def events_of(decision: Decision, at: str) -> list[IntentFact]:
-    """What the journal gets of a decision, in its order: an intent is superseded before the next one is declared."""
+    """Return the journal's events of a decision, in order: an intent is superseded before the next is declared."""
     new, closed, flag = decision.new_intent, decision.closed_intent_id, decision.conflict_flag
     events: list[IntentFact] = []
     if closed is not None and new is not None:
@@ -148,7 +148,7 @@ def events_of(decision: Decision, at: str) -> list[IntentFact]:
 
 
 def at_session_end(active: Sequence[IntentDeclared], at: str) -> list[IntentFact]:
-    """SESSION_END closes what is active."""
+    """Return the events that close what is active at SESSION_END."""
     return [
         IntentClosed(intent_id=intent.intent_id, outcome="session_ended", reason="session_ended", at=at)
         for intent in active
@@ -156,10 +156,10 @@ def at_session_end(active: Sequence[IntentDeclared], at: str) -> list[IntentFact
 
 
 def ruleset_rows() -> list[list[str]]:
-    """The table as rows, in a fixed order: what its hash is made of."""
+    """Return the table as rows in a fixed order, of which its hash is made."""
     return [[*key, *RULESET[key]] for key in product(HELD, SIGNALS)]
 
 
 def hash_of(rules: object) -> str:
-    """`sha256:<hex>` of rules and settings as one canonical value."""
+    """Return `sha256:<hex>` of rules and settings as one canonical value."""
     return digest_of(canonical_bytes(rules))

@@ -16,7 +16,7 @@ from hobus.bus.record.text_parts import TextPart
 
 
 def settle(run: Run, labels: Classification) -> None:
-    """The session's intents are what this message makes of those that were active when its run was requested.
+    """Journal what this message does to the intents that were active when its run was requested.
 
     Driven again, the run decides the same; what its journal has of that already is not recorded again.
     """
@@ -32,9 +32,9 @@ def settle(run: Run, labels: Classification) -> None:
 
 
 def active_objective(run: Run) -> list[Fragment]:
-    """What the session is for so far, as a classification is told it; by ref where the words stand alone in the record.
+    """Return the session's objective for a classification; by ref where the words stand alone in the record.
 
-    Nothing where nothing is.
+    Empty where no intent is active.
     """
     intent = run.memo.intents.newest
     if intent is None:

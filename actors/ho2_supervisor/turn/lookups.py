@@ -32,7 +32,7 @@ _SEARCHED_TIER = "hot"
 
 
 def lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -> dict[str, AskingSource]:
-    """`shown`: refs of texts that the prompt has by then: they are no find."""
+    """Return the sources that others answer; `shown`: refs of texts that the prompt has already, which are no find."""
 
     async def horizontal_search(config: HorizontalSearch, room: Room) -> AsyncGenerator[Fragment, None]:
         found: list[Fragment] = []
@@ -55,7 +55,7 @@ def lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -> dic
 async def _said(
     run: Run, request: AttentionRequest, shown: AbstractSet[str], config: HorizontalSearch, room: Room
 ) -> list[Fragment]:
-    """Texts of the record; nothing is asked while the prompt has all of them."""
+    """Search texts of the record; ask nothing while the prompt has all of them."""
     tiers = config.tiers or room.tiers
     if tiers and _SEARCHED_TIER not in tiers:
         room.warn(f"texts of tier {', '.join(tiers)} are not searched")
@@ -86,7 +86,7 @@ def _rows(run: Run) -> list[Fragment]:
 
 
 async def _passages(run: Run, request: AttentionRequest, config: HorizontalSearch, room: Room) -> list[Fragment]:
-    """What stands between blank lines in the files that it names, each with its file in front."""
+    """Return what stands between blank lines in the named files, each passage with its file in front."""
     found: list[Fragment] = []
     for path in config.paths:
         room.account.query()
@@ -97,7 +97,7 @@ async def _passages(run: Run, request: AttentionRequest, config: HorizontalSearc
 
 
 def _question(run: Run, request: AttentionRequest, config: HorizontalSearch) -> Search:
-    """Of before this run: what it says itself is no find, and nobody waits until that is indexed."""
+    """Build the search of what came before this run; nobody waits until the run's own texts are indexed."""
     return Search(
         words=config.query.replace(USER_INPUT, request.user_input),
         session_id=request.session_id if config.scope == "session" else "",
@@ -132,9 +132,9 @@ def _file_read(run: Run, request: AttentionRequest) -> AskingSource:
 
 
 async def _file_text(run: Run, request: AttentionRequest, path: str, room: Room, *, max_bytes: int) -> str:
-    """The file, as far as this agent may read it, from a worker on the cluster's own machine; empty with a warning.
+    """Read the file, as far as this agent may, by a worker on the cluster's own machine; empty with a warning.
 
-    One that is cut says so at its end. Raises RuntimeFault where no worker answers.
+    A cut text says so at its end. Raises RuntimeFault where no worker answers.
     """
     question = ReadFile(
         agent_id=request.agent.agent_id, config_digest=run.requested.config_digest, path=path, max_bytes=max_bytes
@@ -150,9 +150,9 @@ async def _file_text(run: Run, request: AttentionRequest, path: str, room: Room,
 
 
 def chosen(hits: Sequence[Hit], shown: AbstractSet[str], message: str) -> list[Hit]:
-    """Of the best ones those that say something new: each text once, and not the message itself.
+    """Choose, of the best hits, those that say something new: each text once, and not the message itself.
 
-    Where what answers best is in the prompt anyway, what answers less well is not looked for in its place.
+    Where the best answer is in the prompt anyway, no lesser one is looked for in its place.
     """
     known = {_words(message)}
     found: list[Hit] = []
@@ -168,7 +168,7 @@ def _words(text: str) -> str:
 
 
 def found_text(hit: Hit, *, by: str = "") -> Fragment:
-    """What was said, in quotation marks, with who said it (`by`: to whom else); the words themselves by their ref."""
+    """Return what was said, in quotation marks, with who said it (`by`: to whom else); the words by their ref."""
     end = hit.excerpt_at + len(hit.excerpt)
     is_whole = len(hit.excerpt) == hit.text_chars
     text = TextPart(hit.ref, hit.excerpt, "" if is_whole else f"{hit.excerpt_at}:{end}")

@@ -15,7 +15,7 @@ _CONTEXT = "input_context"
 
 
 def blank_order(order: WorkOrder) -> dict[str, Any]:
-    """What OrderDispatched carries; fields at their defaults are left out."""
+    """Return what OrderDispatched carries; fields at their defaults are left out."""
     form = order.model_dump(exclude_defaults=True)
     _blank(form.get(_CONTEXT, ()))
     for exchange in form.get("exchanges", ()):
@@ -24,14 +24,14 @@ def blank_order(order: WorkOrder) -> dict[str, Any]:
 
 
 def blank_receipt(receipt: Receipt) -> dict[str, Any]:
-    """What OrderEnded carries; fields at their defaults are left out."""
+    """Return what OrderEnded carries; fields at their defaults are left out."""
     form = receipt.model_dump(exclude_defaults=True)
     _blank([(form.get("output_result") or {}).get("text", {})])
     return form
 
 
 def with_own_text(receipt: Receipt) -> tuple[Receipt, list[bytes]]:
-    """The receipt as the journal takes it, and the text that its OrderEnded brings.
+    """Return the receipt as the journal takes it, and the text that its OrderEnded brings.
 
     An output may be answered before the record that has it is durable, and its writer die with that. What later orders
     of the run show a model, a tool's output and what a model said when it asked for tools, the journal then has itself,
@@ -48,19 +48,19 @@ def with_own_text(receipt: Receipt) -> tuple[Receipt, list[bytes]]:
 
 
 def order_refs(order: WorkOrder) -> tuple[str, ...]:
-    """Refs of the texts that a recorded order leaves out, each once, in order."""
+    """Return the refs of texts that a recorded order leaves out, each once, in order."""
     segments = [*order.input_context, *(s for e in order.exchanges for s in (e.text, *e.results, *e.said))]
     return tuple(dict.fromkeys(segment.ref for segment in segments if segment.ref is not None))
 
 
 def receipt_refs(receipt: Receipt) -> tuple[str, ...]:
-    """Refs of the texts that a recorded receipt leaves out."""
+    """Return the refs of texts that a recorded receipt leaves out."""
     output = receipt.output_result
     return () if output is None or output.text.ref is None else (output.text.ref,)
 
 
 def with_segments(order: WorkOrder, changed: Callable[[Segment], Segment], **also: Any) -> WorkOrder:
-    """The order with each of its segments changed so, and these fields."""
+    """Return the order with each segment changed by `changed`, and with these fields."""
     exchanges = [
         exchange.model_copy(
             update={
@@ -76,12 +76,12 @@ def with_segments(order: WorkOrder, changed: Callable[[Segment], Segment], **als
 
 
 def expand_order(order: WorkOrder, texts: Mapping[str, str]) -> WorkOrder:
-    """The recorded order with its texts in place."""
+    """Return the recorded order with its texts in place."""
     return with_segments(order, lambda segment: _filled(segment, texts))
 
 
 def expand_receipt(receipt: Receipt, texts: Mapping[str, str]) -> Receipt:
-    """The recorded receipt with its text in place."""
+    """Return the recorded receipt with its text in place."""
     output = receipt.output_result
     if output is None:
         return receipt
@@ -90,7 +90,7 @@ def expand_receipt(receipt: Receipt, texts: Mapping[str, str]) -> Receipt:
 
 
 def _blank(segments: Iterable[dict[str, Any]]) -> None:
-    """Of dumped segments; one without a ref has none in its dump."""
+    """Blank the texts of dumped segments; one without a ref has none in its dump."""
     for segment in segments:
         if "ref" in segment and "text" in segment:
             del segment["text"]

@@ -39,13 +39,12 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
     told: Told | None = None,
     dispatched: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> Receipt:
-    """The pool's receipt, asked for again while that may help; pieces of an answer go to `draft` if it is watched.
+    """Ask the pool for the receipt, again while that may help; pieces of an answer go to `draft` if it is watched.
 
     `holder`: for whom a tool's server keeps state, if the order is a call of one. `told`: what the gateway has of its
-    history; only the first attempt relies on that. `dispatched`: its record is on its way; returns when that stands,
-    and raises if it never will. An attempt that failed may have failed by that.
-
-    Raises RuntimeFault when nobody answers within the order's time-out; with the fact IN_DOUBT if any attempt had it.
+    history; only the first attempt relies on that. `dispatched`: waits until the order's record stands, and raises if
+    it never will; an attempt may have failed by that. Raises RuntimeFault when nobody answers within the order's
+    time-out; with the fact IN_DOUBT if any attempt had it.
     """
     clock = bus.clock
     give_up = clock.monotonic() + order.constraints.timeout_seconds
@@ -90,15 +89,15 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
 
 
 def _key_of(order: WorkOrder, holder: str) -> str:
-    """The tool that it needs; of a server's also for whom that keeps state, so that it goes where that is."""
+    """Return the tool that the order needs, with the holder of its server's state: the call goes where that is."""
     tool_id = "" if order.tool_call is None else order.tool_call.tool_id
     return f"{tool_id}{HELD_FOR}{holder}" if SEPARATOR in tool_id else tool_id
 
 
 def lost_receipt(order: WorkOrder, fault: RuntimeFault | None, *, by: str, at: str) -> Receipt:
-    """HO2 ends an order of which nobody said how it ended; `fault`: why nobody did; None: its run was cancelled.
+    """End an order that nobody answered; `fault`: why nobody did; None: its run was cancelled.
 
-    What a model call may have cost is not known; a tool call costs no money, whatever became of it.
+    What a model call may have cost is unknown; a tool call costs no money, whatever became of it.
     """
     code, message = (
         ("cancelled", "the run was cancelled; this order had no end by then")
@@ -112,7 +111,7 @@ def lost_receipt(order: WorkOrder, fault: RuntimeFault | None, *, by: str, at: s
 def failed_receipt(  # noqa: PLR0913 - the facts of a Receipt
     wo_id: str, fence: Fence, code: str, message: str, *, was: WorkOrderState, cost: Cost, by: str, at: str
 ) -> Receipt:
-    """A receipt that HO2 makes itself, where no executor has given one; `was`: as far as the order had come."""
+    """Build a receipt where no executor gave one; `was`: as far as the order had come."""
     return Receipt(
         wo_id=wo_id,
         fence=fence,
@@ -125,10 +124,10 @@ def failed_receipt(  # noqa: PLR0913 - the facts of a Receipt
 
 
 def _code_of(order: WorkOrder, fault: RuntimeFault) -> str:
-    """Why an order without a receipt failed; that no worker announces its tool is final, anything else may pass.
+    """Return why an order without a receipt failed: final where no worker announces its tool, else it may pass.
 
-    What a tool did is not known if a worker that is gone had the call before, or one that began it could not record
-    its end: `failed` would be an invitation to run it again.
+    What a tool did is unknown if a lost worker had the call, or one that began it could not record its end: `failed`
+    would be an invitation to run it again.
     """
     if order.tool_call is not None and fault.facts.get(IN_DOUBT) is True:
         return "unknown_outcome"

@@ -23,13 +23,13 @@ from hobus.bus.record.payloads.projection import Mode, ProjectionComputed, Shado
 
 
 def alive(run: Run) -> LivenessState:
-    """What is alive in the run's session, as its fold has it: nothing is read for it."""
+    """Return what is active in the run's session, from its fold: nothing is read."""
     record = run.session.record
     return liveness_of(record.state.intents, record.orders, session_open=record.state.status == "open")
 
 
 def fragments(run: Run) -> list[Fragment]:
-    """What is alive, by priority; of its intents those alone that no message of the prompt says."""
+    """Return what is active, by priority; of intents only those that no message of the prompt says."""
     record = run.session.record
     said = {turn.input_ref for turn in record.history.turns}
     shown = {one.intent_id for one in run.memo.intents.active if one.objective_ref not in said}
@@ -58,7 +58,7 @@ def computed(run: Run, mode: Mode, projection: AssembledContext) -> WriteEntry:
 
 
 def compared(run: Run, shown: AssembledContext, projection: AssembledContext) -> WriteEntry:
-    """PROJECTION_SHADOW_COMPARE: what a prompt shows beside its history, and what it would show."""
+    """Return PROJECTION_SHADOW_COMPARE: what a prompt shows beside its history, and what it would show."""
     beside = [[one for one in context.fragments if one.source != "history"] for context in (shown, projection)]
     texts = [text_of(one) for one in beside]
     ids = [[fragment.source_id for fragment in one] for one in beside]
@@ -76,7 +76,7 @@ def compared(run: Run, shown: AssembledContext, projection: AssembledContext) ->
 
 @lru_cache(maxsize=8)
 def ruleset_hash(chars_per_token: int, objective_chars: int) -> str:
-    """Of everything by which an intent is resolved and a projection computed, but for template and budget."""
+    """Hash everything by which intents are resolved and projections computed, except template and budget."""
     return hash_of([ruleset_rows(), list(rules.PRIORITIES), chars_per_token, objective_chars])
 
 

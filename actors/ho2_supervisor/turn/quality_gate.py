@@ -9,10 +9,10 @@ from hobus.bus.messages.work_order import OutputResult
 
 
 def faults_of(criteria: Mapping[str, Any], output: OutputResult, *, is_handed_out: bool = False) -> list[str]:
-    """What is wrong with the answer, in words, one per criterion that is not met; none: it is accepted.
+    """Say in words what is wrong with the answer, one fault per criterion that is not met; none: it is accepted.
 
-    A criterion that nobody knows how to enforce is a fault, never skipped. `is_handed_out`: it asks its caller for
-    calls. That is an end that needs no text; the criteria are for the answer that their results lead to.
+    A criterion that nobody knows how to enforce is a fault, never skipped. `is_handed_out`: the answer asks its caller
+    for calls. That is an end that needs no text; the criteria are for the answer that their results lead to.
     """
     judged = {} if is_handed_out else criteria
     return [fault for name, wanted in judged.items() if (fault := _fault(name, wanted, output))]
@@ -31,5 +31,5 @@ def _fault(name: str, wanted: Any, output: OutputResult) -> str:
 
 
 def rank(output: OutputResult, faults: Sequence[str]) -> tuple[bool, int]:
-    """The larger, the better an answer with these faults: some text, then few of them."""
+    """Return a key that is larger the better an answer with these faults is: some text, then few faults."""
     return (bool(output.text.text.strip()), -len(faults))

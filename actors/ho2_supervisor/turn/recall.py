@@ -21,7 +21,7 @@ SEGMENT = LEARNED
 
 
 def weighed(run: Run, labels: Classification, found: Recalled, budget_tokens: int) -> list[Weighed]:
-    """What is in force, the strongest first, and what of it this turn's labels and the budget admit."""
+    """Return what is in force, strongest first, and what of it this turn's labels and the budget admit."""
     if not found.biases:
         return []
     turn_labels = Labels(domain=list(labels.domain), task=list(labels.task))
@@ -30,7 +30,7 @@ def weighed(run: Run, labels: Classification, found: Recalled, budget_tokens: in
 
 
 def segments(lines: Sequence[Fragment]) -> list[Segment]:
-    """Every line verbatim in a segment of its own, line feeds between them."""
+    """Return every line verbatim in a segment of its own, with line feeds between them."""
     parts: list[Segment] = []
     for line in lines:
         if parts:
@@ -55,10 +55,10 @@ class TokenBudget(Struct, frozen=True):
 
 
 def weigh(artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, as_of_ts: str) -> list[Weighed]:
-    """Each artifact with its rank, the strongest first, and why its line is not for this turn's prompt.
+    """Rank the artifacts, strongest first, each with why its line is not for this turn's prompt.
 
-    One that does not fit what is left of the budget is skipped, and the next one tried. Of several with the same words
-    the strongest stands for all.
+    One that does not fit the budget left is skipped, and the next one tried. Of several with the same words the
+    strongest stands for all.
     """
     ranked = [(bias.artifact, score(bias, as_of_ts)) for bias in artifacts]
     ranked.sort(key=lambda one: (-one[1], -one[0].weight, one[0].artifact_id))
@@ -81,19 +81,19 @@ def weigh(artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, a
 def select_biases(
     artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, as_of_ts: str
 ) -> list[ArtifactFacts]:
-    """The artifacts whose lines go into this turn's prompt, the strongest first."""
+    """Return the artifacts whose lines go into this turn's prompt, strongest first."""
     return [one.artifact for one in weigh(artifacts, turn_labels, budget, as_of_ts) if not one.left_out]
 
 
 def score(bias: Bias, as_of_ts: str) -> float:
-    """The rank: weight x decay x recency; recency = decay_modifier ** days since the consolidation."""
+    """Return the rank: weight x decay x recency; recency = decay_modifier ** days since the consolidation."""
     artifact = bias.artifact
     days = max(0.0, parse_iso(as_of_ts) - parse_iso(artifact.consolidation_event_ts)) / _DAY_S
     return round(artifact.weight * bias.decay * artifact.decay_modifier**days, _DECIMALS)
 
 
 def _applies(artifact: ArtifactFacts, turn_labels: Labels, as_of_ts: str) -> bool:
-    """In force as of then, and about what the turn is about: one shared (kind, label) pair, or of global scope."""
+    """Return whether an artifact is in force then and shares a (kind, label) pair with the turn, or is global."""
     if not artifact.enabled or artifact.weight <= 0:
         return False
     # Timestamps have one width, so that text order is time order.

@@ -74,12 +74,12 @@ class Run:
 
     @property
     def named_template(self) -> str | None:
-        """The attention template that it asks for, or its session does; None: its selectors say which."""
+        """Return the attention template that the run, else its session, names; None: selectors choose."""
         return named_template(self.session.record.state.session_config, self.requested.run_overrides)
 
     @property
     def template_fault(self) -> str:
-        """That the template is gone since it was asked for, or used against its selectors; empty: neither."""
+        """Return that the named template is gone or used against its selectors; empty: neither."""
         known, wanted = self.resources.attention.templates, self.named_template
         if wanted is None:
             return ""
@@ -87,9 +87,9 @@ class Run:
 
     @property
     def run_config(self) -> RunConfig:
-        """The configuration frozen at RunStarted; where that names no form of its answer, its agent's.
+        """Return the configuration frozen at RunStarted, with the agent's form of answer where that names none.
 
-        An errand's without the tools that every request of its client offers.
+        An errand's is without the tools that every request of its client offers.
         """
         run = self.session.record.state.run
         if run is None or run.config is None:
@@ -101,14 +101,14 @@ class Run:
         return run.config
 
     def of_window(self, share: float) -> int | None:
-        """Tokens of this share of its model's window; None: the configuration does not say how large that is."""
+        """Return this share of the model's window in tokens; None: the configuration does not say its size."""
         chosen = self.run_config
         row = self.config.gateway.row(chosen.provider, chosen.model)
         return None if row is None or row.context_tokens is None else int(row.context_tokens * share)
 
     @cached_property
     def classification(self) -> Literal["before", "beside", "off"]:
-        """When its message is classified: as the journal has it, else as its agent says.
+        """Return when the message is classified: as the journal has it, else as the agent says.
 
         Results of calls are no message that could be classified.
         """
@@ -124,11 +124,11 @@ class Run:
 
     @property
     def elapsed_ms(self) -> int:
-        """Since the run was requested, by the wall clock (a run may outlive its process)."""
+        """Return the time since the run was requested, by the wall clock (a run may outlive its process)."""
         return max(0, round((self.resources.bus.now() - parse_iso(self.requested.at)) * 1000))
 
     def remaining_s(self) -> float:
-        """Until the run's deadline, which an attached request may have moved; never negative. Waiting uses none."""
+        """Return the time to the run's deadline, which an attached request may have moved; waiting uses none of it."""
         run = self.session.record.state.run
         if run is None:
             return 0.0
@@ -136,11 +136,11 @@ class Run:
         return max(0.0, parse_iso(run.deadline_at) - now)
 
     def order_timeout_s(self) -> float:
-        """An order's own time-out: a run's longest life. Raises WorkOrderFault when the run has no time left.
+        """Return an order's own time-out: a run's longest life. Raises WorkOrderFault when the run has no time left.
 
         The run's deadline is not in it: an attached request may move that while the order is on its way. When it
-        passes, the drive is cancelled, and with it the request, wherever it is. Whoever shares the time out is told of
-        the deadline as it stands (`due_at` of ExecuteWorkOrder).
+        passes, the drive is cancelled, and with it the request, wherever that is. Whoever shares the time out is told
+        of the deadline as it stands (`due_at` of ExecuteWorkOrder).
         """
         if self.remaining_s() <= 0:
             raise WorkOrderFault("deadline_exceeded", f"run {self.run_id} is past its deadline")
@@ -149,7 +149,7 @@ class Run:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """RunStarted: the run's configuration is frozen; its lease begins, if its requester asked for one."""
+        """Journal RunStarted: freeze the run's configuration, and begin its lease if its requester asked for one."""
         self.effects.step(RunStarted(at=self.session.now()))
         terms = self.requested.lease
         if terms is None:
@@ -166,13 +166,13 @@ class Run:
         )
 
     async def new_round(self) -> OrderContext:
-        """The first step of the next model round, once the run may go on; it observes the steers that are pending."""
+        """Begin the next model round once the run may go on; the round observes the pending steers."""
         self.round_count += 1
         self._step_seq = 0
         return await self.new_step()
 
     async def new_step(self) -> OrderContext:
-        """A step boundary, once the run may go on; what an order of this step carries."""
+        """Pass a step boundary once the run may go on; return what an order of this step carries."""
         self._step_seq += 1
         step_id = self._step(self.round_count, self._step_seq)
         is_new = not self._is_recorded(step_id)
@@ -202,7 +202,7 @@ class Run:
         return context
 
     async def boundary(self) -> None:
-        """Returns once the run may issue effects: it is neither paused nor waits for approvals, and has its turn."""
+        """Wait until the run may issue effects: not paused, waiting for no approval, and its turn has come."""
         while True:
             has_stood_still = await self._stand_still()
             if self.effects.receipts or has_stood_still:  # the turn of its first step was its beginning
@@ -213,9 +213,9 @@ class Run:
                 return
 
     async def _stand_still(self) -> bool:
-        """Returns once the run was resumed, or its held calls were decided: True; at once if it is at work: False.
+        """Wait until the run is resumed or its held calls are decided; return False at once if it is at work.
 
-        That it stands still is durable before anybody is told.
+        The standstill is durable before anybody is told.
         """
         while True:
             state = self.session.record.state
@@ -237,31 +237,31 @@ class Run:
 
     @property
     def is_steered(self) -> bool:
-        """Whether somebody has said something that no round has observed; as the journal has it if it goes on."""
+        """Return whether something was said that no round has observed; as the journal has it if the run goes on."""
         step_id = self._step(self.round_count + 1, 1)
         if self._is_recorded(step_id):
             return bool(self.memo.steers.get(str(step_id)))
         return bool(self.session.record.state.pending_steer)
 
     def is_round_recorded(self, number: int) -> bool:
-        """Whether an earlier drive of this run began this round."""
+        """Return whether an earlier drive of this run began this round."""
         return self._is_recorded(self._step(number, 1))
 
     @cached_property
     def first_order_id(self) -> str:
-        """Of its first order: the classification, where there is one."""
+        """Return the id of the run's first order: the classification, where there is one."""
         return work_order_id(self._step(1, 1))
 
     @property
     def answer_order_id(self) -> str:
-        """Of the order that first asks a model for the answer, sent or not."""
+        """Return the id of the order that first asks a model for the answer, sent or not."""
         return work_order_id(self._step(2 if self.classification == "before" else 1, 1))
 
     def _is_recorded(self, step_id: StepId) -> bool:
         return f"StepStarted:{step_id}" in self.memo.steps
 
     def _step(self, turn_seq: int, step_seq: int) -> StepId:
-        """The id of that round and step; one value however often it is asked for."""
+        """Return the id of that round and step; one object however often it is asked for."""
         if (turn_seq, step_seq) not in self._steps:
             turn = TurnId(run_id=self.run_id, turn_seq=turn_seq)
             self._steps[turn_seq, step_seq] = StepId(turn_id=turn, step_seq=step_seq)

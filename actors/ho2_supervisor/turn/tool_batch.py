@@ -30,7 +30,7 @@ from hobus.config.sections.tools import ToolsConfig
 async def settle(
     run: Run, asked: Sequence[ToolCall], *, invented: Collection[str], parent_wo_id: str | None
 ) -> list[Receipt]:
-    """Every call has its end in the journal; the receipts in call order."""
+    """Bring every call to its end in the journal; return the receipts in call order."""
     context = await run.new_step()
     batch = _CallBatch(run, context, ToolBatchId(step_id=context.step_id, batch_seq=1), parent_wo_id)
     tools = run.config.tools
@@ -49,7 +49,7 @@ async def settle(
 
 
 def _questions(tools: ToolsConfig, call: ToolCall) -> list[ToolCall]:
-    """The call, as each rule about its tool judges it."""
+    """Return the call as each rule about its tool judges it."""
     return [
         ToolCall(call_id=f"{call.call_id}.{number}", tool_id=rule, arguments=call.arguments)
         for number, rule in enumerate(approval_rules(tools, call.tool_id), 1)
@@ -57,7 +57,7 @@ def _questions(tools: ToolsConfig, call: ToolCall) -> list[ToolCall]:
 
 
 def _is_harmless(receipt: Receipt) -> bool:
-    """Whether a rule said false: one that failed lets no call pass."""
+    """Return whether a rule said false; a rule that failed lets no call pass."""
     return receipt.output_result is not None and receipt.output_result.text.text == "false"
 
 
@@ -67,7 +67,7 @@ def _first(group: BaseExceptionGroup[Exception]) -> Exception:
 
 
 class _CallBatch(Struct, frozen=True):
-    """How its calls come to their end."""
+    """Bring the calls of one batch to their ends."""
 
     run: Run
     context: OrderContext
@@ -77,7 +77,7 @@ class _CallBatch(Struct, frozen=True):
     async def settled(
         self, asked: Sequence[ToolCall], *, held: list[str], mistaken: Mapping[str, Receipt]
     ) -> list[Receipt]:
-        """The receipts of all these calls, in their order; a held one waits for its approval."""
+        """Return the receipts of these calls, in their order; a held call waits for its approval."""
         effects, session = self.run.effects, self.run.session
         call_ids, needs_other = [call.call_id for call in asked], self.context.agent.approval.by == "other"
         issued = ToolBatchIssued(
@@ -106,7 +106,7 @@ class _CallBatch(Struct, frozen=True):
         return receipts
 
     async def wave(self, calls: Sequence[ToolCall]) -> dict[str, Receipt]:
-        """As many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""
+        """Run as many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""
         run, effects = self.run, self.run.effects
         timeout_s = run.order_timeout_s()
         pending: dict[str, OpenOrder] = {}
@@ -136,12 +136,12 @@ class _CallBatch(Struct, frozen=True):
         }
 
     def ended(self, call: ToolCall, receipt: Receipt) -> Receipt:
-        """The call, which no order was sent for, has its end in the batch; returns the receipt."""
+        """Record the end of a call that no order was sent for; return its receipt."""
         self.run.effects.step(chain.end_of_call(self.batch_id, call.call_id, receipt, self.run.session.now()))
         return receipt
 
     def mistake(self, call: ToolCall, invented: Collection[str]) -> Receipt | None:
-        """What stands for a call that its model got wrong; None: it can be made."""
+        """Return the receipt of a call that its model got wrong; None: it can be made."""
         if call.fault:
             return self._unmade(call, "tool_invalid_args", f"nothing was run: {call.tool_id[:64]}: {call.fault}")
         if call.tool_id not in invented:
@@ -157,16 +157,16 @@ class _CallBatch(Struct, frozen=True):
         return receipt
 
     def _denial(self, call: ToolCall) -> str | None:
-        """Why an operator refused the call; None: nobody did."""
+        """Return why an operator refused the call; None: nobody did."""
         return self.run.memo.denied.get(f"{self.batch_id}.{call.call_id}")
 
     def _denied(self, call: ToolCall) -> Receipt:
-        """What stands for a call that an operator refused."""
+        """Return the receipt of a call that an operator refused."""
         reason = self._denial(call) or ""
         return self._unmade(call, DENIED, f"the operator refused this call{reason and ': '}{reason}")
 
     def _unmade(self, call: ToolCall, code: str, message: str) -> Receipt:
-        """What stands for the order of a call of which none was made."""
+        """Return the receipt of a call for which no order was made."""
         wo_id, session = work_order_id(self.context.step_id, call.call_id), self.run.session
         return pool.failed_receipt(
             wo_id, self.context.fence, code, message,

@@ -77,12 +77,12 @@ class Progress(Struct):
     with_prompt: list[WriteEntry] = field(default_factory=list[WriteEntry])  # leave with the next order of an answer
 
     def put_back(self, output: OutputResult, note: str) -> None:
-        """An answer is a draft after all: the next round shows it, and the note that says why it was not sent."""
+        """Make an answer a draft: the next round shows it, and the note that says why it was not sent."""
         draft = output.text.model_copy(update={"name": "draft"})
         self.exchanges.append(Exchange(text=draft, said=[Segment(name="note", text=note)]))
 
     def say(self, words: Sequence[Segment]) -> None:
-        """The next round shows what was said to the run meanwhile, behind all that it was shown before."""
+        """Show the next round what was said to the run meanwhile, behind all that it was shown before."""
         if words:
             last = self.exchanges.pop() if self.exchanges else Exchange()
             self.exchanges.append(last.model_copy(update={"said": [*last.said, *words]}))
@@ -131,7 +131,7 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
 
 
 async def _begun(run: Run, progress: Progress) -> list[Segment]:
-    """The prompt's inputs that stay the same in every round.
+    """Return the prompt's inputs that stay the same in every round.
 
     Of a turn that brings results of calls they are those of the turn that asked; nothing is classified or recalled.
     """
@@ -145,7 +145,7 @@ async def _begun(run: Run, progress: Progress) -> list[Segment]:
 
 
 async def _is_steered(run: Run, progress: Progress) -> bool:
-    """Whether an answer that is there is a draft after all: somebody said something, and a further round is left.
+    """Return whether a finished answer becomes a draft: somebody said something, and a further round is left.
 
     The last step boundary of the run: one that is to be paused stands still here, before its answer counts.
     """
@@ -155,7 +155,7 @@ async def _is_steered(run: Run, progress: Progress) -> bool:
 
 
 async def _understand(run: Run, progress: Progress) -> tuple[list[Segment], list[WriteEntry]]:
-    """The prompt's inputs, what was once shown as it was, and what leaves with the prompt."""
+    """Return the prompt's inputs (those shown before, as they were) and the entries that leave with the prompt."""
     labels, shown = await context.understood(run, _history_limits(run), lambda beside: _classify(run, progress, beside))
     contract = run.resources.snapshot.contracts[contract_id_of(run.agent, "synthesize")]
     is_told = "classification" in contract.input_schema.get("properties", {})  # for packs of one's own
@@ -169,7 +169,7 @@ async def _understand(run: Run, progress: Progress) -> tuple[list[Segment], list
 
 
 def _asked(run: Run, shown: Sequence[Segment]) -> list[Segment]:
-    """What is to be answered; before it, in a session's first turn, what a client told of the conversation so far.
+    """Return what is to be answered; in a first turn behind what a client told of the conversation so far.
 
     A run that goes on has that in its recorded history.
     """
@@ -191,7 +191,7 @@ def _asked(run: Run, shown: Sequence[Segment]) -> list[Segment]:
 
 
 async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> Classification:
-    """The message's labels, asked for beside this context; none without a classification, or when it failed.
+    """Return the message's labels, asked for beside this context; empty without a classification, or when it failed.
 
     A gateway's refusal ends the turn.
     """
@@ -212,16 +212,16 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
 
 
 async def settle(run: Run) -> None:
-    """The run that is answered is over: its classification, which another drive of it began, has its end."""
+    """End an answered run's classification, which another drive of it began; the run is over then."""
     run.effects.recall()
     if (order := await run.effects.recorded(beside_order_id(run.run_id))) is not None:
         await _classified(run, order)
 
 
 async def _classified(run: Run, order: OpenOrder) -> None:
-    """What a classification beside its answer brings stands in the journal, whenever that is, and then its end does.
+    """Journal what a classification beside its answer brings, whenever it comes, and then its end.
 
-    So that a run that is over with it leaves nothing undone.
+    So a run that is over with it leaves nothing undone.
     """
     await run.effects.finish(order, lambda receipt: intents.settle(run, _labels_in(run, receipt)))
     session = run.session
@@ -243,13 +243,13 @@ def _classification(run: Run, context: OrderContext, beside: Sequence[Segment], 
 
 
 def _labels_in(run: Run, receipt: Receipt) -> Classification:
-    """What a classification says; nothing where it failed."""
+    """Return what a classification says; empty where it failed."""
     parsed = None if receipt.output_result is None else receipt.output_result.parsed
     return classification.read_classification(parsed, run.config.classify_labels, is_first=run.memo.is_first)
 
 
 def _least_of_answer(run: Run) -> int:
-    """What the answer's order will reserve at least: where that is not there any more, no classification is paid for.
+    """Return what the answer's order will reserve at least; without that left, no classification is paid for.
 
     All that it may use, where the turn before was refused for a budget.
     """
@@ -263,7 +263,7 @@ def _least_of_answer(run: Run) -> int:
 
 
 def _message_to_classify(run: Run) -> Segment:
-    """The user's message; of one that would fill the classification's budget alone, both ends of what they say now."""
+    """Return the user's message; of one that would fill the classification's budget alone, both ends of it."""
     config = run.config
     tokens = run.agent.budget_tokens("classify", config.budget)
     chars_max = tokens * config.attention.chars_per_token // 2
@@ -273,7 +273,7 @@ def _message_to_classify(run: Run) -> Segment:
 
 
 async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Receipt:
-    """One model round towards the answer; in the first one, where it stands beside, the message is classified."""
+    """Ask the model for one round; in the first, classify the message beside it where the agent says so."""
     step = await run.new_round()
     progress.say(run.heard)
     run.heard = []
@@ -294,14 +294,14 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
 
 
 def _one_place(gateway: GatewayConfig, planned: WorkOrder, aside: WorkOrder) -> bool:
-    """Whether both ask a provider that takes one call at once: an answer's next round would wait for labels."""
+    """Return whether both ask a provider that takes one call at once: an answer's next round would wait for labels."""
     by_tag = gateway.domain_tag_routes.get(CLASSIFICATION, gateway.default_route)
     provider = gateway.providers.get(asked := aside.constraints.provider_id or by_tag.provider_id)
     return asked == planned.constraints.provider_id and provider is not None and provider.concurrency_max == 1
 
 
 async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:
-    """The calls that the model asked for, settled, as the exchange that the next round shows it."""
+    """Settle the calls that the model asked for, as the exchange that the next round shows it."""
     receipts = await tool_batch.settle(
         run, output.tool_calls, invented=output.tools_invented, parent_wo_id=progress.parent or ""
     )
@@ -318,7 +318,7 @@ async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> Non
 
 
 def _completed_output(receipt: Receipt) -> OutputResult:
-    """What the order brought. Raises WorkOrderFault for a failed one: a failure is never dressed up as text."""
+    """Return what the order brought. Raises WorkOrderFault for a failed one: a failure is never dressed up as text."""
     if receipt.state == "failed" or receipt.output_result is None:
         raise _fault_of(receipt)
     return receipt.output_result
@@ -332,7 +332,7 @@ def _fault_of(receipt: Receipt) -> WorkOrderFault:
 
 
 def _require_round(run: Run, progress: Progress) -> None:
-    """A further round needs a place under turn_limit and, after the first, followup_min_remaining tokens."""
+    """Raise unless turn_limit leaves a round and, after the first, followup_min_remaining tokens are left."""
     budget = run.config.budget
     if run.round_count >= budget.turn_limit:
         raise WorkOrderFault(
@@ -351,7 +351,7 @@ def _require_round(run: Run, progress: Progress) -> None:
 
 
 def _has_room(run: Run, progress: Progress) -> bool:
-    """Whether the round limit and an enforced budget leave a further round."""
+    """Return whether the round limit and an enforced budget leave a further round."""
     budget = run.config.budget
     is_affordable = budget.budget_mode != "enforce" or _has_budget(run, progress.tokens_used)
     return run.round_count < budget.turn_limit and is_affordable
@@ -362,7 +362,7 @@ def _has_budget(run: Run, tokens_used: int) -> bool:
 
 
 def _round_budget(run: Run, tokens_used: int) -> int:
-    """What a round may use: what is left; the whole budget again where running over it is only warned of."""
+    """Return what a round may use: what is left; the whole budget where running over it is only warned of."""
     left = run.budget_tokens - tokens_used
     return left if left > 0 and _has_budget(run, tokens_used) else run.budget_tokens
 
@@ -373,13 +373,13 @@ def _criteria(config: AdminConfig) -> dict[str, Any]:
 
 
 def _history_limits(run: Run) -> HistoryLimits:
-    """Of this run's prompts: what its agent may have, and not more than its model can read."""
+    """Return the limits of this run's prompts: what its agent may have, and not more than its model can read."""
     own, most = history_limits(run.config, run.agent), run.of_window(limits.HISTORY_OF_WINDOW)
     return own if most is None else replace(own, budget_tokens=min(own.budget_tokens, most))
 
 
 def history_limits(config: AdminConfig, *agents: AgentFile) -> HistoryLimits:
-    """How much of the past a prompt of any of these agents may show, from the configuration."""
+    """Return how much of the past a prompt of any of these agents may show, from the configuration."""
     tokens = [agent.budget_tokens("history", config.budget) for agent in agents]
     return HistoryLimits(
         budget_tokens=max(tokens, default=config.budget.history_budget),

@@ -25,7 +25,7 @@ _log = structlog.get_logger("ho2_supervisor")
 
 
 def _over_budget(run: Run) -> int:
-    """Tokens of the session beyond its budget, which mode warn allows."""
+    """Return the session's tokens beyond its budget, which mode warn allows."""
     budget = run.config.budget
     over = run.session.record.total_tokens - run.agent.budget_tokens("session", budget)
     return max(0, over) if budget.budget_mode == "warn" else 0
@@ -34,7 +34,7 @@ def _over_budget(run: Run) -> int:
 async def record_answer(
     run: Run, answer: OutputResult, faults: Sequence[str], tool_calls: Sequence[ToolCallSummary]
 ) -> TurnResult:
-    """The turn's result; RunCompleted is durable, and with it, in the same write, what explains it.
+    """Make the turn's result durable: RunCompleted, and in the same write what explains it.
 
     With memory on, the result names the signals that may be consolidated now, as CONSOLIDATION_DUE has them. Of a run
     that is answered and not over it names what its orders have brought so far, and nothing is learned yet.
@@ -97,7 +97,7 @@ async def record_answer(
 
 
 async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[ToolCallSummary]) -> TurnResult:
-    """The error result that a verdict is; it is the input's one answer, so RunFailed is durable before the reply."""
+    """Record a verdict as the input's one answer: RunFailed is durable before the reply."""
     result = verdict_result(
         fault.code, session_id=run.session.session_id, run_id=run.run_id, input_id=run.requested.input_id,
         receipts=list(run.effects.receipts.values()), elapsed_ms=run.elapsed_ms, tool_calls=tool_calls,
@@ -111,7 +111,7 @@ async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[Too
 
 
 def record_failure(session: OwnedSession, input_id: str, fault: RuntimeFault, *, trace: str) -> None:
-    """RunFailed, and why; durable with the next barrier. Its input has no answer by that: the host may give one."""
+    """Record RunFailed, and why, with the next barrier. The input has no answer by that: the host may give one."""
     turn_id = "" if session.record.run is None else str(session.record.run.run_id)
     _log.warning("run_failed", turn=turn_id, input_id=input_id, code=fault.code)
     _append_failed(session, input_id, fault.code, fault.detail.encode(), trace=trace)
@@ -129,7 +129,7 @@ def _append_failed(  # noqa: PLR0913 - what the event says, and whether it is th
 
 
 def spent(run: Run | None) -> dict[str, Any]:
-    """What a run that failed has cost so far, as a fact of its fault: whoever degrades adds what that costs.
+    """Return what a failed run has cost so far, as a fact of its fault: whoever degrades adds that cost.
 
     An order that was sent and has no receipt may have cost something: money is unknown then.
     """
@@ -140,7 +140,7 @@ def spent(run: Run | None) -> dict[str, Any]:
 
 
 def warn_of_budget(run: Run, tokens_used: int) -> None:
-    """BUDGET_WARNING: the next round runs over the turn's budget, which mode warn allows. Said once per round."""
+    """Record BUDGET_WARNING once per round: the next round runs over the turn's budget, which mode warn allows."""
     if run.is_round_recorded(run.round_count + 1):
         return
     run.session.also(

@@ -41,7 +41,7 @@ _ALONE = frozenset({"AUTH_ERROR", "TURN_LIMIT", "turn_limit_exceeded", "cancelle
 
 
 def is_verdict(code: str) -> bool:
-    """Whether a run that ends with this code was answered by that (and not left to degradation)."""
+    """Return whether a run that ends with this code was answered by that (and not left to degradation)."""
     return code in SENTENCES
 
 
@@ -56,7 +56,7 @@ def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
     tool_calls: Sequence[ToolCallSummary] = (),
     detail: str = "",
 ) -> TurnResult:
-    """The answer that a verdict is; a budget's has the figures, a provider's who refused, and the fix."""
+    """Return the answer that a verdict is; a budget's has the figures, a provider's who refused, and the fix."""
     said = f" {detail.rstrip('.')}." if detail and code not in _ALONE else ""
     return TurnResult(
         response=f"{SENTENCES[code]}{said}",
@@ -79,7 +79,7 @@ WAITING = "run_waiting"
 def held_up(
     session_id: str, run_id: RunId | None, input_id: str, standstill: str | None, held: Sequence[HeldCall]
 ) -> TurnResult:
-    """What a client is told whose time is over before that of a run that has stood still; no verdict."""
+    """Return what a client is told whose time is over while the run stands still; no verdict."""
     session = f"SES-{session_id[:8]}"
     calls = ", ".join(f"{call.call_id} ({call.tool_id})" for call in held)
     sentences = {

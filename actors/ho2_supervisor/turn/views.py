@@ -13,7 +13,7 @@ from hobus.bus.messages.session import CallView, ConflictView, HeldCall, IntentV
 
 
 def view_of(record: SessionRecord) -> SessionView | None:
-    """The session as its record says; None for one that never started."""
+    """Return the session as its record says; None for one that never started."""
     state = record.state
     if state.agent_id is None or state.created_at is None or state.updated_at is None:
         return None
@@ -35,7 +35,7 @@ def view_of(record: SessionRecord) -> SessionView | None:
 
 
 def run_view_of(record: SessionRecord) -> RunView | None:
-    """The active run; None if there is none."""
+    """Return the active run; None if there is none."""
     state = record.state
     run = state.run
     if run is None:
@@ -53,7 +53,7 @@ def run_view_of(record: SessionRecord) -> RunView | None:
 
 
 def held_calls(record: SessionRecord) -> list[HeldCall]:
-    """Calls of the active batch that wait for an operator."""
+    """Return calls of the active batch that wait for an operator."""
     return [made_of(HeldCall, call) for call in _calls(record) if call.held]
 
 
@@ -72,7 +72,7 @@ def _calls(record: SessionRecord) -> list[CallView]:
 
 
 def _asked_for(record: SessionRecord) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Call id -> tool and arguments, of the model's newest answer that asked for tools; the active batch's."""
+    """Map call id to tool and arguments, from the model's newest answer that asked for tools."""
     if (run := record.run) is None:
         return {}
     for receipt in reversed(run.receipts.values()):

@@ -47,7 +47,7 @@ class OrderContext(Struct, frozen=True):
 
 
 def classify(context: OrderContext, *, inputs: Sequence[Segment], call_id: str = "", **bounds: Any) -> WorkOrder:
-    """The classification of the user's message; with a call id one beside the order of its step.
+    """Build the classification of the user's message; with a call id one beside the order of its step.
 
     `bounds`, here and below: token_budget, timeout_seconds and the like; here also provider_id and model_id, None: its
     domain tag routes it.
@@ -67,7 +67,7 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
     parent_wo_id: str | None,
     **bounds: Any,
 ) -> WorkOrder:
-    """One model round towards the answer; names the run's provider and model."""
+    """Build one model round towards the answer; it names the run's provider and model."""
     limits = made_of(
         Constraints,
         context,
@@ -93,7 +93,7 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
 
 
 def tool_call(context: OrderContext, call: ToolCall, *, parent_wo_id: str | None, **bounds: Any) -> WorkOrder:
-    """One call that the model asked for, or an operator, as an order of its own."""
+    """Build the order of one call that the model, or an operator, asked for."""
     limits = made_of(Constraints, context, tools_allowed=list(context.agent.tools), **bounds)
     bare = call.model_copy(update={"given_back": {}})  # of its model alone
     return _order(context, "tool_call", limits, call.call_id, tool_call=bare, parent_wo_id=parent_wo_id)
@@ -114,18 +114,18 @@ def _order(
 
 
 def offers_tools(order: WorkOrder) -> bool:
-    """Whether its model may call tools, of its agent or of its caller, before it says a word."""
+    """Return whether the order's model may call tools, of its agent or of its caller, before it says a word."""
     return bool(order.constraints.tools_allowed or order.constraints.caller_tools)
 
 
 def planned(agent: AgentFile, *sources: object, fence: Fence, **own: Any) -> WorkOrder:
-    """An order for this agent; `own` parts, and others that a source has under the same name."""
+    """Build an order for this agent from `own` parts and those that a source has under the same name."""
     about = {"session_id": fence.run_id.session_id, "fence": fence, "state": "planned", "created_by": CREATED_BY}
     return made_of(WorkOrder, *sources, agent, **about, **own)
 
 
 def faults(order: WorkOrder, completed: Collection[str]) -> list[str]:
-    """Every fault of an order at once, in words; empty: it may be dispatched. `completed`: ids of completed orders."""
+    """Return every fault of an order, in words; empty: it may be dispatched. `completed`: ids of completed orders."""
     limits = order.constraints
     needs_budget = order.wo_type in LLM_TYPES
     checks = (
@@ -148,13 +148,12 @@ def faults(order: WorkOrder, completed: Collection[str]) -> list[str]:
 def dispatched(
     order: WorkOrder, submission_id: str, known: Mapping[str, str], composed: Collection[str] = ()
 ) -> tuple[WorkOrder, dict[str, str]]:
-    """The order as it is sent: its longer texts have refs; and those texts (text -> ref) that it brings as bodies.
+    """Return the order as it is sent, longer texts by ref, and the texts (text -> ref) that it brings as bodies.
 
     `known`: refs of texts that earlier orders of the run brought. Later orders, and the prompt's own record, then name
     a text by ref and store it no more. A text that is shorter than its ref stays as it is, unless it is `composed` of
-    recorded texts: those stand in one place alone, where they can be erased.
-
-    Raises WorkOrderFault(rejected) for an order that is not planned.
+    recorded texts: those stand in one place alone, where they can be erased. Raises WorkOrderFault(rejected) for an
+    order that is not planned.
     """
     brought: dict[str, str] = {}
 

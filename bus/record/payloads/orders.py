@@ -69,7 +69,7 @@ class OrderEnd(NamedTuple):
 
 
 def with_refs(files: Sequence[ToolFile], submission_id: str) -> list[ToolFile]:
-    """The files of a tool under the refs that they have in this end of their order."""
+    """Return the files of a tool under the refs that they have in this end of their order."""
     return [file.model_copy(update={"ref": body_ref(submission_id, number)}) for number, file in enumerate(files, 2)]
 
 
@@ -81,7 +81,7 @@ def end_of(
     has_own_text: bool = False,
     said: tuple[ToldPeople, ...] = (),
 ) -> OrderEnd:
-    """What an entry of this id and this time says of a receipt; `has_own_text`: its body 1."""
+    """Return what an entry of this id and this time says of a receipt; `has_own_text`: its body 1."""
     result = receipt.output_result or _NOTHING
     is_writer = submission_id.endswith(f":{by_writer(receipt.wo_id, receipt.executed_by)}")
     is_now = iso(at_us / 1_000_000) == receipt.completed_at
@@ -107,7 +107,7 @@ def end_of(
 
 
 def said_in(entry: Entry) -> dict[str, str]:
-    """What the tool of an ended order told people: printed, traceback; what was erased is left out.
+    """Return what the tool of an ended order told people: printed, traceback; what was erased is left out.
 
     Raises ValueError for what is no end of an order.
     """
@@ -119,7 +119,7 @@ def said_in(entry: Entry) -> dict[str, str]:
 
 
 def receipt_in(entry: Entry | WriteEntry) -> Receipt | None:
-    """The receipt that an end records, its text blank where it has a ref; None where it was erased.
+    """Return the receipt that an end records, its text blank where it has a ref; None where it was erased.
 
     Raises ValueError for what is no end of an order.
     """

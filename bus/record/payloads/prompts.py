@@ -46,14 +46,14 @@ class PromptSent(NamedTuple):
 
 
 def scopes_of(about: Provenance, sent: PromptSent) -> tuple[str, ...]:
-    """Names of the budgets that a send holds its tokens in, the narrowest first."""
+    """Return the names of the budgets that a send holds its tokens in, the narrowest first."""
     order = () if sent.token_budget is None else (order_scope(about.work_order_id),)
     sessions = map(session_scope, (about.session_id, *sent.called_in))
     return *order, *sessions, agent_scope(about.agent_id), provider_scope(sent.provider_id)
 
 
 def order_scope(work_order_id: str) -> str:
-    """The budget of an order: as long as it calls, and a while after."""
+    """Return the budget of an order, which lasts as long as the order calls, and a while after."""
     return f"work_order:{work_order_id}"
 
 
@@ -92,7 +92,7 @@ class SentMessage(NamedTuple):
     tool_call_id: Annotated[str, Meta(description="tool only: the call this answers")] = ""
 
     def text(self, of_pack: tuple[str, ...], behind: Callable[[str], str]) -> str:
-        """What the provider got: `of_pack`, the texts of its prompt pack; `behind` a ref, the text."""
+        """Return what the provider got: `of_pack`, the texts of its prompt pack; `behind` a ref, the text."""
         return "".join(
             of_pack[part] if isinstance(part, int) else part.text if part.ref is None else behind(part.ref)
             for part in self.parts
@@ -138,7 +138,7 @@ class PromptReceived(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Tokens at which the call was settled: of the prompt and of the answer."""
+        """Return the tokens at which the call was settled: of the prompt and of the answer."""
         return self.input_tokens + self.output_tokens
 
 
@@ -200,7 +200,7 @@ class ScopeFigures(NamedTuple):
 
     @property
     def remaining(self) -> int | None:
-        """Tokens that a new reservation may take; negative where warn or off let it pass."""
+        """Return the tokens that a new reservation may take; negative where warn or off let it pass."""
         return None if self.limit is None else self.limit - self.used - self.reserved
 
 

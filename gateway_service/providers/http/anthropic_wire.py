@@ -67,7 +67,7 @@ def request(
 
 
 def taken_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
-    """The schema in the form that its API takes, as the SDK makes it: closed objects, other bounds as words.
+    """Return the schema in the form that its API takes, as the SDK makes it: closed objects, other bounds as words.
 
     None for one that has no such form: it is not asked for, and the answer is judged by it all the same. An object of
     any keys has none: closed, it would have none at all.
@@ -94,7 +94,7 @@ def _has_open_object(value: Any) -> bool:
 
 
 def read(reader: AnswerReader, event: dict[str, Any]) -> None:
-    """A message of the model, or an event of its stream. Raises BadAnswer, ErrorSaid."""
+    """Read a message of the model, or an event of its stream. Raises BadAnswer, ErrorSaid."""
     match event.get("type"):
         case "error":
             raise ErrorSaid(event.get("error") or event)
@@ -159,7 +159,7 @@ def _delta(reader: AnswerReader, index: Any, delta: dict[str, Any]) -> None:
 
 
 def _parted(messages: Sequence[PromptMessage]) -> tuple[str, list[PromptMessage]]:
-    """What the system says before all others, and the rest; if nobody else speaks, its words are the user's."""
+    """Split what the system says before all others from the rest; if nobody else speaks, its words are the user's."""
     first = next((number for number, message in enumerate(messages) if message.role != "system"), None)
     if first is None:
         return "", [message.model_copy(update={"role": "user"}) for message in messages]
@@ -167,7 +167,7 @@ def _parted(messages: Sequence[PromptMessage]) -> tuple[str, list[PromptMessage]
 
 
 def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames) -> list[dict[str, Any]]:
-    """In turns: what one side says in a row is one message, and all results of a round stand in one."""
+    """Return messages in turns: what one side says in a row is one, and all results of a round stand in one."""
     told: list[dict[str, Any]] = []
     kept: dict[str, Any] = {}
     ids, pictured = CallIds(), with_images(messages)
@@ -200,7 +200,7 @@ def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames
 
 
 def _result(message: PromptMessage) -> str | list[dict[str, Any]]:
-    """What a tool brought; its images stand behind its text, which names them."""
+    """Return what a tool brought; its images stand behind its text, which names them."""
     if not message.images:
         return message.text
     return [{"type": "text", "text": message.text}, *map(_image, message.images)]
@@ -212,7 +212,7 @@ def _image(image: SeenImage) -> dict[str, Any]:
 
 
 def _count(reader: AnswerReader, value: Any) -> None:
-    """What is read from a cache or written into one is no part of what it calls its input; here it is."""
+    """Count usage; cache reads and writes are no part of what Anthropic calls input, and here they are."""
     usage = facts(value)
     cached = usage.get("cache_read_input_tokens")
     parts = [usage.get("input_tokens"), cached, usage.get("cache_creation_input_tokens")]

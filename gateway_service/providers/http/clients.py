@@ -40,13 +40,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         *,
         has_key: bool,
     ) -> None:
-        """`breathe`: awaited between two pieces. Without a key no header with one leaves."""
+        """Wrap `inner`. `breathe`: awaited between two pieces. Without a key no header with one leaves."""
         self._inner = inner
         self._has_key = has_key
         self._breathe = breathe
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """The response, its body still to be read. Raises AnswerRefused."""
+        """Return the response, its body still to be read. Raises AnswerRefused."""
         request.headers["Accept-Encoding"] = "identity"
         if not self._has_key:
             for name in _KEY_HEADERS:
@@ -92,7 +92,7 @@ async def _read(
     *,
     is_error: bool,
 ) -> AsyncIterator[bytes]:
-    """The pieces of the body; of an error its beginning. Raises AnswerTooLarge."""
+    """Yield the pieces of the body; of an error its beginning. Raises AnswerTooLarge."""
     is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
     limit = limits.STREAM_MAX_BYTES if is_stream else limits.ANSWER_MAX_BYTES
     size = line = 0
@@ -126,7 +126,7 @@ def client_of(
     key: str,
     breathe: Callable[[], Awaitable[None]],
 ) -> SdkClient:
-    """The client of one instance. Raises ImportError where its SDK is not installed."""
+    """Return the client of one instance. Raises ImportError where its SDK is not installed."""
     # An SDK looks for keys, addresses and headers there; what counts stands in the configuration, all of it.
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "ANTHROPIC_"))]:
         del os.environ[name]
@@ -145,7 +145,7 @@ def client_of(
 
 
 def _events_of(base: Any) -> Any:
-    """An SDK's stream, read by `events.py`: an SDK reads past what is not as its own provider documents it."""
+    """Make an SDK's stream read by `events.py`: an SDK skips what is not as its own provider documents it."""
 
     class Events(base[object]):
         async def __stream__(self) -> AsyncGenerator[Any]:
@@ -166,5 +166,5 @@ def _events_of(base: Any) -> Any:
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """The certificates that this machine trusts, read once for all instances: 20 ms and some megabytes each."""
+    """Load the certificates that this machine trusts, once for all instances: 20 ms and some megabytes each."""
     return httpx2.create_ssl_context(trust_env=False)

@@ -39,13 +39,13 @@ class ReadBody:
     """Lines that belong to no event."""
 
     def feed(self, piece: bytes) -> Iterator[Any]:
-        """The next piece, cut anywhere."""
+        """Yield what the next piece, cut anywhere, completes."""
         for line in self._lines(piece):
             if not self.is_whole:
                 yield from self._read(line)
 
     def close(self) -> Iterator[Any]:
-        """No further piece."""
+        """Yield what is left: no further piece comes."""
         if self._line:
             yield from self.feed(b"\n")
         if not self.is_whole and _is_whole(b"\n".join(self._data)):
@@ -63,7 +63,7 @@ class ReadBody:
         yield value
 
     def _lines(self, piece: bytes) -> Iterator[bytes]:
-        """Without their ends, which are those of events: no other character ends a line of a JSON text."""
+        """Yield lines without their ends, which are those of events: no other character ends a line of a JSON text."""
         for part in piece.splitlines(keepends=True):
             if self._line and self._line[-1].endswith(b"\r"):
                 yield b"".join(self._line)[:-1]
@@ -104,7 +104,7 @@ class ReadBody:
 
 
 def _is_whole(text: bytes) -> bool:
-    """Whether what no empty line follows is an event all the same, and not the half of one."""
+    """Return whether what no empty line follows is an event all the same, and not the half of one."""
     with suppress(ValueError, RecursionError):
         json.loads(text)
         return True
@@ -112,7 +112,7 @@ def _is_whole(text: bytes) -> bool:
 
 
 def _value(text: bytes) -> Any:
-    """The JSON value; what does not begin as an object or a list is a text."""
+    """Return the JSON value; what does not begin as an object or a list is a text."""
     said = text.decode("utf-8", "replace").removeprefix("\ufeff").strip()
     try:
         return json.loads(said)

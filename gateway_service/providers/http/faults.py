@@ -25,7 +25,7 @@ from hobus.gateway_service.routing import window_mend
 
 
 class AnswerRefused(Exception):
-    """It came in another form than anybody reads; the message says which."""
+    """The answer came in a form that nobody reads; the message says which."""
 
 
 class AnswerTooLarge(AnswerRefused):
@@ -47,7 +47,7 @@ _SECRET_CHARS = 16
 
 
 def without_key(text: str, key: str) -> str:
-    """The text of a fault with the key hidden, and with every part of it that can be told from other words.
+    """Hide the key in the text of a fault, with every part of it that can be told from other words.
 
     In whatever case: some of what is quoted was folded on its way.
     """
@@ -66,12 +66,12 @@ def without_key(text: str, key: str) -> str:
 
 
 def said_without_key(text: str, key: str) -> str:
-    """What a model says, with the whole of a key hidden; parts of one are left, for it may speak of how keys look."""
+    """Hide a whole key in what a model says; parts of one are left, for it may speak of how keys look."""
     return _whole(text, key) if len(key) >= _SECRET_CHARS else text
 
 
 def answer_without_key(answer: PromptResponse, key: str) -> PromptResponse:
-    """The answer with the key in none of its texts."""
+    """Return the answer with the key in none of its texts."""
     if len(key) < _SECRET_CHARS:
         return answer
     calls = [call.model_copy(update=_hidden(asdict(call), key)) for call in answer.tool_calls]
@@ -176,7 +176,7 @@ class AskedProvider(Struct, frozen=True):
 def of_error(
     error: BaseException, asked: AskedProvider, *, is_sent: bool, cost: Mapping[str, Any] | None = None
 ) -> GatewayError:
-    """The fault of a call that ended with this error of an SDK, or of what lies below it; the key is in none of it.
+    """Return the fault of a call that ended with this error of an SDK, or of what lies below it, without the key.
 
     `is_sent`: whether a byte of the request may have left. `cost`: facts of what came before an error that an answer
     holds; without any it costs what its status says. Raises CallUnparsed for a mistake of the model's.
@@ -226,7 +226,7 @@ def _fault(error: BaseException, asked: AskedProvider, *, is_sent: bool, cost: M
 
 
 def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: AskedProvider) -> GatewayError:
-    """The fault of an answer with a status that is none."""
+    """Return the fault of an answer with an error's status."""
     said = _said(body, asked)
     who = f"provider {asked.provider_id} answered {status}"
     retry_after = retry_after_ms(headers, asked.now)
@@ -251,12 +251,12 @@ def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: AskedP
 
 
 def _is_of_cap(words: str) -> bool:
-    """Whether the cap of the answer is none that the model takes."""
+    """Return whether the words say that the model does not take this cap of its answer."""
     return bool(_CAP_UNKNOWN.search(words) or (_CAP.search(words) and not _SUM.search(words)))
 
 
 def _is_of_window(words: str) -> bool:
-    """Whether the prompt, with its answer, is longer than the model can read."""
+    """Return whether the words say that the prompt, with its answer, is longer than the model can read."""
     is_long = _CONTEXT.search(words) or (_CAP.search(words) and _SUM.search(words))
     return is_long is not None and _NOT_OF_LENGTH.search(words) is None
 
@@ -310,12 +310,12 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _first(chain: Iterable[BaseException], name: str) -> Any:
-    """What the outermost one says that has such an attribute; None where none has."""
+    """Return this attribute of the outermost error that has it; None where none has."""
     return next((found for cause in chain if (found := getattr(cause, name, None)) is not None), None)
 
 
 def _error_in(body: Any) -> Any:
-    """What says what is wrong: the body itself, or what stands in it as an error, or as the first of some."""
+    """Return what says what is wrong: the body itself, or an error in it, or the first of some."""
     if isinstance(body, list):
         body = body[0] if body else ""
     while isinstance(body, Mapping):
@@ -334,14 +334,14 @@ def _named(body: Any, *names: str) -> str:
 
 
 def _words(body: Any) -> str:
-    """All that the provider says of it itself: its sentence, or the name that it has for it."""
+    """Return all that the provider says of the error: its sentence, or its name for it."""
     found = _error_in(body)
     said = found if isinstance(found, str) else _named(body, *SENTENCES)
     return " ".join(filter(None, (said, _named(body, "code"), _named(body, "type"))))
 
 
 def _status_in(body: Any) -> int:
-    """The status that an error would have had, had it come in the place of an answer."""
+    """Return the status that an error would have had, had it come in the place of an answer."""
     found = _error_in(body)
     codes = [found.get(name) for name in ("code", "status", "status_code")] if isinstance(found, Mapping) else []
     numbers = [int(code) for code in codes if isinstance(code, int) or (isinstance(code, str) and code.isdecimal())]
@@ -350,7 +350,7 @@ def _status_in(body: Any) -> int:
 
 
 def _said(body: Any, asked: AskedProvider) -> str:
-    """What the provider said itself, as far as it can be told on: one line without the prompt."""
+    """Return what the provider said itself, as far as it can be told on: one line without the prompt."""
     found = _error_in(body)
     text = found if isinstance(found, str) else _named(body, *SENTENCES, "type")
     text = "".join(char if char.isprintable() else " " for char in text[:SAID_MAX_CHARS]).strip()

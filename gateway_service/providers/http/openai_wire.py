@@ -70,7 +70,7 @@ def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvi
 
 
 def read(reader: AnswerReader, event: dict[str, Any]) -> None:
-    """The first choice of a chat completion, or of a chunk of one. Raises BadAnswer, ErrorSaid."""
+    """Read the first choice of a chat completion, or of a chunk of one. Raises BadAnswer, ErrorSaid."""
     choices = a_list(event.get("choices"), "choices")
     first = an_object(choices[0], "choices.0") if choices else {}
     usage = event.get("usage") or facts(event.get("x_groq")).get("usage")
@@ -120,13 +120,13 @@ def _message(reader: AnswerReader, said: dict[str, Any], *, is_whole: bool) -> N
 
 
 def _keep(kept: dict[str, Any], name: str, value: Any) -> None:
-    """Texts and lists come in pieces."""
+    """Add a piece of a text or a list."""
     if value and isinstance(value, str | list):
         kept[name] = kept[name] + value if name in kept and type(kept[name]) is type(value) else value
 
 
 def _messages(prompt: Prompt, model_id: str, names: ToolNames, omit: Sequence[str]) -> list[dict[str, Any]]:
-    """What the user's side says in a row is one message, each a part of it: templates of many models refuse two."""
+    """Return messages; what the user's side says in a row is one, each a part of it: many templates refuse two."""
     told: list[dict[str, Any]] = []
     pictured = with_images(prompt.messages)
     images: list[dict[str, Any]] = []  # of the results so far: a message of a tool holds text alone
@@ -210,9 +210,9 @@ _STRICT = frozenset(
 
 
 def keeps_strictly(schema: Any) -> bool:
-    """Whether a provider can be held to every word of it: OpenAI takes as strict only objects whose keys are all there.
+    """Return whether a provider can be held to every word of the schema.
 
-    Each object names all its properties as required and allows no other.
+    OpenAI takes as strict only objects that name all their properties as required and allow no other.
     """
     if not isinstance(schema, dict):
         return True
@@ -242,13 +242,13 @@ def _count(reader: AnswerReader, usage: dict[str, Any]) -> None:
 
 
 def embedding_request(prompt: VectorPrompt, model_id: str) -> dict[str, Any]:
-    """The body of a request for the vectors of its messages: in base64, which is shorter, where the server knows it."""
+    """Return the request for the vectors of the messages: in base64, which is shorter, where the server knows it."""
     body = {"model": model_id, "input": [message.text for message in prompt.messages], "encoding_format": "base64"}
     return body | ({"dimensions": prompt.vector_numbers} if prompt.vector_numbers else {})
 
 
 def vectors(answer: Any, prompt: VectorPrompt) -> PromptResponse:
-    """The vectors of an answer, in the order of the texts. Raises BadAnswer, ErrorSaid.
+    """Return the vectors of an answer, in the order of the texts. Raises BadAnswer, ErrorSaid.
 
     GatewayError(MODEL_UNFIT) for those of another length than was asked for.
     """
@@ -277,7 +277,7 @@ def vectors(answer: Any, prompt: VectorPrompt) -> PromptResponse:
 
 
 def _numbers(value: Any) -> array[float]:
-    """Float32, as this machine has them, and as every wire does. Raises BadAnswer."""
+    """Return Float32 numbers, as every wire has them. Raises BadAnswer."""
     try:
         found = array("f", b64decode(value, validate=True) if isinstance(value, str) else a_list(value, "embedding"))
     except (ValueError, TypeError, OverflowError):

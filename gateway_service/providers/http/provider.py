@@ -45,7 +45,7 @@ class RequestSent:
         """Whether the answer came whole, or said that it is at its end, and was not only cut off."""
 
     async def trace(self, event: str, info: Mapping[str, Any]) -> None:  # noqa: ARG002 - the shape of the HTTP library's hook
-        """Told by the HTTP library what it is about to do."""
+        """Take note of what the HTTP library is about to do."""
         self.is_sent = self.is_sent or event.endswith(".send_request_headers.started")
 
 
@@ -69,14 +69,14 @@ class SdkClient:
     silence_s: float  # of an answer that comes in pieces
 
     async def post(self, path: str, body: Any, timeout_s: float) -> Any:
-        """The answer as JSON. Raises ErrorSaid, BadAnswer."""
+        """Return the answer as JSON. Raises ErrorSaid, BadAnswer."""
         found = [event async for event in self._sent(path, body, self._options(timeout_s))]
         if len(found) != 1:
             raise BadAnswer(_IN_PIECES if found else "it is empty")
         return found[0]
 
     def stream(self, path: str, body: Any, timeout_s: float) -> AsyncGenerator[Any]:
-        """The events of the answer as JSON; closed with its last one, or with whoever reads them."""
+        """Yield the events of the answer as JSON; closed with its last one, or with whoever reads them."""
         return self._sent(path, body, self._options(timeout_s, min(self.silence_s, timeout_s)))
 
     async def _sent(self, path: str, body: Any, options: dict[str, Any]) -> AsyncGenerator[Any]:
@@ -100,7 +100,7 @@ class SdkClient:
 
 @dataclass(eq=False, repr=False)
 class HttpProvider:
-    """`bus.port.Provider` over HTTP, of either kind."""
+    """Implement `bus.port.Provider` over HTTP, for either kind."""
 
     provider_id: str
     config: OpenAIProvider | AnthropicProvider
@@ -125,13 +125,13 @@ class HttpProvider:
         self._wire: Any = openai_wire if self.config.kind == "openai" else anthropic_wire
 
     async def prepare(self) -> None:
-        """The SDK is loaded, the key read. Raises GatewayError(PROVIDER_UNUSABLE); the next call tries again."""
+        """Load the SDK and read the key. Raises GatewayError(PROVIDER_UNUSABLE); the next call tries again."""
         await self._ready()
 
     async def complete(
         self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
     ) -> PromptResponse:
-        """One request, and its answer. Raises GatewayError; cancelling closes the connection."""
+        """Make one request and return its answer. Raises GatewayError; cancelling closes the connection."""
         client = await self._ready()
         if isinstance(prompt, VectorPrompt):
             return await self._vectors(client, prompt, model_id, timeout_s)
@@ -171,7 +171,7 @@ class HttpProvider:
         return answer.model_copy(update={"input_tokens": estimate, "usage_is_estimated": True})
 
     async def close(self) -> None:
-        """Its connections are closed; a later call makes new ones."""
+        """Close the connections; a later call makes new ones."""
         if self._looking is not None:
             self._looking.cancel()
         client, self._client, self._loading = self._client, None, None
@@ -179,7 +179,7 @@ class HttpProvider:
             await client.close()
 
     async def models(self, *, timeout_s: float) -> dict[str, int | None]:
-        """The models that the server offers to this key, and their windows where it says. Raises GatewayError."""
+        """Return the models that the server offers to this key, with windows if known. Raises GatewayError."""
         named = ((said_without_key(str(item["id"]), self._key), item) for item in await self._listed(timeout_s))
         return {name: window_in(item) for name, item in sorted(named, key=lambda pair: pair[0])}
 
@@ -200,7 +200,7 @@ class HttpProvider:
         return AnswerReader(self._wire, ToolNames.of(prompt), model_id, content)
 
     def window(self, model_id: str) -> int | None:
-        """Tokens that prompt and answer of this model may have together, as its server says; None: not known (yet).
+        """Return the tokens of prompt and answer together, as the model's server says; None: not known (yet).
 
         The server is asked beside the first call, and again only where it could not answer.
         """
@@ -244,9 +244,9 @@ class HttpProvider:
     async def _until_whole(
         self, events: AsyncGenerator[Any], answer: AnswerReader, timeout_s: float
     ) -> AsyncGenerator[Any]:
-        """The events up to the end; of an answer that is there, its end is not waited for by all means.
+        """Yield the events up to the end; where the answer is whole, wait for the end only a moment.
 
-        A moment for it is: a connection that is read to its end serves the next call, too.
+        A connection that is read to its end serves the next call, too.
         """
         while True:
             wait_s = None
@@ -275,7 +275,7 @@ class HttpProvider:
         return await asyncio.shield(self._loading)
 
     def _renew_key(self, client: SdkClient) -> None:
-        """A key file that was written anew counts from the next call on; one that holds no key now, once it does."""
+        """Use a key file that was written anew from the next call on; one that holds no key now, once it does."""
         if (state := state_of(self.config.key)) == self._key_state:
             return
         self._key_state = state
@@ -285,7 +285,7 @@ class HttpProvider:
             _log.warning("key_not_renewed", provider=self.provider_id, detail=fault.detail)
 
     async def _load(self) -> SdkClient:
-        """Beside the loop: an SDK takes a second to load, and this process says every moment that it lives."""
+        """Load beside the loop: an SDK takes a second, and this process says every moment that it lives."""
         try:
             client: SdkClient = await self.beside(self._loaded)
         except ImportError as error:
@@ -307,7 +307,7 @@ class HttpProvider:
 
     @contextmanager
     def _asking(self, model_id: str, prompt: Prompt | None, reader: AnswerReader | None = None) -> Generator[None]:
-        """For the time of one request: whatever goes wrong with it is a GatewayError."""
+        """Turn whatever goes wrong with one request into a GatewayError."""
         exchange = RequestSent()
         current.set(exchange)
         try:

@@ -35,10 +35,10 @@ _STRINGS_MAX = 3
 
 
 class Wire(Protocol):
-    """How a kind of provider says it."""
+    """How a kind of provider says what a reader reads."""
 
     def read(self, reader: AnswerReader, event: dict[str, Any]) -> None:
-        """All that a whole answer, or an event of a stream, says. Raises BadAnswer, ErrorSaid."""
+        """Read all that a whole answer, or an event of a stream, says. Raises BadAnswer, ErrorSaid."""
         ...
 
 
@@ -65,7 +65,7 @@ class CallRead:
         return "".join(self.pieces)
 
     def is_followed_by(self, call_id: str, name: str, arguments: str) -> bool:
-        """Whether a piece with these is another call, though it has the same index, or none."""
+        """Return whether a piece with these is another call, though it has the same index, or none."""
         if not (name and self.name):
             return False
         if name != self.name or (call_id and self.call_id and call_id != self.call_id):
@@ -100,9 +100,9 @@ class AnswerReader:
     _news: list[str] = field(default_factory=list[str])
 
     def add(self, event: Any) -> str:
-        """Read an event; returns what the model says by it, and was not told before. Raises BadAnswer, ErrorSaid.
+        """Read an event; return what the model says by it that was not told before. Raises BadAnswer, ErrorSaid.
 
-        A text in the place of one is the server's, of its trouble; behind the model's last word it is nobody's.
+        A text in the place of an event is the server's, of its trouble; behind the model's last word it is nobody's.
         """
         if isinstance(event, str) and self.finish_reason:
             return ""
@@ -118,13 +118,13 @@ class AnswerReader:
         return news
 
     def whole(self, answer: Any) -> PromptResponse:
-        """The response of an answer that came at once. Raises BadAnswer, ErrorSaid."""
+        """Return the response of an answer that came at once. Raises BadAnswer, ErrorSaid."""
         self.is_streamed = False
         self.add(answer)
         return self.response()
 
     def ended(self, *, is_done: bool = False) -> PromptResponse:
-        """The whole answer, once no event follows. Raises BadAnswer for one that broke off.
+        """Return the whole answer, once no event follows. Raises BadAnswer for one that broke off.
 
         `is_done`: the stream said that it is at its end; some servers say that, and never why the model stopped.
         """
@@ -136,7 +136,7 @@ class AnswerReader:
         return self.response()
 
     def cut_off(self, output_tokens: int) -> PromptResponse:
-        """What came of an answer that is larger than anybody reads, held to have used its cap of tokens; no calls."""
+        """Return what came of an answer larger than anybody reads, counted as its whole cap of tokens; no calls."""
         self.finish_reason = TOO_LARGE
         self.calls.clear()
         self.usage = {"output_tokens": output_tokens} | self.usage
@@ -164,7 +164,7 @@ class AnswerReader:
 
     @property
     def cost(self) -> dict[str, Any]:
-        """What it cost so far, as facts of a fault; empty: nothing."""
+        """Return what the answer cost so far, as facts of a fault; empty: nothing."""
         return {"unknown": True} if self.has_begun else {**self.usage}
 
     # --- what a wire says -------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class AnswerReader:
         self.thought.append(text)
 
     def refuse(self, text: str) -> None:
-        """Some of the words by which the model says that it does not answer; they are told whole, as what they are."""
+        """Add words by which the model says that it does not answer; they are told whole, as a refusal."""
         if text:
             self.has_begun = True
             self.refusal.append(text)
@@ -186,7 +186,7 @@ class AnswerReader:
     def call(  # noqa: PLR0913 - what a piece of a call may hold
         self, index: object, call_id: Any, name: Any, arguments: Any, extra: dict[str, Any], *, is_new: bool
     ) -> None:
-        """A call, or some of one. `index`: None: it says none; `is_new`: it is certainly no piece of another."""
+        """Add a call, or a piece of one. `index`: None: it says none; `is_new`: it is certainly no piece of another."""
         identity, tool, text = a_text(call_id, "id"), a_text(name, "a tool call's name"), _text_of(arguments)
         found = None if is_new else self._begun(index, identity, tool)
         self.has_begun = True
@@ -200,11 +200,11 @@ class AnswerReader:
         found.extra |= extra
 
     def count(self, **tokens: Any) -> None:
-        """What it says that it used so far; what is no count, or none, says nothing."""
+        """Take in what the provider says that was used so far; what is no count, or none, says nothing."""
         self.usage |= {name: max(value, self.usage.get(name, 0)) for name, value in tokens.items() if is_count(value)}
 
     def end(self, reason: Any) -> None:
-        """Why the model stopped, if it did."""
+        """Note why the model stopped, if it did."""
         self.finish_reason = a_text(reason, "finish_reason") or self.finish_reason
 
     @property
@@ -212,7 +212,7 @@ class AnswerReader:
         return sum(map(len, (*self.thought, *self.content.thought)))
 
     def _begun(self, index: object, call_id: str, name: str) -> CallRead | None:
-        """The call that a piece with these belongs to; None: to none. What names nothing goes on with the last."""
+        """Return the call that such a piece belongs to, or None; a piece that names nothing continues the last."""
         if index is None:
             same = [one for one in self.calls if call_id and one.call_id == call_id]
         else:
@@ -240,7 +240,7 @@ class AnswerReader:
 
 
 def arguments_of(text: str) -> tuple[dict[str, Any], str]:
-    """The arguments that a model wrote, and what is wrong with them; empty: nothing."""
+    """Return the arguments that a model wrote, and what is wrong with them; empty: nothing."""
     if len(text) > ARGUMENTS_MAX_CHARS:
         return {}, f"its arguments are {len(text)} characters, at most {ARGUMENTS_MAX_CHARS} are taken"
     value: Any = text
@@ -265,7 +265,7 @@ def arguments_of(text: str) -> tuple[dict[str, Any], str]:
 
 
 def is_count(value: Any) -> TypeGuard[int]:
-    """Whether it is the number of something that is there: nobody counts a prompt, or an answer, as nothing."""
+    """Return whether this is a count of something: no prompt and no answer counts as nothing."""
     return type(value) is int and 0 < value <= _COUNT_MAX
 
 

@@ -25,7 +25,7 @@ _RESET = re.compile(r"(?:x-ratelimit-reset(-.+)?|anthropic-ratelimit(-.+)-reset)
 
 
 def retry_after_ms(headers: Mapping[str, str], now: float) -> int | None:
-    """When another try may be allowed; None where the headers do not say, or say nonsense. `now`: since 1970 UTC."""
+    """Return when another try may be allowed; None if the headers do not say. `now`: seconds since 1970 UTC."""
     named = {name.lower(): value for name, value in headers.items()}
     now = _moment(named.get("date", "")) or now
     milliseconds = _number(named.get("retry-after-ms", ""))
@@ -36,7 +36,7 @@ def retry_after_ms(headers: Mapping[str, str], now: float) -> int | None:
 
 
 def _reset_s(headers: Mapping[str, str], now: float) -> float | None:
-    """When the limits that are used up are there again; where none says so, the first of all."""
+    """Return when the limits that are used up are there again; where none says so, the first of all."""
     resets: list[tuple[bool, float]] = []
     for name, value in headers.items():
         match, after_s = _RESET.fullmatch(name), _seconds(value, now)
@@ -48,7 +48,7 @@ def _reset_s(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _seconds(text: str, now: float) -> float | None:
-    """Until then: a number, a duration, or a moment."""
+    """Return the seconds until then: by a number, a duration, or a moment."""
     number = _number(text)
     if number is None:
         if _DURATION.fullmatch(text.strip()):

@@ -23,9 +23,10 @@ class SpokenText:
     """The content of an answer as it comes; `said` and `thought` hold what is decided."""
 
     def __init__(self, *, closes_alone: bool = False, thinks_first: bool = False) -> None:
-        """`closes_alone`: the model's last answer thought without an opening: nothing is told before a closing.
+        """Begin an answer.
 
-        `thinks_first`: every answer of it does, as its configuration says.
+        `closes_alone`: the model's last answer thought without an opening: nothing is told before a closing.
+        `thinks_first`: every answer of the model does, as its configuration says.
         """
         self.said: list[str] = []
         self.thought: list[str] = []
@@ -38,7 +39,7 @@ class SpokenText:
         self._held = ""
 
     def add(self, piece: str) -> str:
-        """What is certainly said by now, and was not before."""
+        """Return what is certainly said by now, and was not before."""
         self._held += piece
         if _HIGH.search(self._held):
             return ""
@@ -46,12 +47,12 @@ class SpokenText:
         return self._told(is_last=False)
 
     def close(self) -> str:
-        """The rest of it, once nothing more comes."""
+        """Return the rest, once nothing more comes."""
         self._held = mended(self._held)
         return self._told(is_last=True)
 
     def cut(self) -> None:
-        """No more comes of a closed answer that is cut: of a model that thinks first, and did not end that, no word."""
+        """Cut a closed answer: of a model that thinks first, and did not end that, no word is told."""
         if self._thinks_first and not self._is_settled:
             self.thought, self.said = [*self.thought, *self.said], []
 
@@ -103,11 +104,11 @@ class SpokenText:
         return told
 
     def _is_code(self, text: str, tag: re.Match[str], start: int) -> bool:
-        """Whether a closing stands in backticks, or in a fence of them, that are not closed before it."""
+        """Return whether a closing stands in backticks, or in a fence of them, that are not closed before it."""
         return tag[0] == CLOSING and (self._backticks + text.count("`", start, tag.start())) % 2 == 1
 
 
 def _beginning(text: str, *tags: str) -> int:
-    """How many of its last characters may be the beginning of one of these tags."""
+    """Return how many of the last characters may be the beginning of one of these tags."""
     begun = "<" + text.rpartition("<")[2]
     return len(begun) if text.endswith(begun) and any(tag[:-1].startswith(begun) for tag in tags) else 0

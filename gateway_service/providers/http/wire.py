@@ -32,27 +32,27 @@ ERROR_KEYS = frozenset({"errors", "detail", "base_resp", *SENTENCES})
 
 
 def facts(value: Any) -> dict[str, Any]:
-    """The JSON object of what no answer is refused for; whatever else stands there counts as an empty one."""
+    """Read the JSON object of what no answer is refused for; whatever else stands there counts as an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def an_object(value: Any, where: str) -> dict[str, Any]:
-    """The JSON object; all that is empty counts as one: some servers have one word for it (`[]`, `false`, `""`)."""
+    """Read a JSON object; all that is empty counts as one: some servers have one word for it (`[]`, `false`, `""`)."""
     return value if type(value) is dict else _of_kind(dict, value, where)
 
 
 def a_list(value: Any, where: str) -> list[Any]:
-    """The JSON array; all that is empty counts as one."""
+    """Read a JSON array; all that is empty counts as one."""
     return value if type(value) is list else _of_kind(list, value, where)
 
 
 def a_text(value: Any, where: str) -> str:
-    """The text; all that is empty counts as one, and a number as its digits."""
+    """Read a text; all that is empty counts as one, and a number as its digits."""
     return value if type(value) is str else str(value) if type(value) is int else _of_kind(str, value, where)
 
 
 def blocks_of(value: Any, where: str) -> list[dict[str, Any]]:
-    """The parts of a content, which may be one text, one part, or a list of either."""
+    """Return the parts of a content, which may be one text, one part, or a list of either."""
     parts = value if isinstance(value, list) else [value]
     return [part if isinstance(part, dict) else {"type": "text", "text": a_text(part, where)} for part in parts]
 
@@ -80,12 +80,12 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
 @lru_cache(maxsize=1024)
 def _taken(name: str) -> str:
-    """What a provider takes in the place of a name or an id; the same ones come again and again."""
+    """Return what a provider takes in the place of a name or an id; cached, as the same ones come again and again."""
     return _FOREIGN.sub("_", name)[:_NAME_MAX_CHARS]
 
 
 class ToolNames:
-    """Tool ids of one prompt under names that a provider takes: each its own, the same ones for the same ids."""
+    """Map the tool ids of one prompt to names that a provider takes: unique, the same ones for the same ids."""
 
     def __init__(self, tool_ids: Sequence[str]) -> None:
         self.names: dict[str, str] = {}
@@ -107,11 +107,11 @@ class ToolNames:
         return _names_of((*[tool.tool_id for tool in prompt.tools], *asked))
 
     def tool_id(self, name: str) -> str:
-        """The tool id behind a provider's name for it; a name that a model made up is left as it is."""
+        """Return the tool id behind a provider's name for it; a name that a model made up is left as it is."""
         return self._ids.get(name, name)
 
     def go_on(self, name: str, piece: str, arguments: str) -> bool:
-        """Whether this piece goes on with the name of a call, before its arguments, and is no name of another."""
+        """Return whether this piece continues the name of a call, before its arguments, and is no name of another."""
         if not name or piece in ("", name) or arguments:
             return False
         return name not in self._ids or any(known.startswith(name + piece) for known in self._ids)
@@ -122,13 +122,13 @@ _names_of = lru_cache(maxsize=64)(ToolNames)
 
 
 class CallIds(dict[str, str]):
-    """The provider's ids of a transcript's newest calls so far, by call id; what is unknown stays as it is."""
+    """Map call ids of a transcript's newest calls to the provider's; what is unknown stays as it is."""
 
     def __init__(self) -> None:
         self._used: dict[str, None] = {}
 
     def add(self, calls: Iterable[ToolCall]) -> None:
-        """Those of the next answer: the provider's own if there.
+        """Add the calls of the next answer, under the provider's own ids if there.
 
         An id that stood in an earlier answer too (some servers count anew each time) is made different.
         """
@@ -144,14 +144,14 @@ class CallIds(dict[str, str]):
 
 
 def with_images(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
-    """A person's messages that brought images, or stand where earlier ones are shown; nearly always none."""
+    """Return a person's messages that brought images, or stand where earlier ones are shown; nearly always none."""
     return [one for one in messages if one.role == "user" for segment in one.segments if segment.files]
 
 
 def words_and_images(message: PromptMessage, text: str) -> list[str | SeenImage]:
-    """A person's words verbatim, each image in the place of its line; before them those of earlier messages.
+    """Return a person's words verbatim, each image in the place of its line; before them those of earlier messages.
 
-    The line of one that is not shown stands in a block of its own, which says so.
+    The line of an image that is not shown stands in a block of its own, which says so.
     """
     files = [file.told for segment in message.segments for file in segment.files]
     left: dict[str, str | SeenImage] = {told: f"<not_shown>{told}</not_shown>" for told in files}
@@ -172,7 +172,7 @@ def words_and_images(message: PromptMessage, text: str) -> list[str | SeenImage]
 
 
 def given_back(call: ToolCall, model_id: str, part: str) -> dict[str, Any]:
-    """This part of what this model wants back with its call; nothing of another model's."""
+    """Return this part of what this model wants back with its call; nothing of another model's."""
     kept = call.given_back
     return kept[part] if part in kept and kept.get("model") == model_id else {}
 
@@ -185,7 +185,7 @@ _WINDOW = (
 
 
 def window_in(model: dict[str, Any]) -> int | None:
-    """The window of a model of such a list, tokens; None where it does not say."""
+    """Return the window of a model of such a list, in tokens; None where it does not say."""
     meta = model.get("meta")
     told = model | meta if isinstance(meta, dict) else model
     return next((told[name] for name in _WINDOW if type(told.get(name)) is int and told[name] > 0), None)

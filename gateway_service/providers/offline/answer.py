@@ -40,7 +40,7 @@ class RulesAnswer(NamedTuple):
 
 
 def answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
-    """The next step: tools that are named and were not asked yet; else what they brought, or what rules can say."""
+    """Return the next step: tools that are named and not asked yet, else what they brought or rules can say."""
     if not reading.asked:
         return RulesAnswer(_NO_MESSAGE)
     if "reduced mode" in reading.system:
@@ -71,7 +71,7 @@ def answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
 
 
 def tell(answered: ToolAnswer) -> str:
-    """What one tool call brought: rows one by one, all else as it came; a failed one is said to be that."""
+    """Return what one tool call brought: rows one by one, all else as it came; a failed one is said to be that."""
     if failed := _ERROR.fullmatch(answered.text):
         return f"{answered.tool} failed ({failed[1]}): {failed[2].strip() or 'no reason given'}"
     try:
@@ -113,7 +113,7 @@ def _reduced(reading: Reading) -> str:
 
 
 def named_in(text: str, offered: Mapping[str, Mapping[str, Any]]) -> tuple[str, tuple[ToolWanted, ...]] | None:
-    """The calls that a message of that form names, or why there are none; None for any other message."""
+    """Return the calls that a message of that form names, or why there are none; None for any other message."""
     found = [_LINE.fullmatch(line.strip()) for line in text.splitlines() if line.strip()]
     calls: list[ToolWanted] = []
     for match in found:
@@ -148,13 +148,13 @@ def _ids(text: str, grammar: Grammar) -> list[str]:
 
 
 def _calls(text: str, reading: Reading, grammar: Grammar) -> list[ToolWanted]:
-    """A call for each tool that a text is about and that was not asked yet."""
+    """Return a call for each tool that a text is about and that was not asked yet."""
     wanted = [tool_id for tool_id in _ids(text, grammar) if tool_id in reading.tools and tool_id not in reading.done]
     return [ToolWanted(tool_id, _arguments(reading.tools[tool_id], text, grammar)) for tool_id in wanted]
 
 
 def _look_back(reading: Reading, text: str, grammar: Grammar) -> str:
-    """An answer from the conversation itself; empty if the normal text of the message does not ask for one."""
+    """Return an answer from the conversation itself; empty if the normal text of the message does not ask for one."""
     if grammar.says("asked_before", text):
         asked = [said.text for said in reading.said if said.who == "user"]
         first = "This is the first message of our conversation that I can see."
@@ -167,7 +167,7 @@ def _look_back(reading: Reading, text: str, grammar: Grammar) -> str:
 
 
 def _summary(reading: Reading) -> str:
-    """The first sentence of each thing that the prompt shows, in order."""
+    """Return the first sentence of each thing that the prompt shows, in order."""
     said = [f"{'You' if one.who == 'user' else 'I'}: {one.text}" for one in reading.said if one.text.strip()]
     lines = [line for line in reading.blocks.get("context", "").splitlines()[1:] if line.strip()] + said
     if not lines:
@@ -176,7 +176,7 @@ def _summary(reading: Reading) -> str:
 
 
 def _alone(reading: Reading, text: str, asked: str, grammar: Grammar, *, is_change: bool) -> str:
-    """What rules say without tools to the normal text of the message, which may mean one that was asked before."""
+    """Return what rules say without tools to the message's normal text, which may mean one that was asked before."""
     abilities = _abilities(reading, grammar)
     if is_change:
         return f"I can look things up in this system, but I change nothing. {abilities}"
@@ -202,7 +202,7 @@ def _abilities(reading: Reading, grammar: Grammar) -> str:
 
 
 def _arguments(parameters: Mapping[str, Any], question: str, grammar: Grammar) -> dict[str, Any]:
-    """Arguments that the question names, of those that the tool declares."""
+    """Return arguments that the question names, of those that the tool declares."""
     declared: Mapping[str, Any] = parameters.get("properties", {})
     if not declared:
         return {}

@@ -37,18 +37,18 @@ class Grammar(NamedTuple):
     changes: _Pattern
 
     def read(self, text: str) -> str:
-        """What is read of a text: all of it, or, of a long one, its beginning and its end, in no sentence together."""
+        """Return what is read of a text: all of it, or, of a long one, beginning and end, in no sentence together."""
         if len(text) <= self.read_chars:
             return text
         half = (self.read_chars - len(_CUT)) // 2
         return f"{text[:half]}{_CUT}{text[-half:]}"
 
     def normal(self, text: str) -> str:
-        """What is read of the text, as the patterns want it: lower case, straight quotes, single spaces."""
+        """Return what is read of the text, as the patterns want it: lower case, straight quotes, single spaces."""
         return " ".join(self.read(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").lower().split())
 
     def intents_in(self, text: str) -> list[Intent]:
-        """What a normal text asks for, in the order in which it speaks of it."""
+        """Return what a normal text asks for, in the order in which it speaks of it."""
         found = [
             (match.start(), number, intent)
             for number, intent in enumerate(self.intents)
@@ -57,17 +57,17 @@ class Grammar(NamedTuple):
         return [intent for _position, _number, intent in sorted(found)]
 
     def says(self, name: str, text: str) -> bool:
-        """Whether a normal text matches the named pattern of section `speech`."""
+        """Return whether a normal text matches the named pattern of section `speech`."""
         return self.speech[name].search(text) is not None
 
     def label(self, kind: str, text: str) -> str | None:
-        """The first label of `tasks` or `domains` whose pattern matches."""
+        """Return the first label of `tasks` or `domains` whose pattern matches."""
         return next((label for label, pattern in self.labels[kind] if pattern.search(text)), None)
 
 
 @functools.cache
 def load_grammar() -> Grammar:
-    """The shipped grammar; 60 patterns, so that compiling them takes some 10 ms."""
+    """Load the shipped grammar, cached: compiling its 60 patterns takes some 10 ms."""
     data = json.loads(files("hobus.gateway_service.providers.offline").joinpath(_FILE).read_text(encoding="utf-8"))
     return Grammar(
         read_chars=data["read_chars"],
@@ -83,5 +83,5 @@ def load_grammar() -> Grammar:
 
 
 def _any(patterns: Iterable[str]) -> _Pattern:
-    """One that finds the first place where any of them matches."""
+    """Return a pattern that finds the first place where any of them matches."""
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))

@@ -21,7 +21,7 @@ MODELS = ("offline-rules-1",)
 
 
 def complete(request: Mapping[str, Any], grammar: Grammar, chars_per_token: int) -> dict[str, Any]:
-    """The answer within max_tokens. Raises GatewayError where the request's schema takes large values only."""
+    """Return the answer within max_tokens. Raises GatewayError where the request's schema takes large values only."""
     answer = _answer(Reading(request), grammar)
     room = request["max_tokens"] * chars_per_token
     text, calls = answer.text[:room], _that_fit(answer.calls, room)

@@ -26,7 +26,7 @@ _WORD = re.compile(r"\s*\S+|\s+\Z")
 
 @dataclass(eq=False, repr=False)
 class OfflineProvider:
-    """`bus.port.Provider` by rules."""
+    """Implement `bus.port.Provider` by rules."""
 
     provider_id: str
     latency_ms: int
@@ -35,7 +35,7 @@ class OfflineProvider:
     _grammar: Grammar = field(default_factory=load_grammar)
 
     async def prepare(self) -> None:
-        """It needs nothing."""
+        """Do nothing: rules need nothing."""
 
     async def complete(
         self,
@@ -45,9 +45,9 @@ class OfflineProvider:
         timeout_s: float,  # noqa: ARG002 - nothing here can outlast it
         on_delta: Callable[[str], None] | None = None,
     ) -> PromptResponse:
-        """The answer of the rules after the configured thinking time; told word by word, it takes just as long.
+        """Return the answer of the rules after the configured thinking time; streamed word by word it takes as long.
 
-        Raises GatewayError(PROVIDER_REFUSED) for a model that there is not.
+        Raises GatewayError(PROVIDER_REFUSED) for an unknown model.
         """
         if model_id not in model.MODELS:
             raise GatewayError(
@@ -66,7 +66,7 @@ class OfflineProvider:
         return response
 
     def _response(self, prompt: Prompt, model_id: str) -> PromptResponse:
-        """What the model answers, with its usage; it counts characters."""
+        """Return what the model answers, with its usage; it counts characters."""
         names = ToolNames.of(prompt)
         request = openai_wire.request(prompt, model_id, names, _DIALECT, stream=False)
         answer = AnswerReader(openai_wire, names).whole(model.complete(request, self._grammar, self.chars_per_token))

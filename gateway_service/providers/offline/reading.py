@@ -20,7 +20,7 @@ _TOLD_BEFORE = re.compile(r"(Instructions of the caller|Said earlier in this con
 
 
 def words_in(content: str | list[Any]) -> str:
-    """What stands in a message: parts of text as one, without what names an image before it is shown."""
+    """Return what stands in a message: parts of text as one, without what names an image before it is shown."""
     if isinstance(content, str):
         return content
     texts = [part["text"] for part in content if part["type"] == "text"]
@@ -131,11 +131,11 @@ class Reading(Heard):
 
     @cached_property
     def said(self) -> list[Utterance]:
-        """What is answered, oldest first."""
+        """Return what is answered, oldest first."""
         return Heard(self._before).answers + self.answers
 
     @property
     def words(self) -> str:
-        """What its person says now; what a door's client told of before is not theirs."""
+        """Return what the request's person says now; what a door's client told of before is not theirs."""
         message = self.asked[0] if self.asked else ""
         return message.rpartition("\nMessage:\n")[2] if _TOLD_BEFORE.match(message) else message

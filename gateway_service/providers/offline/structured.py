@@ -21,7 +21,7 @@ _GREETINGS = ("greeting", "reentry_greeting", "farewell")
 
 
 def classify(reading: Reading, grammar: Grammar) -> dict[str, Any]:
-    """What these rules have to say of the message, by its words; labels are of the prompt's list alone."""
+    """Return what these rules say of the message, by its words; labels are of the prompt's list alone."""
     message = reading.words
     text, objective = grammar.normal(message), reading.blocks.get("active_objective", "")
     is_first = not objective and not reading.blocks.get("earlier_messages")
@@ -76,7 +76,7 @@ def _ambiguity(text: str, grammar: Grammar, act: str) -> str:
 
 
 def _lasting_wish(message: str, grammar: Grammar) -> str:
-    """The last sentence that says how to be served, or what never to do, from now on, and asks nothing; else empty."""
+    """Return the last sentence that says how to be served, or what never to do, from now on; else empty."""
     for marked in reversed(_SENTENCE.split(grammar.read(message))):
         before = _BEFORE_WORDS.match(marked)
         one = marked[before.end() if before else 0 :].rstrip(" \t\r\n*_")
@@ -111,7 +111,7 @@ SAYS = {
 
 
 def consolidate(reading: Reading, grammar: Grammar) -> dict[str, Any]:
-    """A line about a counted signal, from its name, its counts and the excerpts; empty where none is shown."""
+    """Return a line about a counted signal, from its name, counts and excerpts; empty where none is shown."""
     signal = _SIGNAL.search(reading.asked[0]) if reading.asked else None
     if signal is None:
         return {}
@@ -138,7 +138,7 @@ LEAST_MAX_CHARS = 100_000
 
 
 def least_instance(schema: dict[str, Any]) -> Any:  # noqa: C901 - a case per type
-    """A value that a plain JSON Schema takes: first of an enum, required keys only, empty or minimal otherwise.
+    """Return a value that a plain JSON Schema takes: first of an enum, required keys only, empty or minimal otherwise.
 
     Raises GatewayError(INVALID_INPUT) where even the least one is very large: schemas come from whoever sends prompts.
     """
@@ -189,7 +189,7 @@ _SAID = re.compile(r"\b(\w+)\s*[:=]\s*\"?([^,;\"\n]+)")
 
 
 def filled(schema: dict[str, Any], message: str, answer: str) -> dict[str, Any]:
-    """The least object that the schema takes, with what the message says as `name: value`; any object: the answer."""
+    """Return the least object that the schema takes, with `name: value` of the message; any object: the answer."""
     properties = schema.get("properties")
     if not properties and schema.get("additionalProperties") is not False:
         return {"answer": answer}

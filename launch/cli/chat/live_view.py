@@ -16,7 +16,7 @@ from hobus.launch.console.terminal import screen
 
 
 class LiveView:
-    """The last rows of a terminal, rewritten in place."""
+    """Show an answer in the last rows of a terminal, rewritten in place."""
 
     def __init__(self) -> None:
         self._provisional = Provisional()
@@ -27,7 +27,7 @@ class LiveView:
         self._live.start(refresh=True)
 
     def on_frame(self, message: Message) -> None:
-        """Redraws; a terminal that is gone is noticed at the end."""
+        """Redraw; a terminal that is gone is noticed at the end."""
         self._provisional.take(message)
         if self._live.is_started:
             with suppress(OSError):

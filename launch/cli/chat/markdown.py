@@ -27,14 +27,14 @@ def markdown_lines(text: str, *, columns: int) -> list[Styled]:
 
 
 class _Heading(Heading):
-    """At the left, as all of a conversation is."""
+    """A heading at the left, as all of a conversation is."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.text
 
 
 class _CodeBlock(CodeBlock):
-    """Between its fences and not indented, so that it can be copied."""
+    """A code block between its fences and not indented, so that it can be copied."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         name = "" if self.lexer_name == "text" else self.lexer_name
@@ -45,14 +45,14 @@ class _CodeBlock(CodeBlock):
 
 
 class _Image(ImageItem):
-    """What it shows, and where it is."""
+    """An image as what it shows, and where it is."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text.assemble(self.text, f" ({self.destination})", end="")
 
 
 class _Answer(Markdown):
-    """Tags of HTML are text: models write `List<int>`, and say of what they mean by one. Lines end where they end."""
+    """An answer in which HTML tags are text: models write `List<int>`, and lines end where they end."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -77,7 +77,7 @@ def _with_its_lines(token: Token) -> None:
 
 
 class _Shown:
-    """What rich makes of it, without links that a terminal would hide, and without what entities stood for."""
+    """What rich makes of an answer, without links that a terminal would hide, and without entities' characters."""
 
     def __init__(self, text: str) -> None:
         self._answer = _Answer(text)

@@ -30,19 +30,19 @@ class Meanwhile:
         return (self._follow,) if self._is_piped else (self._follow, self._hear)
 
     async def _follow(self, place: Place, session_id: str, input_id: str) -> None:
-        """Tells of pauses, approvals, steers and take-overs, whoever is behind them."""
+        """Tell of pauses, approvals, steers and take-overs, whoever is behind them."""
         says, talk = in_shell if self._is_piped else in_chat, self._talk
         noticed = Noticed(session_id, says=says, own=talk.own_commands, shown=talk.shown_calls)
         await follow(place, session_id, input_id if self._is_fresh else "", noticed, self._view.tell)
 
     async def _hear(self, place: Place, session_id: str, input_id: str) -> None:
-        """One line after the other, as far as they can be heard before the turn is over."""
+        """Hear one line after the other, as far as possible before the turn is over."""
         sayings = self._talk.sayings
         while await self._heard(await sayings.first(), place, session_id, input_id):
             sayings.lines.popleft()
 
     async def _heard(self, said: TypedLine, place: Place, session_id: str, input_id: str) -> bool:
-        """Whether nothing of it is left to be done after the turn."""
+        """Return whether nothing of the line is left to be done after the turn."""
         if said.text in _FOR_LATER:
             return False
         try:

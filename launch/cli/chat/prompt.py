@@ -46,15 +46,15 @@ class ChatPrompt(Protocol):
     """Where lines are typed, and what is said stands."""
 
     async def read(self) -> str:
-        """The next message, which may have several lines. Raises EOFError at Ctrl-D."""
+        """Return the next message, which may have several lines. Raises EOFError at Ctrl-D."""
         ...
 
     def show(self, provisional: Provisional | None) -> None:
-        """This stands above the line until something else does; None: nothing."""
+        """Show this above the line until something else is shown; None: nothing."""
         ...
 
     def say(self, write: Callable[[], None]) -> None:
-        """What this writes to standard output stands for good, in the order of the calls."""
+        """Let what this writes to standard output stand for good, in the order of the calls."""
         ...
 
 
@@ -77,10 +77,10 @@ class LinePrompt:
         return data.decode("utf-8", "surrogateescape").rstrip("\r\n")
 
     def show(self, provisional: Provisional | None) -> None:
-        """Nothing is shown."""
+        """Show nothing."""
 
     def say(self, write: Callable[[], None]) -> None:
-        """Below the line that is open, which is begun anew."""
+        """Print below the line that is open, which is begun anew."""
         sys.stdout.write("\n" if self._is_open else "")
         write()
         sys.stdout.write(_YOU if self._is_open else "")
@@ -114,7 +114,7 @@ class EditedPrompt:
         )  # fmt: skip
 
     async def read(self) -> str:
-        """What Return ended; it stands above from then on, or its end where it is longer than the screen."""
+        """Return what Return ended; it stands above from then on, or its end where it is longer than the screen."""
         line = await self._session.prompt_async(handle_sigint=False)
         if line.strip():
             columns, rows = window()
@@ -127,7 +127,7 @@ class EditedPrompt:
         self._session.app.invalidate()
 
     def say(self, write: Callable[[], None]) -> None:
-        """Above the line that is open, without a key of it being lost."""
+        """Print above the line that is open, without losing a key of it."""
         run_in_terminal(write)
 
     def _above(self) -> StyleAndTextTuples:
@@ -158,7 +158,7 @@ class PromptView:
         tell(self._prompt, lines)
 
     def finish(self, answer: str) -> None:
-        """For good; nothing is provisional any more."""
+        """Print for good; nothing is provisional any more."""
 
         def write() -> None:
             self._prompt.show(None)
@@ -180,7 +180,7 @@ def tell(prompt: ChatPrompt, lines: Sequence[Line]) -> None:
 
 
 def prompt_of_terminal(on_interrupt: Callable[[], None], *, history: Path, commands: Sequence[str]) -> ChatPrompt:
-    """The prompt that this terminal can have; `on_interrupt` is what Ctrl-C does, `commands` what Tab completes."""
+    """Return the prompt that this terminal can have; `on_interrupt`: Ctrl-C; `commands`: what Tab completes."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, on_interrupt)
     if not can_be_commanded():
         return LinePrompt()
@@ -201,7 +201,7 @@ class ChatHistory(FileHistory):
 
 
 class _Commands(Completer):
-    """Completes the command that a line begins with."""
+    """Complete the command that a line begins with."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -213,7 +213,7 @@ class _Commands(Completer):
 
 
 class _Keyboard(Vt100Input):
-    """Keys that come while something is written above the line are read after that, and not echoed into it."""
+    """Read keys that come while something is written above the line after that, without an echo into it."""
 
     def cooked_mode(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -223,7 +223,7 @@ class _Keyboard(Vt100Input):
 
 
 def _keys(on_interrupt: Callable[[], None]) -> KeyBindings:
-    """Return ends a message, Alt-Return a line of it; a text that is pasted keeps its own."""
+    """Return key bindings: Return ends a message, Alt-Return a line of it; a pasted text keeps its own."""
     keys = KeyBindings()
 
     typing = ~is_searching  # while the history is searched, these keys end that alone
@@ -234,7 +234,7 @@ def _keys(on_interrupt: Callable[[], None]) -> KeyBindings:
 
     @keys.add("enter", filter=is_searching)
     def _(event: KeyPressEvent) -> None:
-        """What was found stands as a line just typed: whoever types on goes on behind it."""
+        """Put what was found as a line just typed: whoever types on goes on behind it."""
         accept_search()
         found = event.app.current_buffer
         found.cursor_position = len(found.text)
@@ -245,7 +245,7 @@ def _keys(on_interrupt: Callable[[], None]) -> KeyBindings:
 
     @keys.add(Keys.Vt100MouseEvent)
     def _(event: KeyPressEvent) -> None:
-        """Colours that somebody types or pastes look like one; nobody asked for the mouse."""
+        """Pass over colours that somebody types or pastes: nobody asked for the mouse."""
 
     @keys.add("c-c", filter=typing)
     def _(event: KeyPressEvent) -> None:
@@ -261,7 +261,7 @@ _NO_PASTE_MARKS = b"\x1b[?2004l"
 
 @contextmanager
 def restored() -> Generator[None]:
-    """However this ends, by a signal too, the terminal is as it was before; the signal then ends the process."""
+    """Restore the terminal however this ends, by a signal too; the signal then ends the process."""
     try:
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)

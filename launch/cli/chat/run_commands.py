@@ -42,7 +42,7 @@ _NEXT = {
 
 
 def is_command(line: str) -> bool:
-    """Whether a typed line is one; a message that begins with a slash is typed with a space before it."""
+    """Return whether a typed line is a command; a message with a slash in front is typed behind a space."""
     return line.startswith("/")
 
 
@@ -55,7 +55,7 @@ def needs_held(line: str) -> bool:
 
 
 def command_of(line: str, held: Sequence[HeldCall] = ()) -> Command:
-    """The command that a line means; `held`: calls that wait and were shown. Raises CommandError (usage) in words."""
+    """Return the command that a line means; `held`: calls that wait and were shown. Raises CommandError (usage)."""
     name, _, rest = line.strip().partition(" ")
     rest = rest.strip()
     if name in _TAKES_NOTHING and rest:
@@ -127,6 +127,6 @@ def applied(verdict: CommandVerdict, command: Command) -> Line:
 
 
 def refused(verdict: CommandVerdict) -> CommandError:
-    """A rejected command as what it means and what to type next."""
+    """Return a rejected command as what it means and what to type next."""
     fault = refusals.refused(verdict)
     return RefusedFault(fault.message, hint=_NEXT.get(fault.code, fault.hint), code=fault.code)

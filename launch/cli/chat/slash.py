@@ -54,12 +54,12 @@ LEAVING = frozenset({"/quit", "/exit"})
 
 
 def is_whole_command(line: str) -> bool:
-    """Whether a line of a pipe is one: nothing but a command that there is; all else is a message."""
+    """Return whether a line of a pipe is nothing but an existing command; all else is a message."""
     return line.rstrip() in NAMES
 
 
 async def told(line: str, talk: Talk) -> list[Line]:
-    """What a command tells; `/new`, `/end` and a change of memory also do it. Raises RuntimeFault, CommandError."""
+    """Return what a command tells; `/new`, `/end`, changes of memory also do it. Raises RuntimeFault, CommandError."""
     name, *words = line.split()
     match name:
         case "/help":
@@ -85,7 +85,7 @@ async def told(line: str, talk: Talk) -> list[Line]:
 
 
 def _model(words: list[str], talk: Talk) -> list[Line]:
-    """Of every message from now on; one that the agent cannot have is told at once."""
+    """Set the model of every message from now on; refuse at once one that the agent cannot have."""
     if words:
         wanted = (talk.overrides or SessionConfig()).model_copy(update={"model": words[0]})
         snapshot = talk.place().snapshot
@@ -189,7 +189,7 @@ _WHY_USAGE = "/why, or /why and the number of a turn of this session, or SES-…
 
 
 async def _about_turn(words: list[str], talk: Talk) -> list[Line]:
-    """Why a turn was answered as it was: the last one, unless one is named. Raises RuntimeFault, CommandError."""
+    """Return why a turn was answered so: the last one, unless one is named. Raises RuntimeFault, CommandError."""
     if len(words) > 1:
         raise CommandError("/why: expected one turn", hint=_WHY_USAGE, exit_code=exit_codes.USAGE)
     given = words[0] if words else None
@@ -208,7 +208,7 @@ def _explained(home: Home, current: str | None, given: str | None) -> list[Line]
 
 
 def _meant(given: str | None, current: str | None) -> tuple[str, str | None]:
-    """The session and the turn in it; None: its last one. Raises CommandError (usage)."""
+    """Return the session and the turn in it; None: its last one. Raises CommandError (usage)."""
     if given is not None and (named := run_in(given)) is not None:
         return named
     if given is not None and (given[:4].upper() == "SES-" or current is None):
@@ -227,7 +227,7 @@ _MEMORY_USAGE = "/memory, or /memory off, on, confirm or reject, and ART-…"
 
 
 async def _about_memory(words: list[str], talk: Talk) -> list[Line]:
-    """What is remembered of this machine's clients, or what a change brought. Raises RuntimeFault, CommandError."""
+    """Return what is remembered of this machine's clients, or a change's result. Raises RuntimeFault, CommandError."""
     place = talk.place()
     config = place.snapshot.config
     if config.memory is None:

@@ -77,7 +77,7 @@ class Sayings:
             self._is_news.set()
 
     async def first(self) -> TypedLine:
-        """The one to be heard next, which stays; waits for it."""
+        """Wait for, and return, the line to be heard next, which stays."""
         while not self.lines:
             self._is_news.clear()
             await self._is_news.wait()
@@ -113,11 +113,11 @@ class Talk:
 
     @property
     def current_session(self) -> str | None:
-        """The session of the turn that is being waited for, else of the last one."""
+        """Return the session of the turn that is being waited for, else of the last one."""
         return self._waited_for or self.session_id
 
     def place(self) -> Place:
-        """The cluster that runs now. Raises CommandError (not reachable) when there is none."""
+        """Return the cluster that runs now. Raises CommandError (not reachable) when there is none."""
         run = running(self.home)
         known = self._run
         if (
@@ -131,14 +131,13 @@ class Talk:
     # --- turns --------------------------------------------------------------------------------------------------------
 
     def turn_of(self, text: str) -> ProcessTurn:
-        """The next turn, under an input id of its own."""
+        """Return the next turn, under an input id of its own."""
         return self._turn(self.session_id, SystemClock().new_id(), text)
 
     async def answer(self, turn: ProcessTurn, view: AnswerView, others: Sequence[Other] = ()) -> TurnResult:
-        """The turn's one answer, shown; an error's sentence is none. It waits for a turn of somebody else to be over.
+        """Return the turn's one answer, shown; wait for a turn of somebody else to be over.
 
         Interrupted or without an answer, the turn stays the unfetched one; one that was refused begins no session.
-
         Raises RuntimeFault, CommandError.
         """
         place = self.place()
@@ -167,7 +166,7 @@ class Talk:
         return result
 
     async def _answered(self, place: Place, turn: ProcessTurn, view: AnswerView) -> TurnResult:
-        """Asked again where the turn stands still longer than one asking takes, unless a time was given."""
+        """Ask again where the turn stands still longer than one asking takes, unless a time was given."""
         limit_s = self._timeout_s or place.snapshot.config.host.turn_timeout_ms / 1000
         while True:
             result = await answer_of(place, turn, timeout_s=limit_s, on_stream=view.on_frame, waits_for_its_turn=True)
@@ -183,7 +182,7 @@ class Talk:
     # --- commands -----------------------------------------------------------------------------------------------------
 
     async def is_active(self, place: Place, session_id: str, input_id: str) -> None:
-        """Returns when the turn that is waited for has begun: what is said at once would find nothing to act on."""
+        """Wait until the turn has begun: what is said at once would find nothing to act on."""
         clock = SystemClock()
         deadline = clock.monotonic() + place.client_timeout_s
         while not self._is_active and clock.monotonic() < deadline:
@@ -196,7 +195,7 @@ class Talk:
                 await asyncio.sleep(limits.RETRY_INTERVAL_MS / 1000)
 
     async def commanded(self, place: Place, session_id: str, said: TypedLine) -> list[Line]:
-        """What became of a line that acts on the run, a message as a follow-up. Raises RuntimeFault, CommandError."""
+        """Return what became of a line that acts on the run, or follows up. Raises RuntimeFault, CommandError."""
         if said.is_message:
             command = FollowUp(text=said.text)
         else:
@@ -214,7 +213,7 @@ class Talk:
         return [applied(verdict, command)]
 
     async def command(self, said: TypedLine) -> list[Line]:
-        """`commanded` in the session of the last turn, while nothing is waited for."""
+        """Do as `commanded` in the session of the last turn, while nothing is waited for."""
         if self.session_id is None:
             return [("there is no session yet: the first message begins one", "bright_black")]
         return await self.commanded(self.place(), self.session_id, said)
@@ -224,7 +223,7 @@ class Talk:
             return standing_of(await newest(place, bus, session_id))
 
     async def found(self) -> list[Line]:
-        """How a session stands that is continued; a turn of it that is not over is one that `/wait` waits for."""
+        """Return how a continued session stands; a turn of it that is not over is one that `/wait` waits for."""
         session_id, place = self.session_id or "", self.place()
         noticed = Noticed(session_id, says=in_chat, shown=self.shown_calls)
         async with connected(place, "operator") as bus:
@@ -245,7 +244,7 @@ class Talk:
         self.follow_ups.clear()
 
     async def end_session(self) -> int | None:
-        """The session is left, and closed; how many turns it had, None: nobody could say, nor whether it is closed."""
+        """Leave and close the session; return how many turns it had, None: unknown, nor whether it is closed."""
         place, question = self.place(), EndSession(session_id=self.session_id or "")
         async with connected(place, ROLE) as bus:
             closed = await bus.request("host", question, expect=SessionClosed, timeout_s=place.client_timeout_s)

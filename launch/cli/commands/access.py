@@ -36,7 +36,7 @@ def token() -> None:
 
 
 def seconds_of(text: str, option: str = "--ttl") -> int:
-    """`90s`, `10m`, `1h30m`, `2d` as seconds, at least one. Raises UsageFault."""
+    """Return `90s`, `10m`, `1h30m`, `2d` as seconds, at least one. Raises UsageFault."""
     try:
         seconds = int(duration_of(text))
     except ValueError as error:
@@ -123,7 +123,7 @@ def create(  # noqa: PLR0913 - one per option
 
 
 def worker_token(home: Home, ttl_s: int, uses: int, gone_s: int, address: str | None) -> dict[str, object]:
-    """A new token for workers, with what is told of it. Raises CommandError, BusError.
+    """Return a new token for workers, with what is told of it. Raises CommandError, BusError.
 
     `gone_s`: a worker's key is revoked once it was gone for so long; 0: never. `address`: where the workers reach this
     cluster, if not where it listens.
@@ -162,7 +162,7 @@ def _http_key(home: Home, name: str | None, ttl: str | None, may: http_keys.May)
 
 
 def _secret(document: Mapping[str, object], line: str, about: str) -> Output:
-    """The secret alone on stdout, what it is on stderr."""
+    """Print the secret alone on stdout, what it is on stderr."""
 
     def show() -> None:
         say(line)
@@ -172,7 +172,7 @@ def _secret(document: Mapping[str, object], line: str, about: str) -> Output:
 
 
 def _reached_at(bound: str, given: str | None) -> str:
-    """The address that stands in the token. Raises UsageFault."""
+    """Return the address that stands in the token. Raises UsageFault."""
     if given is not None:
         with_port = given if re.search(r":\d+$", given) and not given.endswith("]") else f"{given}:{parts_of(bound)[1]}"
         parts_of(with_port)
@@ -245,7 +245,7 @@ def _ends(at: str, now: float) -> str:
 
 
 def keys_in(home: Home) -> list[dict[str, str]]:
-    """Enrolled workers, then keys for HTTP; `ends_at`: of one that is rotated."""
+    """Return enrolled workers, then keys for HTTP; `ends_at`: of one that is rotated."""
     names = ("name", "key", "host", "token_id", "version", "enrolled_at", "ends_at")
     workers = [
         (one.name, one.fingerprint, one.host, one.token_id, one.version, _at(one.enrolled_at_us), _at(one.ends_at_us))
@@ -315,7 +315,7 @@ def rotate_key(*, home: Home, name: str, grace: str) -> Output:
 
 
 def _workers(home: Home, pattern: str) -> list[WorkerFile]:
-    """Those of this name, or whose names match. Raises UsageFault if there is none."""
+    """Return workers of this name, or whose names match. Raises UsageFault if there is none."""
     if found := [worker for worker in workers_in(home.keys) if fnmatchcase(worker.name, pattern)]:
         return found
     raise UsageFault(
@@ -325,7 +325,7 @@ def _workers(home: Home, pattern: str) -> list[WorkerFile]:
 
 
 def _is_up(home: Home) -> bool:
-    """Whether there is a broker, which alone may change the keys that it runs with."""
+    """Return whether there is a broker, which alone may change the keys that it runs with."""
     return bool(home.bound()) and run_file.read(home.run_file) is not None
 
 

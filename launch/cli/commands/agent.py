@@ -68,7 +68,7 @@ def show(*, home: Home, name: str) -> Output:
 
 
 def _snapshot_of(home: Home) -> Snapshot:
-    """Of the running cluster; without one, what the next start would freeze. Raises CommandError, ConfigError."""
+    """Return the running cluster's; without one, what the next start would freeze. Raises CommandError, ConfigError."""
     try:
         return cluster_of(home).snapshot
     except CommandError as error:
@@ -108,13 +108,13 @@ def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _brought_by(name: str, snapshot: Snapshot) -> str:
-    """Who brought an agent that is not the home's own: `shipped`, or the id of an installed package."""
+    """Return who brought an agent that is not the home's own: `shipped`, or the id of an installed package."""
     is_shipped = (SHIPPED_ROOT / "agents" / f"{name}.json").exists()
     return SHIPPED if is_shipped else snapshot.files[f"agents/{name}.json"].package_id or SHIPPED
 
 
 def _version(name: str, one: AgentFile, snapshot: Snapshot) -> dict[str, str | None]:
-    """Which one it is, whose, and under whose rules; None: nobody's, or of a package without a version."""
+    """Return which version it is, whose, and under whose rules; None: nobody's, or of a package without a version."""
     file = snapshot.files[f"agents/{name}.json"]
     package, framework = snapshot.packages.get(file.package_id), snapshot.frameworks.get(one.framework_id)
     return {

@@ -98,7 +98,7 @@ def ask(  # noqa: PLR0913 - one per option
 
 
 def _unanswered(home: Home, fault: RuntimeFault, input_id: str) -> Exception:
-    """The fault as it is said; where nobody was reached in time, with the id under which to ask again."""
+    """Return the fault as it is said; where nobody was reached in time, with the id under which to ask again."""
     known = as_command_error(fault)
     if known is None or known.exit_code != exit_codes.UNREACHABLE:
         return fault
@@ -112,7 +112,7 @@ def _up(home: Home, app: Path) -> str:
 
 
 def _again(input_id: str) -> str:
-    """The command that gets the answer; the turn never runs twice."""
+    """Return the command that gets the answer; the turn never runs twice."""
     return f"{same_command('--input-id', input_id)} (it never runs twice)"
 
 
@@ -145,7 +145,7 @@ async def _ask(place: Place, turn: ProcessTurn, session: str | None, timeout_s: 
 async def _watched(
     place: Place, turn: ProcessTurn, timeout_s: float, view: AnswerView, *, is_shown: bool
 ) -> TurnResult:
-    """The answer; meanwhile it is told when the turn waits for somebody."""
+    """Return the answer; meanwhile tell when the turn waits for somebody."""
     on_stream = view.on_frame if is_shown else None
     session_id = turn.session_id or session_id_of(ROLE, turn.input_id)
     # A terminal that shows both streams is one screen: what stands there for good goes above the answer.
@@ -157,7 +157,7 @@ async def _watched(
 
 
 async def _followed(place: Place, session_id: str, input_id: str, tell: Callable[[list[Line]], None]) -> None:
-    """What happens in the session is told, from when the turn has taken a while."""
+    """Tell what happens in the session, from when the turn has taken a while."""
     await asyncio.sleep(JOURNAL_POLL_MS / 1000)
     from hobus.launch.sessions.notifications import (  # noqa: PLC0415
         Noticed,
@@ -169,7 +169,7 @@ async def _followed(place: Place, session_id: str, input_id: str, tell: Callable
 
 
 def _outcome(result: TurnResult, *, quiet: bool) -> int:
-    """The exit code; anything but a success is said on stderr, where a pipe does not swallow it."""
+    """Return the exit code; say anything but a success on stderr, where a pipe does not swallow it."""
     where = shown_session(result.session_id)
     if result.outcome == "error":
         where += f", input {result.input_id}"

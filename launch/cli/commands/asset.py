@@ -67,7 +67,7 @@ def _faults(known: Sequence[Configuration]) -> list[str]:
 
 
 def _meant(given: str, known: Sequence[Configuration]) -> str:
-    """The one digest that begins so. Raises UsageFault with those that it may be; integrity where one may be hidden."""
+    """Return the one digest that begins so. Raises UsageFault with candidates; integrity where one may be hidden."""
     found = meant(given, digests_in(known)) if given.strip() else []
     if len(found) == 1 and len(given.removeprefix("sha256:")) >= _LEAST_CHARS:
         return found[0]
@@ -88,7 +88,7 @@ def _tampered(said: str, faults: Sequence[str]) -> CommandError:
 
 
 def _text_of(found: RecordedSnapshot, content: bytes) -> str:
-    """A configuration by its settings; a governed file is UTF-8."""
+    """Return a configuration by its settings; a governed file as UTF-8."""
     return (
         content.decode("utf-8", "replace") if found.versions else as_json(redacted(unpack(content)["config"]), indent=1)
     )

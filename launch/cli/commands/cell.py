@@ -125,7 +125,7 @@ def _map_at(home: Home, where: str | None) -> str:
 
 
 def _key(home: Home, cells: CellMap, *, is_new: bool) -> str:
-    """A key of this home's door for the others', in place of one before; all of them sign sessions alike."""
+    """Make a key of this home's door for the others', in place of one before; all of them sign sessions alike."""
     clock = SystemClock()
     secret = cells.secret()
     if is_new and secret and any(key.may == "use" for key in keys.keys_in(home)):
@@ -237,7 +237,7 @@ def serve_command(*, home: Home) -> None:
 async def _moved(  # noqa: PLR0913, PLR0917 - who, from where, to where
     home: Home, own: Membership, cells: CellMap, who: str, target: Callable[[], str], wait_s: float
 ) -> None:
-    """They are there. A move that they are on is brought to its end before."""
+    """Move a person; a move that is under way is brought to its end before."""
     clock = SystemClock()
 
     def now_us() -> int:
@@ -260,7 +260,10 @@ async def _moved(  # noqa: PLR0913, PLR0917 - who, from where, to where
 
 
 async def _side(home: Home, own: Membership, one: Cell, stack: AsyncExitStack) -> CellSide:
-    """Raises CommandError where its cluster does not run, BusError where its machine is not reached."""
+    """Connect to one side of a move.
+
+    Raises CommandError where its cluster does not run, BusError where its machine is not reached.
+    """
     host, slash, path = one.home.partition("/")
     there = home if one.name == own.name else home_of(Path(slash + path))
     if there is not home and host:

@@ -95,7 +95,7 @@ def chat(  # noqa: PLR0913 - one per option
 
 
 class _Conversation:
-    """Lines of a terminal, one after the other; whatever goes wrong is said, and the chat goes on."""
+    """Take lines of a terminal, one after the other; whatever goes wrong is said, and the chat goes on."""
 
     def __init__(self, talk: Talk, home: Home) -> None:
         from hobus.launch.cli.chat import prompt  # noqa: PLC0415 - a pipe needs none, and it takes a tenth of a second
@@ -116,7 +116,7 @@ class _Conversation:
         await beside(self._answer_all(), self._read())
 
     async def _read(self) -> None:
-        """Whoever presses Ctrl-D leaves behind all that was typed before."""
+        """Read lines; whoever presses Ctrl-D leaves behind all that was typed before."""
         with suppress(EOFError):
             while True:
                 self._talk.sayings.add(await self._prompt.read())
@@ -210,7 +210,7 @@ def _interrupted(talk: Talk) -> list[Line]:
 
 
 async def _over_pipe(talk: Talk, *, is_live: bool, as_json: bool) -> int:
-    """Answers in order, on standard output; what else is to be said, on standard error."""
+    """Print answers in order, on standard output; what else is to be said, on standard error."""
     if sys.stdin is None:
         note("standard input is closed: nothing was asked")
         return exit_codes.OK
@@ -249,7 +249,7 @@ class _Pipe:
         self.codes: list[int] = []
 
     async def handle(self, line: str | None) -> None:
-        """A turn or a command, and the answers to what it was followed up with. Raises what ends them all."""
+        """Handle a turn or a command, and the answers to what it was followed up with. Raises what ends them all."""
         name = line.strip() if line is not None and is_whole_command(line) else ""
         if line is not None and is_run_command(line):
             await self._command(self._talk.command(said(line)))
@@ -266,7 +266,7 @@ class _Pipe:
             await self._ask(self._talk.follow_ups.popleft())
 
     async def _command(self, told: Awaitable[list[Line]]) -> None:
-        """What it tells is no answer. Raises as a turn does."""
+        """Tell what a command says, which is no answer. Raises as a turn does."""
         try:
             note_lines(await told)
         except (RuntimeFault, CommandError) as error:
@@ -275,7 +275,7 @@ class _Pipe:
             self.codes.append(exit_codes.OK)
 
     async def _ask(self, asked: ProcessTurn | str | None) -> None:
-        """Raises what ends them all: the cluster cannot be reached."""
+        """Ask. Raises what ends them all: the cluster cannot be reached."""
         view = (
             PlainView(lambda _text: None, is_terminal=False) if self._as_json else view_on_stdout(is_live=self._is_live)
         )
@@ -295,7 +295,7 @@ class _Pipe:
         self.codes.append(exit_code_of(result))
 
     def _unanswered(self, error: CommandError) -> None:
-        """A line that could not be sent has a result too, so that results and messages correspond."""
+        """Write a result for a line that could not be sent, so that results and messages correspond."""
         if self._as_json:
             say(json_text(_unsent(self._talk, error)))
         else:
@@ -323,7 +323,7 @@ def _turn_of(talk: Talk, line: str | None) -> ProcessTurn:
 
 
 def _of_this_turn(error: RuntimeFault | CommandError) -> CommandError:
-    """The error, if the next line may fare better; else it ends the command."""
+    """Return the error, if the next line may fare better; else raise it, to end the command."""
     known = error if isinstance(error, CommandError) else as_command_error(error)
     if known is None or known.exit_code == exit_codes.UNREACHABLE:
         raise error
@@ -331,7 +331,7 @@ def _of_this_turn(error: RuntimeFault | CommandError) -> CommandError:
 
 
 def _unsent(talk: Talk, error: CommandError) -> dict[str, Any]:
-    """A result's fields; `session_id` is null where the first message was refused, which begins no session."""
+    """Return a result's fields; `session_id` is null where the first message was refused, which begins no session."""
     input_id = SystemClock().new_id()
     result = TurnResult(
         response=error.message,

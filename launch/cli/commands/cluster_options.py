@@ -29,7 +29,7 @@ R = TypeVar("R", bound=Message)
 
 
 def with_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets `place: Place` for its `home`: the cluster that runs there. Raises UnreachableFault: none."""
+    """Give the command `place: Place` for its `home`: the cluster that runs there. Raises UnreachableFault: none."""
 
     @functools.wraps(command)
     def on_cluster(*, home: Home, **arguments: Any) -> Any:
@@ -39,12 +39,12 @@ def with_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def ask(place: Place, service: str, question: Message, expect: type[R]) -> R:
-    """The answer to one question of the operator. Raises RuntimeFault, CommandError."""
+    """Return the answer to one question of the operator. Raises RuntimeFault, CommandError."""
     return asyncio.run(asked(place, service, question, expect))
 
 
 def with_agent(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets `agent: str | None` from `--agent`."""
+    """Give the command `agent: str | None` from `--agent`."""
     said = "The agent of a new session (hobus agent list); default: the configured one."
     return click.option("--agent", metavar="NAME", help=said)(command)
 
@@ -59,7 +59,7 @@ with_app = click.option(
 
 
 def agent_of_app(home: Home, app: Path | None, agent: str | None, session: str | None) -> str | None:
-    """The agent to ask; with an app its cluster runs in this home until the command ends. Raises CommandError."""
+    """Return the agent to ask; an app's cluster runs in this home until the command ends. Raises CommandError."""
     if app is None:
         return agent
     started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
@@ -69,7 +69,7 @@ def agent_of_app(home: Home, app: Path | None, agent: str | None, session: str |
 
 
 def known_agent(agent: str | None, snapshot: Snapshot, *, running_in: Home | None = None) -> str | None:
-    """The agent that is meant, written in whatever case. Raises UsageFault, which names those that there are.
+    """Return the agent that is meant, in whatever case. Raises UsageFault, which names the existing ones.
 
     `running_in`: the home of the cluster that runs under the snapshot; what lies there may be newer.
     """
@@ -86,7 +86,7 @@ def known_agent(agent: str | None, snapshot: Snapshot, *, running_in: Home | Non
 
 
 def with_wishes(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets `template: str | None` from `--template` and `model: str | None` from `--model`."""
+    """Give the command `template: str | None` from `--template` and `model: str | None` from `--model`."""
     model = "PROVIDER/MODEL, or a model of the default provider; of a new session it is the session's."
     said = "The attention template that says what is shown (ATT-…); of a new session it is the session's."
     return click.option("--model", metavar="MODEL", help=f"What answers: {model}")(
@@ -97,7 +97,7 @@ def with_wishes(command: Callable[..., Any]) -> Callable[..., Any]:
 def known_wishes(
     template: str | None, model: str | None, snapshot: Snapshot, *, agent: str | None
 ) -> SessionConfig | None:
-    """The overrides that ask for both. Raises UsageFault where this agent, None: of whoever's session, cannot."""
+    """Return the overrides that ask for both. Raises UsageFault where this agent (None: the session's) cannot."""
     if model is None and template is None:
         return None
     from hobus.bus.messages.session import SessionConfig  # noqa: PLC0415 - for who names one
@@ -116,7 +116,7 @@ def known_wishes(
 
 
 def text_given(argument: str, limits: HostConfig) -> str:
-    """What is said: the argument, or standard input for `-`. Raises UsageFault for what cannot be sent."""
+    """Return what is said: the argument, or standard input for `-`. Raises UsageFault for what cannot be sent."""
     if argument == "-":
         if sys.stdin is None:
             raise UsageFault("standard input is closed: there is no text")
@@ -128,7 +128,7 @@ def text_given(argument: str, limits: HostConfig) -> str:
 
 
 def seconds_to_wait(given: float | None, config: AdminConfig, *, default_ms: int) -> float:
-    """What `--timeout` says, else the setting. Raises UsageFault for no length of time or too long a one."""
+    """Return what `--timeout` says, else the setting. Raises UsageFault for no length of time or too long a one."""
     if given is None:
         return default_ms / 1000
     longest_s = config.budget.timeout_seconds

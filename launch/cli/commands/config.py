@@ -97,7 +97,7 @@ def show(*, home: Home, prefix: str, with_origin: bool) -> Output:
 
 
 def rows_of(home: Home, prefix: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Each setting with its value and origin, and which are hidden. Raises UsageFault where there is none of these."""
+    """Return each setting with its value and origin, and which are hidden. Raises UsageFault where there is none."""
     own = own_config.read(home)
     whole = merged(own_config.shipped(), own)
     said, file = settings_in(own), str(own_config.path_of(home))
@@ -184,7 +184,7 @@ _NONE = object()
 
 
 def _changed(home: Home, setting: str, change: Callable[[Settings], Settings]) -> None:
-    """The file is replaced whole, and what holds of this setting then is said. Raises CommandError."""
+    """Replace the file whole, and say what holds of this setting then. Raises CommandError."""
     shipped = own_config.shipped()
     before = settings_in(merged(shipped, own_config.read(home)))
 
@@ -232,7 +232,7 @@ def _is_below(path: str, prefix: str) -> bool:
 
 
 def _is_said(path: str, said: Mapping[str, Any]) -> bool:
-    """Whether the own file says it, or something that it stands in."""
+    """Return whether the own file says it, or something that it stands in."""
     return any(_is_below(path, one) for one in said)
 
 

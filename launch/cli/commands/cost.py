@@ -54,7 +54,7 @@ def cost(*, home: Home, by: str, session: str | None, since: str | None) -> Outp
 
 
 def spent_in(home: Home, keys: Sequence[str], *, session: str | None, since_us: int) -> dict[Group, Spent]:
-    """Group -> sums, by the record of a home. Raises CommandError."""
+    """Return sums by group, by the record of a home. Raises CommandError."""
     demand_record(home)
     if session is not None and not any(read_entries(home.ledger, EntryFilter(session=session), limit=1)):
         raise no_such(session, called="--session")
@@ -65,7 +65,7 @@ def spent_in(home: Home, keys: Sequence[str], *, session: str | None, since_us: 
 def spent_by(
     home: Home, entries: Iterable[Entry], keys: Sequence[str], *, since_us: int, session: str | None = None
 ) -> dict[Group, Spent]:
-    """The same of these entries alone. Raises CommandError."""
+    """Return sums by group of these entries alone. Raises CommandError."""
     try:
         owners = _owners(home, session) if "principal" in keys else {}
         return report(entries, keys, since_us=since_us, owners=owners)
@@ -141,7 +141,7 @@ def _cost(spent: Spent) -> str:
 
 
 def keys_of(by: str) -> list[str]:
-    """What a report is grouped by. Raises UsageFault."""
+    """Return what a report is grouped by. Raises UsageFault."""
     keys = [key.strip() for key in by.split(",") if key.strip()]
     wrong = [key for key in keys if key not in KEYS]
     if wrong or not keys or len(set(keys)) < len(keys):
@@ -150,7 +150,7 @@ def keys_of(by: str) -> list[str]:
 
 
 def since_of(since: str | None) -> int:
-    """Microseconds since 1970; 0: since the beginning. Raises UsageFault."""
+    """Return microseconds since 1970; 0: since the beginning. Raises UsageFault."""
     if since is None:
         return 0
     try:
@@ -200,10 +200,10 @@ class Spent:
 def report(
     entries: Iterable[Entry], by: Sequence[str], *, since_us: int = 0, owners: Mapping[str, str] | None = None
 ) -> dict[Group, Spent]:
-    """Group -> sums, sorted by group. `since_us`: ends (and open calls) recorded before that do not count.
+    """Return sums by group, sorted. `since_us`: ends (and open calls) recorded before that do not count.
 
-    `owners`: session id -> principal, for the key of that name; a session that it lacks is of "-".
-    Raises ValueError that names the entry whose payload cannot be read.
+    `owners`: session id -> principal, for the key of that name; a session that it lacks is of "-". Raises ValueError
+    that names the entry whose payload cannot be read.
     """
     groups: dict[Group, Spent] = {}
     sent: dict[str, tuple[Group, int]] = {}
@@ -236,7 +236,7 @@ def total(groups: Iterable[Spent]) -> Spent:
 
 
 def since_us_of(text: str, now: float) -> int:
-    """The moment in microseconds: a duration ago (`90s`, `1h30m`), or an ISO date or time (UTC). Raises ValueError."""
+    """Return microseconds since 1970 of a duration ago (`90s`) or an ISO date or time (UTC). Raises ValueError."""
     try:
         return round((now - duration_of(text)) * 1_000_000)
     except ValueError:
@@ -305,7 +305,7 @@ def _key(name: str, entry: Entry, payload: _Payload | None, owners: Mapping[str,
 
 
 def _owners(home: Home, session: str | None) -> dict[str, str]:
-    """Session id -> principal, of each session whose beginning says it."""
+    """Map session id to principal, for each session whose beginning says it."""
     wanted = EntryFilter(stream=EVERY_SESSION, event_type="SESSION_START", session=session)
     beginnings = read_entries(home.ledger, wanted, with_bodies=True)
     return {entry.provenance.session_id: owner for entry in beginnings if (owner := principal_in(entry))}

@@ -101,7 +101,7 @@ def _run(home: Home) -> int:
 
 
 def write_config(home: Home) -> Path:
-    """The shipped configuration with a model that thinks for a moment, where a later `up` does not look for one."""
+    """Write the shipped configuration with a model that thinks for a moment, where no later `up` looks for it."""
     config = load_snapshot().config.model_dump(mode="json")
     for provider in config["gateway"]["providers"].values():
         provider["latency_ms"] = THINKING_MS
@@ -146,7 +146,7 @@ async def _ask(door: Bus, place: Place, text: str, session_id: str | None) -> Tu
 async def _kill_in_the_middle(
     bus: Bus, place: Place, session_id: str, turn: asyncio.Task[TurnResult]
 ) -> tuple[Kill, str]:
-    """SIGKILL to the executor while the model thinks for it, its prompt sent, its answer not there yet; its order."""
+    """Kill the executor between its prompt and the model's answer; return the kill and its order."""
     timeout_s = place.client_timeout_s
     head = (await bus.request("ledger", Tail(after=-1, limit=1), expect=Entries, timeout_s=timeout_s)).head
     while True:
@@ -174,7 +174,7 @@ async def _kill_in_the_middle(
 
 
 async def _account(bus: Bus, place: Place, evidence: TurnEvidence, wo_id: str) -> None:
-    """The last turn, moment by moment, and what follows from it. Raises CommandError when it is not as promised."""
+    """Tell the last turn, moment by moment, and what follows. Raises CommandError when it is not as promised."""
     timeout_s = place.client_timeout_s
     await bus.sleep(2 * place.snapshot.config.ledger.lazy_commit_ms / 1000)  # then what nobody waits for is there, too
     session_id = evidence.result.session_id

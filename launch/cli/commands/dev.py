@@ -78,7 +78,7 @@ class _Developed:
         self._is_ours = False
 
     def take_in(self) -> None:
-        """The cluster runs under what the file says now; why it does not is shown."""
+        """Have the cluster run under what the file says now, or show why it does not."""
         self._seen = _looked_at({*self._seen, *_sources(self._app)})
         try:
             self._instructions = _written(self._home, self._app)
@@ -148,7 +148,7 @@ def _sources(app: Path) -> Iterable[Path]:
 
 
 def _looked_at(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
-    """When each was written last, and its size; None: it is not there."""
+    """Return when each was written last, and its size; None: it is not there."""
     found = dict[Path, tuple[int, int] | None].fromkeys(files)
     for path in found:
         with suppress(OSError):
@@ -158,7 +158,7 @@ def _looked_at(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
 
 
 def _written(home: Home, app: Path) -> list[str]:
-    """The files of instructions; the agents are in the home's `config/`. Raises CommandError: why they are not."""
+    """Return the files of instructions, after writing the agents into `config/`. Raises CommandError."""
     done = subprocess.run(  # noqa: S603 - this interpreter, this package's own module
         children.python("hobus.launch.app.started", str(home.root), str(app)), env=children.environment(),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, check=False,
@@ -173,7 +173,7 @@ def _written(home: Home, app: Path) -> list[str]:
 
 
 def _names(change: Difference) -> list[str]:
-    """What is another one, and how, as the program calls it: an agent, its tools; else the setting."""
+    """Return what changed, and how, as the program calls it: an agent, its tools; else the setting."""
     if change.name == "tools.entry_points":
         return sorted(f"tool {entry_of(one)[0]}" for one in {*change.before} ^ {*change.after})
     return [f"{change.name} ({change.how})" if change.how else change.name]

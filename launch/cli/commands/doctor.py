@@ -64,12 +64,12 @@ def _health(home: Home, run: RunFile, now: float) -> list[DoctorFinding]:
 
 
 def bounds(peers: Iterable[PeerRow]) -> list[DoctorFinding]:
-    """What bounds the cluster's work now: one line for each process where something waits, and for what."""
+    """Return what bounds the cluster's work now: one line for each process where something waits, and for what."""
     return [finding.warn(peer.instance.partition("@")[0], said) for peer in peers for said in waits_for(peer)]
 
 
 def _tools(home: Home, run: RunFile) -> list[DoctorFinding]:
-    """What workers say of their servers and packages; nothing where the broker does not answer, which is said above."""
+    """Report what workers say of their servers and packages; nothing where the broker does not answer."""
     try:
         return tool_check.running(asyncio.run(tools_of(place_of(home, run))), home)
     except (RuntimeFault, CommandError):
@@ -77,7 +77,7 @@ def _tools(home: Home, run: RunFile) -> list[DoctorFinding]:
 
 
 def _breakers(home: Home, run: RunFile) -> list[DoctorFinding]:
-    """What the gateway says of its models; nothing where it does not answer, which is said above."""
+    """Report what the gateway says of its models; nothing where it does not answer."""
     try:
         return checkup.breakers(ask(place_of(home, run), "gateway", ReadBreakers(), Breakers).breakers, home)
     except (RuntimeFault, CommandError):

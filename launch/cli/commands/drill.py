@@ -112,7 +112,7 @@ def kill(  # noqa: PLR0913 - one per option
 
 
 def _say_while_heard(text: str) -> None:
-    """A reader that goes away (`| head`) ends neither the drill nor what its exit code says."""
+    """Say it; a reader that goes away (`| head`) ends neither the drill nor what its exit code says."""
     try:
         say_prose("", text)
     except BrokenPipeError:

@@ -71,7 +71,7 @@ def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: t
 
 
 def _copy(texts: dict[Path, str], home: Home) -> None:
-    """All of these files are there, or none. Raises CommandError (refused) where one is there already."""
+    """Write all of these files, or none. Raises CommandError (refused) where one is there already."""
     there = [str(path) for path in texts if os.path.lexists(path)]  # a link that leads nowhere, too
     if there:
         raise RefusedFault(

@@ -53,7 +53,7 @@ def ledger() -> None:
 
 
 def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets `wanted: _Wanted`, from FILTER and the options that narrow it."""
+    """Give the command `wanted: _Wanted`, from FILTER and the options that narrow it."""
 
     @functools.wraps(command)
     def filtered(
@@ -188,7 +188,7 @@ def _show_report(report: VerifyReport) -> None:
 
 
 async def _follow(home: Home, run: RunFile, printer: _Printer, after: int, *, with_bodies: bool) -> None:
-    """New entries as the ledger publishes them: a long poll, so that nothing spins and nothing is missed."""
+    """Print new entries as the ledger publishes them: a long poll, so that nothing spins and nothing is missed."""
     from hobus.launch.cluster.client import connected, place_of  # noqa: PLC0415 - a third of what `show` costs
 
     place = place_of(home, run)
@@ -214,12 +214,12 @@ class _Wanted:
         return self.options.accepts(entry) and self.filter.accepts(LedgerRow(entry, SystemClock().now()))
 
     def last(self, home: Home, limit: int, *, with_bodies: bool) -> list[Entry]:
-        """The last so many of the record, oldest of them first."""
+        """Return the last so many of the record, oldest of them first."""
         newest = read_entries(home.ledger, self.options, newest_first=True, with_bodies=with_bodies)
         return list(islice(filter(self.accepts, newest), min(limit, sys.maxsize)))[::-1]
 
     def check_known(self, home: Home) -> None:
-        """Raises UsageFault for a stream, a type or a session that there is not."""
+        """Raise UsageFault for an unknown stream, type or session."""
         stream, event_type, session = self.options.stream, self.options.event_type, self.options.session
         if stream is not None and not (stream in STREAMS or is_session_stream(stream)):
             raise UsageFault(f"--stream {stream[:80]}: no such stream; there are {', '.join(STREAMS)} and session/<id>")
@@ -235,7 +235,7 @@ class _Wanted:
 
 
 class _Printer:
-    """Prints wanted entries until there were enough."""
+    """Print wanted entries until there were enough."""
 
     def __init__(self, wanted: _Wanted, count: int | None, *, as_json_: bool) -> None:
         self._wanted = wanted

@@ -76,7 +76,7 @@ async def _found(home: Home, question: Search, session: str | None) -> Hits:
 
 
 async def found_in(home: Home, journals: Journals, question: Search) -> Hits:
-    """What the running ledger finds, else what is found in the record's files."""
+    """Return what the running ledger finds, else what is found in the record's files."""
     if not isinstance(journals, FromLedger):
         # Of a cluster that does not run.
         from hobus.ledger_service.search_reader import search_directory  # noqa: PLC0415

@@ -39,14 +39,14 @@ def memory() -> None:
 
 
 class MemoryValue(click.ParamType[Any]):
-    """What messages to memory take as a value of this kind; bytes that are not UTF-8 are none."""
+    """A value of this kind that messages to memory take; bytes that are not UTF-8 are none."""
 
     def __init__(self, kind: Any, told: Callable[[Any], str], lists: str = "") -> None:
-        """`told`: the sentence for what is none; `lists`: the command that lists what there is."""
+        """Prepare. `told`: the sentence for what is none; `lists`: the command that lists what there is."""
         self.name, self._kind, self._told, self._lists = "text", kind, told, lists
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The same value. Raises UsageFault."""
+        """Return the same value. Raises UsageFault."""
         del param, ctx
         try:
             str(value).encode()
@@ -62,7 +62,7 @@ class MomentParam(click.ParamType[str]):
     _FORM = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?Z?", re.ASCII)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """What is left out is zero. Raises UsageFault."""
+        """Return the timestamp; what is left out is zero. Raises UsageFault."""
         del param, ctx
         try:
             if self._FORM.fullmatch(value) is None:
@@ -113,7 +113,7 @@ class ChosenMemory(NamedTuple):
     agent_id: str
 
     def ask(self, question: Message, expect: type[R]) -> R:
-        """The memory process's answer. Raises RuntimeFault, CommandError."""
+        """Return the memory process's answer. Raises RuntimeFault, CommandError."""
         return cluster_options.ask(self.place, "ho3", question, expect)
 
     def all_pages(self, question: m.ReadSignals | m.ReadOverlays, expect: type[P], rows: str) -> P:
@@ -127,12 +127,12 @@ class ChosenMemory(NamedTuple):
         return found.model_copy(update={rows: whole})
 
     def cells(self, overlays: Sequence[m.Overlay]) -> list[tuple[str, ...]]:
-        """A row each, below `_HEADINGS`."""
+        """Return a row each, below `_HEADINGS`."""
         return [_cells(one, self.place.snapshot.config.attention.chars_per_token) for one in overlays]
 
 
 def _of_agent(command: Callable[..., Output]) -> Callable[..., Any]:
-    """The command gets `of: ChosenMemory` from `--agent`."""
+    """Give the command `of: ChosenMemory`, taken from `--agent`."""
 
     @functools.wraps(command)
     def asked(*, home: Home, agent_id: str | None, **arguments: Any) -> Output:
@@ -146,7 +146,7 @@ def _of_agent(command: Callable[..., Output]) -> Callable[..., Any]:
 
 
 def place_of_memory(home: Home) -> Place:
-    """The running cluster. Raises CommandError (refused) when memory is off in it."""
+    """Return the running cluster. Raises CommandError (refused) when memory is off in it."""
     found = cluster_of(home)
     config = found.snapshot.config
     if config.memory is not None:
@@ -323,7 +323,7 @@ def _changed(
     reason: str,
     **more: Any,
 ) -> Output:
-    """A change says which artifact, and why; `more`: what else this one says."""
+    """Make a change, which says which artifact, and why; `more`: what else this one says."""
     at = iso(SystemClock().now())
     asked = change(agent_id=of.agent_id, artifact_id=artifact_id, reason=reason, at=at, **more)
     with in_doubt():
@@ -347,7 +347,7 @@ _SPARE = ("CHANGED BY", "TOKENS", "EVENTS", "SCOPE", "TYPE", "LABELS")
 
 
 def _cells(overlay: m.Overlay, chars_per_token: int) -> tuple[str, ...]:
-    """TOKENS: what the line takes of budget.ho3_bias_budget, by the estimate."""
+    """Return cells; TOKENS: what the line takes of budget.ho3_bias_budget, by the estimate."""
     artifact = overlay.artifact
     return (
         artifact.artifact_id,

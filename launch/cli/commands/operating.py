@@ -107,7 +107,7 @@ def drain(*, home: Home, actor: str, idlest: int | None, no_wait: bool) -> None:
 
 
 def _drain_elsewhere(home: Home, pattern: str, idlest: int | None, *, no_wait: bool) -> None:
-    """The launcher has the broker tell them; each is done when the broker no longer knows it."""
+    """Have the launcher's broker tell workers; each is done when the broker no longer knows it."""
     peers = asyncio.run(peers_of(home, running(home)))
     told = workers_elsewhere(peers.peers if peers is not None else (), pattern, idlest)
     if not told:
@@ -135,7 +135,7 @@ async def _gone(home: Home, instances: Iterable[str]) -> None:
 
 
 def workers_elsewhere(peers: Iterable[PeerRow], pattern: str, idlest: int | None) -> list[str]:
-    """Instances of workers on other hosts whose names match; given a number, the idlest of those that take work."""
+    """Return instances of workers elsewhere whose names match; given a number, the idlest of those that take work."""
     found = [row for row in peers if row.address and fnmatchcase(row.instance.partition("@")[0], pattern)]
     if idlest is not None:
         found = sorted((row for row in found if row.state != "draining"), key=lambda row: row.in_flight)[:idlest]
@@ -143,7 +143,7 @@ def workers_elsewhere(peers: Iterable[PeerRow], pattern: str, idlest: int | None
 
 
 def is_offered(role: str, children: Iterable[ChildRow], peers: Iterable[PeerRow]) -> bool:
-    """Whether anybody of this role takes work: a process of this host by the launcher's word, any by the broker's."""
+    """Return whether anybody of this role takes work: here by the launcher's word, elsewhere by the broker's."""
     return any(row.role == role and row.state in _AT_WORK for row in (*children, *peers))
 
 

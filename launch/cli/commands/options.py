@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _home(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> Home:
-    """The home that is meant, before anything else is looked at: what is told of the rest names it."""
+    """Return the home that is meant, before anything else is looked at: what is told of the rest names it."""
     meant: str = given or (ctx.find_root().obj or {}).get("home") or os.environ.get("HOBUS_HOME") or DEFAULT_HOME
     home = home_of(Path(meant))
     if ctx.resilient_parsing:
@@ -40,7 +40,7 @@ def _home(ctx: click.Context, _parameter: click.Parameter, given: str | None) ->
 
 
 def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets `home: Home` from `--home`, else HOBUS_HOME, else `.hobus` in the current directory."""
+    """Give the command `home: Home` from `--home`, else HOBUS_HOME, else `.hobus` in the current directory."""
     said = "State directory (default: $HOBUS_HOME, else .hobus)."
     return click.option("--home", metavar="DIR", callback=_home, is_eager=True, help=said)(
         click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks and the command's own log.")(
@@ -107,7 +107,7 @@ with_http = click.option(
 
 
 def with_json(command: Callable[..., Output]) -> Callable[..., Any]:
-    """`--json` prints the document of what the command returns, else it is shown to a person; `home` as `with_home`."""
+    """Print with `--json` the document of what the command returns, else show it to a person; `home` as `with_home`."""
 
     @click.option("--json", "_as_json", is_flag=True, help="One JSON object.")
     @with_home
@@ -130,7 +130,7 @@ def with_json(command: Callable[..., Output]) -> Callable[..., Any]:
 def filter_given(
     make: Callable[[tuple[str, ...]], Filter[S]], texts: tuple[str, ...], *, names: Iterable[str], example: str
 ) -> Filter[S]:
-    """The filter behind the arguments. Raises UsageFault, which points at the place and names the fields."""
+    """Return the filter behind the arguments. Raises UsageFault, which points at the place and names the fields."""
     from hobus.launch.filters.syntax import FilterError  # noqa: PLC0415 - of those that filter
 
     try:
@@ -163,7 +163,7 @@ class Sent(click.IntRange):
     """A whole number that stands in a message."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """One that the wire can carry. Fails as click does."""
+        """Return a number that the wire can carry. Fails as click does."""
         number = super().convert(value, param, ctx)
         if number > SENDABLE_MAX:
             self.fail(f"{value}: expected at most {SENDABLE_MAX}", param, ctx)

@@ -61,7 +61,7 @@ def changed(home: Home, change: PackageChange, done: str, *, no_reload: bool) ->
 
 
 def _taken_in(home: Home, about: Installed, what: str, *, is_change: bool, no_reload: bool) -> str:
-    """What a running cluster knows of it; empty where none runs, or where nothing of it is new to that one.
+    """Return what a running cluster knows of it; empty where none runs, or where nothing of it is new to that one.
 
     Raises CommandError (failed part way) where it does not take it in: on disk it is as `what` says.
     """
@@ -87,7 +87,7 @@ def _taken_in(home: Home, about: Installed, what: str, *, is_change: bool, no_re
 
 
 def _is_known(home: Home, about: Installed) -> bool:
-    """Whether the cluster that runs here runs under this package, as it is installed."""
+    """Return whether the cluster that runs here runs under this package, as it is installed."""
     try:
         running = Snapshot.from_bytes(home.snapshot.read_bytes())
     except (OSError, ConfigError):

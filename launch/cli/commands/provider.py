@@ -54,13 +54,13 @@ def list_providers(*, home: Home) -> Output:
 
 
 def _settings(home: Home) -> AdminConfig:
-    """What the home's settings say, whatever is wrong with its other files. Raises ConfigError."""
+    """Return what the home's settings say, whatever is wrong with its other files. Raises ConfigError."""
     own = own_config.path_of(home)
     return settings(Layers(config_file=own if own.is_file() else None))
 
 
 def _row(provider_id: str, config: AnyProvider, gateway: GatewayConfig) -> dict[str, Any]:
-    """Where it is, if not in the gateway itself; where its key is, never the key; `default` and the domain tags."""
+    """Return address (unless in the gateway), where the key is, never the key, `default` and domain tags."""
     default = ["default"] if gateway.default_route.provider_id == provider_id else []
     tags = [tag for tag, route in sorted(gateway.domain_tag_routes.items()) if route.provider_id == provider_id]
     match config.kind:
@@ -189,7 +189,7 @@ def add_provider(  # noqa: PLR0913 - one per option
 
 
 def _secret() -> str:
-    """A key from standard input, not shown where it is typed. Raises CommandError for what is none."""
+    """Read a key from standard input, not shown where it is typed. Raises CommandError for what is none."""
     try:
         is_typed = is_terminal(sys.stdin) and is_terminal(sys.stderr)
         text = str(click.prompt("Key", hide_input=True, err=True)) if is_typed else sys.stdin.readline()
@@ -204,7 +204,7 @@ def _secret() -> str:
 
 @contextmanager
 def _stored(home: Home, path: Path, secret: str) -> Generator[None]:
-    """The key stands in a file of this user alone if what is done meanwhile succeeds; no older one is replaced."""
+    """Store the key in a private file if what is done meanwhile succeeds; replace no older one."""
     make_private(home.keys)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

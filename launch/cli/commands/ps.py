@@ -80,7 +80,7 @@ def ps(*, home: Home) -> Output:
 
 
 def document_of(home: Home, run: RunFile, answer: Peers | None, rows: list[ActorRow]) -> dict[str, Any]:
-    """For programs: the same facts; a stable shape."""
+    """Return the same facts for programs, in a stable shape."""
     return {
         "home": str(home.root),
         "phase": run.phase,
@@ -113,7 +113,7 @@ def _show(home: Home, run: RunFile, now: float, answer: Peers | None, rows: list
 
 
 def rows_of(home: Home, run: RunFile, now: float) -> tuple[Peers | None, list[ActorRow]]:
-    """What the broker says (None: it does not answer), and a row for each process, then for each worker elsewhere."""
+    """Return what the broker says (None: no answer), and a row for each process, then for each worker elsewhere."""
     answer = asyncio.run(peers_of(home, run))
     return answer, rows_in(home, run, now, answer)
 
@@ -126,7 +126,7 @@ def rows_in(home: Home, run: RunFile, now: float, answer: Peers | None) -> list[
 
 
 def own_lines(run: RunFile, now: float) -> list[tuple[str, ...]]:
-    """The launcher's own line, and the zygote's where there is one."""
+    """Return the launcher's own line, and the zygote's where there is one."""
     state = "draining" if run.phase == "draining" else "ready"
     fault = stalled(run.launcher_pid)
     if fault is not None:
@@ -164,7 +164,7 @@ def listening(peers: Peers) -> list[str]:
 
 
 def remote_row(peer: PeerRow) -> ActorRow:
-    """A worker on another host: the broker's word alone."""
+    """Return a worker on another host, by the broker's word alone."""
     return ActorRow(
         actor=peer.instance.partition("@")[0],
         instance=peer.instance,
@@ -185,7 +185,7 @@ def remote_row(peer: PeerRow) -> ActorRow:
 
 
 async def peers_of(home: Home, run: RunFile) -> Peers | None:
-    """What the broker says; None if it does not answer."""
+    """Return what the broker says; None if it does not answer."""
     place = place_of(home, run)
     timeout_s = place.snapshot.config.bus.peer_timeout_ms / 1000
     try:
@@ -196,17 +196,14 @@ async def peers_of(home: Home, run: RunFile) -> Peers | None:
 
 
 def no_room(home: Home, run: RunFile) -> str:
-    """Why the record takes nothing now, by the rule that the ledger itself follows; empty while there is space.
-
-    On a full disk nobody else says so: the launcher cannot write its run file, nor this command a token for the broker.
-    """
+    """Return why the record takes nothing now, by the ledger's own rule; empty while there is space."""
     with suppress(OSError):
         return shortage(RealDisk(home.ledger).free_bytes(), place_of(home, run).snapshot.config.ledger)
     return ""
 
 
 def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float, *, no_room: str) -> ActorRow:
-    """The launcher's word on a process, completed by the broker's and the kernel's, and of the ledger by its disk's."""
+    """Return the launcher's word on a process, completed by the broker's, the kernel's, and the ledger's disk."""
     peer = (peers or {}).get(child.instance)
     is_missing = peers is not None and child.role != "broker" and (peer is None or peer.state == "lost")
     is_cut_off = is_missing and child.state in ("ready", "degraded")
@@ -258,7 +255,7 @@ def _bounded_by(peer: PeerRow) -> str:
 
 
 def waits_for(peer: PeerRow) -> list[str]:
-    """What bounds the work of a process, by the counters of its beats: processor time, or a provider."""
+    """Return what bounds the work of a process, by the counters of its beats: processor time, or a provider."""
     told, count, said = peer.counters.get, counted, list[str]()
     if waiting := told("runs_waiting", 0):
         said.append(f"{count(waiting, 'turn')} wait{'s' * (waiting == 1)} to begin: no processor time is left")
@@ -279,7 +276,7 @@ def _rss(pid: int) -> int | None:
 
 
 def shown(row: ActorRow) -> tuple[str, ...]:
-    """The row's cells; what is not known is a dash."""
+    """Return the row's cells; what is not known is a dash."""
     state = row.state
     if row.next_try_s is not None:
         state = f"backoff({row.restarts + 1}, next try {duration(row.next_try_s)})"

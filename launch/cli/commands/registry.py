@@ -36,7 +36,7 @@ def registry(*, home: Home, name: str) -> Output:
 
 
 def _states(view: View) -> dict[str, dict[str, str]]:
-    """Name of each file in force -> its state: `ok`, or what gate G0 has against it."""
+    """Map each file in force to its state: `ok`, or what gate G0 has against it."""
     faults: dict[str, str] = {}
     for one in failed(list(ownership(view.layers, is_checkout=view.is_checkout))):
         faults.setdefault(one.file, one.reason)

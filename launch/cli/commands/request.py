@@ -38,7 +38,7 @@ def request(*, home: Home, service: str, type_name: str, body: str, timeout_s: f
 
 
 def message_of(service: str, type_name: str, body: str) -> Message:
-    """The typed message behind the arguments. Raises CommandError (usage) that names what fits."""
+    """Return the typed message behind the arguments. Raises CommandError (usage) that names what fits."""
     cls = CLASSES.get(type_name)
     asked = sorted({row.cls.TYPE for row in ROWS if row.service == service.partition("/")[0]})
     if not asked:

@@ -150,7 +150,7 @@ async def _of_home(home: Home, given: str, limit: int) -> LookedAt:
 
 
 async def with_view(found: LookedAt, journals: Journals) -> LookedAt:
-    """The same with what the session's owner says; where nobody runs who could be asked, the record alone speaks."""
+    """Add what the session's owner says; where nobody runs who could be asked, the record alone speaks."""
     if not isinstance(journals, FromLedger):
         return found
     try:
@@ -160,7 +160,7 @@ async def with_view(found: LookedAt, journals: Journals) -> LookedAt:
 
 
 async def looked_at(journals: Journals, given: str, limit: int) -> LookedAt:
-    """What the record says of a session. Raises CommandError."""
+    """Return what the record says of a session. Raises CommandError."""
     session_id = await journals.named(given)
     entries = await end_of(journals, session_id)
     if not entries:
@@ -178,7 +178,7 @@ async def looked_at(journals: Journals, given: str, limit: int) -> LookedAt:
 
 
 async def _used_last(journals: Journals, turns: list[TurnSeen], found: list[Entry]) -> tuple[Used, ...]:
-    """What the session's last turn was made under; nothing of one that has no turn yet."""
+    """Return what the session's last turn was made under; nothing of one that has no turn yet."""
     if not turns:
         return ()
     entries = sorted(found, key=lambda one: one.sequence)

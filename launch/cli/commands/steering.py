@@ -59,11 +59,11 @@ class Sending:
         self._command_id = drawn_id(PROGRAM) if command_id is None else command_id
 
     async def session_id(self) -> str:
-        """The full id of the session. Raises CommandError."""
+        """Return the full id of the session. Raises CommandError."""
         return await named_session(self.place, self.given, called="SESSION")
 
     async def send(self, session_id: str, command: Command, *, suffix: str = "") -> CommandVerdict:
-        """The verdict on one command; `suffix` keeps several ones of an invocation apart. Raises CommandError."""
+        """Return the verdict on one command; `suffix` keeps several of an invocation apart. Raises CommandError."""
         fences = Fences(None if self._run is None else run_number(self._run, session_id), self._epoch)
         try:
             sent = host_command(session_id, command, fences, f"{self._command_id}{suffix}")
@@ -75,7 +75,7 @@ class Sending:
             raise UnreachableFault(fault.message, hint=f"{self.again()}; {fault.hint}", code=fault.code) from fault
 
     def again(self) -> str:
-        """The command that gets the same verdict, or answer, again."""
+        """Return the command that gets the same verdict, or answer, again."""
         return f"{same_command('--command-id', self._command_id)} (it is applied once)"
 
 
@@ -95,7 +95,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _tell(verdict: CommandVerdict, what: str, *, as_json: bool) -> int:
-    """The exit code; a refusal is told on stderr, also beside its JSON."""
+    """Return the exit code; tell a refusal on stderr, also beside its JSON."""
     if as_json:
         say(verdict.model_dump_json())
     if verdict.outcome == "rejected":
@@ -242,7 +242,7 @@ def _decide(
 
 
 async def _meant(place: Place, session_id: str, call: str | None, *, is_all: bool) -> list[HeldCall]:
-    """The calls that are meant. Raises CommandError where it is not clear which."""
+    """Return the calls that are meant. Raises CommandError where it is not clear which."""
     held = await held_calls(place, session_id)
     if call is not None:
         # What is not waiting goes to the session all the same: its refusal is the answer, and stands in the record.
@@ -261,7 +261,7 @@ async def _meant(place: Place, session_id: str, call: str | None, *, is_all: boo
 
 
 async def held_calls(place: Place, session_id: str) -> list[HeldCall]:
-    """What waits for an approval now, as the journal says. Raises CommandError for an unknown session."""
+    """Return what waits for an approval now, as the journal says. Raises CommandError for an unknown session."""
     async with connected(place, "operator") as bus:
         entries = await end_of(FromLedger(bus, timeout_s=place.client_timeout_s), session_id)
     if not entries:
@@ -270,7 +270,7 @@ async def held_calls(place: Place, session_id: str) -> list[HeldCall]:
 
 
 async def read_view(journals: FromLedger, session_id: str) -> SessionView:
-    """What the session's owner knows of it. Raises RuntimeFault."""
+    """Return what the session's owner knows of it. Raises RuntimeFault."""
     return await journals.bus.request(
         "ho2", ReadSession(session_id=session_id), expect=SessionView, timeout_s=journals.timeout_s, key=session_id
     )
@@ -296,7 +296,7 @@ def end(*, home: Home, given: str, reason: str) -> Output:
 
 
 async def end_session(place: Place, given: str, reason: str) -> SessionClosed:
-    """The session is closed, and the record says so: the host's word alone would not do."""
+    """Close the session, so that the record says so: the host's word alone would not do."""
     timeout_s = place.client_timeout_s
     async with connected(place, "operator") as bus:
         session_id = await begun(FromLedger(bus, timeout_s=timeout_s), given, called="SESSION")

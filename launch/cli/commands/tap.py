@@ -124,7 +124,7 @@ def tap(  # noqa: PLR0913 - one per option
 
 
 def _width() -> int | None:
-    """Of the terminal; None for a pipe, whose reader wants everything."""
+    """Return the width of the terminal; None for a pipe, whose reader wants everything."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -141,7 +141,7 @@ def _writer(into: Path, filters: tuple[str, ...], clock: SystemClock, *, replace
 
 
 def _read_capture(source: Path, watched: Watched) -> BaseException | None:
-    """Twice: what belongs to which turn is learnt from the whole file before anything is shown."""
+    """Read twice: what belongs to which turn is learnt from the whole file before anything is shown."""
     reader = CaptureReader(source)
     try:
         for batch in reader.batches():

@@ -40,7 +40,7 @@ _REFUSALS = frozenset({"denied", "tool_not_permitted"})
 
 
 def checked_arguments(tool_id: str, text: str, tools: Tools) -> dict[str, Any]:
-    """The arguments of a call of this tool. Raises UsageFault that says what is wrong with them."""
+    """Return the arguments of a call of this tool. Raises UsageFault that says what is wrong with them."""
     word = next((one for one in tools.tools if one.tool_id == tool_id), None)
     if word is None:
         known = ", ".join(one.tool_id for one in tools.tools) or "none"
@@ -106,7 +106,7 @@ def call(  # noqa: PLR0913 - one per option
 
 
 async def _called(place: Place, turn: ProcessTurn, timeout_s: float) -> TurnResult:
-    """The turn's answer; meanwhile it is told when it waits for an approval. Raises RuntimeFault, CommandError."""
+    """Return the turn's answer; tell meanwhile when it waits for an approval. Raises RuntimeFault, CommandError."""
     session_id = session_id_of(ROLE, turn.input_id)
     noticed = Noticed(session_id, says=in_shell)
     answer = answer_of(place, turn, timeout_s=timeout_s)

@@ -60,7 +60,7 @@ def tools(*, home: Home) -> Output:
 
 
 def notes_on(rows: Sequence[Row], sources: Sequence[Row], snapshot: Snapshot) -> Iterator[str]:
-    """What the tables do not say: tools kept from an agent, tools not taken, approvals that bind nothing."""
+    """Yield what the tables do not say: tools kept from an agent, tools not taken, approvals that bind nothing."""
     for row in rows:
         yield from (why_withheld(agent_id, row["tool_id"]) for agent_id in row["withheld_from"])
     for source in sources:
@@ -75,13 +75,13 @@ def notes_on(rows: Sequence[Row], sources: Sequence[Row], snapshot: Snapshot) ->
 
 
 async def tools_of(place: Place) -> Tools:
-    """What the broker was told. Raises BusError when it does not answer."""
+    """Return what the broker was told. Raises BusError when it does not answer."""
     async with connected(place, "operator") as bus:
         return await read_tools(bus, timeout_s=place.client_timeout_s)
 
 
 def tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
-    """Every tool that some worker announces, and agents that others call; beside it what the configuration says.
+    """Return every tool that some worker announces, and agents that others call, with what is configured of them.
 
     A stable shape.
     """
@@ -111,7 +111,7 @@ def tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
 
 
 def _called_agents(snapshot: Snapshot) -> Iterator[Row]:
-    """Agents that are tools of others: run by supervisors, which no worker announces."""
+    """Yield agents that are tools of others: run by supervisors, which no worker announces."""
     for agent_id, agent in snapshot.agents.items():
         callers = sorted(name for name, one in snapshot.agents.items() if may_call(one, agent_id, snapshot.agents))
         if callers:
@@ -125,7 +125,7 @@ def _called_agents(snapshot: Snapshot) -> Iterator[Row]:
 
 
 def source_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
-    """Every source of every worker, and configured ones of which no worker tells (`worker` is empty)."""
+    """Return every source of every worker, and configured ones of which no worker tells (`worker` is empty)."""
     told: list[Row] = [
         {
             "name": one.name,

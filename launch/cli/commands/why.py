@@ -61,7 +61,7 @@ class Compared(NamedTuple):
 
 
 def compared(one: ExplainedTurn, other: ExplainedTurn) -> Compared:
-    """Settings, governed files, and stretches of the prompts that they were answered from."""
+    """Return settings, governed files, and stretches of the prompts that they were answered from."""
     left, right = settings_of(one.why), settings_of(other.why)
     settings = {name: {"before": left[name], "after": right[name]} for name in left if left[name] != right[name]}
     assets = changed_between(one.configuration, other.configuration)
@@ -76,13 +76,13 @@ def document_of(found: Compared) -> dict[str, Any]:
 
 
 def changed_lines(one: PromptDifference) -> list[str]:
-    """As `diff -u` has them, without its head."""
+    """Return lines as `diff -u` has them, without its head."""
     left, right = (one.before or "").splitlines(), (one.after or "").splitlines()
     return list(difflib.unified_diff(left, right, n=1, lineterm=""))[2:]
 
 
 def _explained(home: Home, *given: str) -> list[ExplainedTurn]:
-    """Raises CommandError where there is no such turn."""
+    """Return the explained turns. Raises CommandError where there is no such turn."""
     named = [run_in(one) or (one, None) for one in given]
     sessions = asyncio.run(sessions_meant(home, [session for session, _ in named], called="TURN"))
     return [explained(home, one, number) for one, (_, number) in zip(sessions, named, strict=True)]

@@ -36,10 +36,10 @@ class CaptureDamaged(ValueError):
 
 
 class CaptureWriter:
-    """Writes one capture, mode 0600: it may hold bodies."""
+    """Write one capture, mode 0600: it may hold bodies."""
 
     def __init__(self, path: Path, facts: dict[str, Any], *, replace: bool) -> None:
-        """Raises FileExistsError for a file that holds something, unless it is to be replaced."""
+        """Open the file. Raises FileExistsError for one that holds something, unless it is to be replaced."""
         if not replace and path.is_file() and path.stat().st_size:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -53,7 +53,7 @@ class CaptureWriter:
             self._item(["batch", epoch, first, following, *facts, [list(record) for record in kept]])
 
     def close(self, account: list[dict[str, int | str]]) -> None:
-        """The capture is whole, with its account. Raises OSError."""
+        """Complete the capture with its account. Raises OSError."""
         try:
             self._item(["end", account])
         finally:
@@ -67,7 +67,7 @@ class CaptureWriter:
 
 @dataclass(slots=True)
 class CaptureReader:
-    """Reads one capture."""
+    """Read one capture."""
 
     path: Path
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -75,7 +75,7 @@ class CaptureReader:
     torn_at: int | None = None  # byte of a torn last item
 
     def batches(self) -> Iterator[TapBatch]:
-        """What was captured, in order. Raises OSError, CaptureDamaged."""
+        """Yield what was captured, in order. Raises OSError, CaptureDamaged."""
         with self.path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise CaptureDamaged(f"{self.path} is not a capture of hobus tap")

@@ -56,7 +56,7 @@ class Replies:
     _asked_at: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
 
     def shown(self, record: TapRecord) -> None:
-        """Its answer is awaited if it is a request; a repeated one counts from its first frame."""
+        """Await the frame's answer if it is a request; a repeated one counts from its first frame."""
         if record.kind not in _ASKS:
             return
         self._asked_at.setdefault(record.message_id, record.at)
@@ -64,7 +64,7 @@ class Replies:
             self._asked_at.popitem(last=False)
 
     def latency_ms(self, record: TapRecord) -> float | None:
-        """Milliseconds since the request that this frame answers; None if it answers none that was shown."""
+        """Return milliseconds since the request that this frame answers; None if it answers none that was shown."""
         asked_at = self._asked_at.get(record.correlation_id) if record.correlation_id else None
         if asked_at is None or record.kind not in (*_ENDS, "stream"):
             return None
@@ -94,7 +94,7 @@ class SeenLives:
     epochs: list[EpochAccount] = field(default_factory=list[EpochAccount])
 
     def begin(self, batch: TapBatch) -> None:
-        """What the batch says before its records is counted; for every record follows `one`."""
+        """Count what the batch says before its records; call `one` for every record after that."""
         if not self.epochs or self.epochs[-1].epoch != batch.epoch:
             self.epochs.append(EpochAccount(batch.epoch, batch.first, batch.first - 1))
         current = self.epochs[-1]
@@ -114,7 +114,7 @@ class SeenLives:
             current.filtered += 1
 
     def unshown(self, count: int) -> None:
-        """So many of the last batch's frames were wanted, and could not be written: lost on the last step."""
+        """Count frames of the last batch that were wanted and could not be written: lost on the last step."""
         if count:
             self.epochs[-1].shown -= count
             self.epochs[-1].lost += count
@@ -132,7 +132,7 @@ class SeenLives:
         return sum(one.lost for one in self.epochs)
 
     def lines(self) -> list[str]:
-        """The account as people read it: one line, and one per life if there were several."""
+        """Return the account as people read it: one line, and one per life if there were several."""
         without = f"{thousands(self.filtered)} filtered out, {thousands(self.lost)} lost"
         total = f"{counted(self.shown, 'frame')} shown, {without}"
         if not self.epochs:
@@ -177,7 +177,7 @@ class Choice(NamedTuple):
 
 @dataclass(slots=True)
 class Chooser:
-    """Chooses until there were enough, and keeps the account."""
+    """Choose until there were enough, and keep the account."""
 
     wanted: Filter[Frame]
     book: TurnBook
@@ -218,7 +218,7 @@ class Chooser:
 
 
 def _cut(batch: TapBatch, count: int) -> TapBatch:
-    """The batch up to its first so many records, with what was lost or not kept among them."""
+    """Return the batch up to its first so many records, with what was lost or not kept among them."""
     records = batch.records[:count]
     following = records[-1].sequence + 1
     missing = following - batch.first - count

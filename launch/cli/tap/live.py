@@ -30,7 +30,7 @@ class Watched:
     writer: CaptureWriter | None
 
     def take(self, choice: Choice) -> bool:
-        """Printed and captured; whether that was the last frame that was asked for. Raises OSError.
+        """Print and capture; return whether that was the last frame that was asked for. Raises OSError.
 
         The account has as shown what went out, not what was meant to.
         """
@@ -59,7 +59,7 @@ class Live:
     _failure: BaseException | None = None
 
     async def run(self) -> BaseException | None:
-        """What the command ends with: None when everything that was asked for was shown, or the user ended it."""
+        """Return what the command ends with: None when all was shown that was asked for, or the user ended it."""
         config = self.place.snapshot.config
         zeromq = ZeroMQ(config.bus)
         reader = TapReader(zeromq, self.place.tap, since_s=self.since_s, with_bodies=self.look is not None)
@@ -84,7 +84,7 @@ class Live:
         return self._failure
 
     async def _read(self, reader: TapReader) -> None:
-        """What ends it is kept as a value: a task group would wrap it."""
+        """Read; keep what ends it as a value, which a task group would wrap."""
         try:
             async for batch in reader.batches():
                 choice = self.watched.chooser.choose(batch)
@@ -98,7 +98,7 @@ class Live:
             self._failure = of_os_error(error, doing="the frames cannot be written")
 
     async def _end_in_order(self, reader: TapReader, told: asyncio.Event) -> None:
-        """Once the user ends it, reads to where the broker stands then, so that the account reaches that far."""
+        """Read, once the user ends it, to where the broker stands then, so that the account reaches that far."""
         await told.wait()
         if reader.has_begun:
             try:
@@ -134,7 +134,7 @@ class Live:
 
 @contextmanager
 def _ended_by_signals(end: Callable[[], object]) -> Generator[None]:
-    """The first Ctrl-C or SIGTERM ends the reading in order, the second one at once, wherever it is."""
+    """End the reading in order at the first Ctrl-C or SIGTERM, at once at the second."""
     is_told = False
 
     def told(_number: int, _frame: FrameType | None) -> None:

@@ -21,7 +21,7 @@ OPENED, CLOSED = "TAP_BODIES_READ", "TAP_BODIES_CLOSED"
 
 @dataclass(slots=True)
 class Look:
-    """One run of `hobus tap --bodies`; the filter and the numbers are in the entries' bodies, which can be erased."""
+    """One run of `hobus tap --bodies`; filter and numbers are in the entries' bodies, which can be erased."""
 
     place: Place
     clock: Clock
@@ -32,7 +32,7 @@ class Look:
     _opened_at: float | None = None
 
     async def before(self, choice: Choice) -> None:
-        """The look stands in the record if one of these frames shows a body of a sensitive type.
+        """Record the look if one of these frames shows a body of a sensitive type.
 
         Raises CommandError (unreachable): without the record nothing is shown.
         """
@@ -51,7 +51,7 @@ class Look:
         self.bodies += seen
 
     async def close(self) -> str:
-        """The end and the length of the look stand in the record; why not, if they do not."""
+        """Record the end and length of the look; return why not, if that fails."""
         if self._opened_at is None:
             return ""
         elapsed_ms = round((self.clock.monotonic() - self._opened_at) * 1000)
@@ -68,7 +68,7 @@ class Look:
 
 
 async def record_look(bus: Bus, event_type: str, facts: BodiesRead | BodiesClosed, now: float) -> None:
-    """The beginning or the end of a look stands in the record. Raises RuntimeFault."""
+    """Record the beginning or the end of a look. Raises RuntimeFault."""
     entry = WriteEntry(
         submission_id=f"{event_type}:{facts.look}",
         stream="governance",

@@ -24,7 +24,7 @@ from hobus.launch.console.output import as_json, counted, duration, joined, say,
 
 @dataclass(slots=True)
 class Printer:
-    """`table` None: JSON, one object per line."""
+    """Print chosen frames. `table` None: JSON, one object per line."""
 
     table: Table | None
     with_bodies: bool
@@ -35,7 +35,7 @@ class Printer:
     _is_headed: bool = False
 
     def print(self, choice: Choice) -> int:
-        """Everything of one batch; how many of its chosen frames went out whole."""
+        """Print everything of one batch; return how many of its chosen frames went out whole."""
         lines = self._notes(choice.batch)
         ends: list[int] = []  # of each frame: lines up to its last one
         for one in choice.chosen:
@@ -97,7 +97,7 @@ class Printer:
 
 
 def body_of(record: TapRecord) -> Any:
-    """The decoded body; its bytes in hexadecimal where its type is unknown."""
+    """Return the decoded body; its bytes in hexadecimal where its type is unknown."""
     cls = catalog.CLASSES.get(record.type)
     if record.body is None:
         return None
@@ -110,7 +110,7 @@ def body_of(record: TapRecord) -> Any:
 def frame_document(
     record: TapRecord, turn: TurnRef, *, body: Any = None, has_body: bool = False, latency_ms: float | None = None
 ) -> dict[str, Any]:
-    """A frame. `body` is there only where it was asked for and reached the reader; else size and hash stand alone."""
+    """Return a frame; `body` only where it was asked for and reached the reader, else size and hash alone."""
     document: dict[str, Any] = record._asdict()
     del document["body"]
     document |= {"time": iso(record.at), "session": turn.session_id, "turn": turn.run, "input": turn.input_id}
@@ -122,5 +122,5 @@ def frame_document(
 
 
 def note_document(note: str, **facts: Any) -> dict[str, Any]:
-    """What is said between frames: `note` names it."""
+    """Return what is said between frames: `note` names it."""
     return {"note": note, **facts}

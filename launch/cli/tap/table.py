@@ -78,7 +78,7 @@ class Table:
             self._widths[_TYPE] = max(_TYPE_LEAST, self._widths[_TYPE] - (least - width))
 
     def heading(self, now: float) -> str:
-        """The first line; the times of day are of the zone of `now`."""
+        """Return the first line; the times of day are of the zone of `now`."""
         where = {"TIME": f"TIME {'UTC' if self._utc else zone(now)}"}
         cells = [where.get(column.heading, column.heading) for column in COLUMNS]
         return self._line(cells, {}, bold=True)
@@ -124,14 +124,14 @@ class Table:
 
 
 def shown_turn(turn: TurnRef) -> str:
-    """`SES-<8 hex>-<run>`, or without a run while none is known."""
+    """Return `SES-<8 hex>-<run>`, or without a run while none is known."""
     if not turn.session_id:
         return "-"
     return f"{shown_session(turn.session_id)}-{turn.run_seq or '?'}"
 
 
 def _fitting(columns: Sequence[int], width: int) -> list[int]:
-    """What is never left out, and of the rest what still fits, the lowest rank first."""
+    """Return what is never left out, and of the rest what still fits, the lowest rank first."""
     kept: list[int] = []
     for number in sorted(columns, key=lambda number: COLUMNS[number].rank):
         wanted = [*kept, number]

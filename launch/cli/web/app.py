@@ -66,12 +66,12 @@ class PageRequest:
     query: Mapping[str, str]
 
     def number(self, name: str, usual: int, most: int) -> int:
-        """A number of the query, at least 1 and at most `most`."""
+        """Return a number of the query, at least 1 and at most `most`."""
         given = self.sequence(name)
         return usual if given is None else min(most, max(1, given))
 
     def sequence(self, name: str) -> int | None:
-        """A number of the query, as one of the record's; None: none is named."""
+        """Return a number of the query, as one of the record's; None: none is named."""
         given = self.query.get(name, "")
         return int(given) if given.isascii() and given.isdigit() and len(given) <= limits.DIGITS_MAX else None
 
@@ -164,7 +164,7 @@ class Console:
         self._router = Router([*routes, *self.streams], redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuses, or passes on with `scope["person"]` set; every answer has the headers that keep it inert."""
+        """Refuse, or pass on with `scope["person"]` set; every answer has the headers that keep it inert."""
         if scope["type"] != "http":
             return
 
@@ -237,7 +237,7 @@ class Console:
         return RedirectResponse(f"{self._at}{path}", 303)
 
     async def _form(self, request: Request) -> dict[str, str]:
-        """Raises CommandError for one that none of this browser's pages sent."""
+        """Return the form. Raises CommandError for one that none of this browser's pages sent."""
         person: Person = request.scope["person"]
         body = bytearray()
         async for piece in request.stream():
@@ -357,5 +357,5 @@ def _as_command_error(error: RuntimeFault | CommandError) -> CommandError:
 
 
 def _local(path: str) -> str:
-    """A path of this console; anything else is its first page."""
+    """Return a path of this console; for anything else its first page."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"

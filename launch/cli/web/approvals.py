@@ -18,7 +18,7 @@ from hobus.launch.sessions.why_failed import waits_in
 
 
 async def approvals(look: PageRequest) -> PageAnswer:
-    """The held calls of `hobus session list`: whose, which tool, its arguments, since when, what was done."""
+    """List the held calls of `hobus session list`: whose, which tool, its arguments, since when, what was done."""
     walk = Walk(is_active=True)
     rows = await listed(look, limits.PAGE, walk, is_shown=lambda row: bool(row.held_calls))
     waiting = [one for row in rows for one in await look.source.of_files(partial(_waiting, row=row))]

@@ -39,7 +39,7 @@ class Changes:
         """When they are told next; None: nothing has changed since."""
 
     async def frames(self, session_id: str, *, with_beats: bool) -> AsyncGenerator[str]:
-        """`changed` when the session has, "": when any has; `with_beats`: regularly instead. Ends with its reader."""
+        """Yield `changed` when the session has, "": when any has; `with_beats`: regularly. Ends with its reader."""
         self.streams += 1
         try:
             yield frame("{}", event="begun")
@@ -95,7 +95,7 @@ class Changes:
                 await asyncio.sleep(limits.TICK_S)
 
     def _tell(self, sessions: set[str] | None) -> None:
-        """Those of these sessions; those of all of them not so often, and together, so that one read serves them."""
+        """Tell followers of these sessions; of all sessions less often and together, so that one read serves them."""
         now = self._source.clock.monotonic()
         if sessions is None or sessions:
             self._source.forget()  # who is told asks anew, and is not answered by what was read before
@@ -113,7 +113,7 @@ class Changes:
 
 
 async def _beats() -> AsyncGenerator[str]:
-    """For pages of what stands in no record; all browsers are told together, so that one read serves them."""
+    """Yield beats for pages of what stands in no record; all browsers together, so that one read serves them."""
     while True:
         await asyncio.sleep(limits.BEAT_S - asyncio.get_running_loop().time() % limits.BEAT_S)
         yield frame("{}", event="changed")

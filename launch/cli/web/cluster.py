@@ -53,7 +53,7 @@ async def cluster(look: PageRequest) -> PageAnswer:
 
 
 async def _told(look: PageRequest, service: str, question: Message, expect: type[R]) -> R | None:
-    """None where nobody answers: the page shows what there is."""
+    """Return the answer; None where nobody answers: the page shows what there is."""
     try:
         return await look.source.asked(service, question, expect)
     except (RuntimeFault, CommandError):

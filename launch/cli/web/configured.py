@@ -55,7 +55,7 @@ async def configuration(look: PageRequest) -> PageAnswer:
 
 
 def difference(one: Configuration, other: Configuration) -> dict[str, Any]:
-    """Files and settings that are not the same under both. Pure."""
+    """Return files and settings that are not the same under both. Pure."""
     left, right = (settings_in(redacted(unpack(each.body)["config"])) if each.body else {} for each in (one, other))
     paths = [path for path in {**left, **right} if left.get(path, _NONE) != right.get(path, _NONE)]
     return {

@@ -93,7 +93,7 @@ class Drawing(NamedTuple):
 
 
 def drawing(records: Sequence[TapRecord]) -> Drawing:
-    """A line for each process in the order in which it spoke, and an arrow for each frame. Pure."""
+    """Draw a line for each process in the order in which it spoke, and an arrow for each frame. Pure."""
     lanes: dict[str, float] = {}
 
     def lane(name: str) -> float:
@@ -113,7 +113,7 @@ def drawing(records: Sequence[TapRecord]) -> Drawing:
 
 
 async def live_frames(request: Request) -> Response:
-    """Chosen frames as they come, and where every other one went."""
+    """Stream chosen frames as they come, and where every other one went."""
     console: Console = request.scope["app"]
     return streamed(
         _live(console.source, request.query_params.get("filter", ""), request.query_params.get("all") == "1")
@@ -121,7 +121,7 @@ async def live_frames(request: Request) -> Response:
 
 
 async def captured(request: Request) -> Response:
-    """The chosen frames that the ring still has, as a file for `hobus tap -r`."""
+    """Return the chosen frames that the ring still has, as a file for `hobus tap -r`."""
     console: Console = request.scope["app"]
     said, since = request.query_params.get("filter", ""), request.query_params.get("since") or f"{limits.RING_S:g}"
     choices, account = await _kept(console.source, said, since)
@@ -166,7 +166,7 @@ async def _end_with_the_cluster(source: HomeSource, reader: TapReader) -> None:
 
 
 async def _kept(source: HomeSource, said: str, since: str) -> tuple[list[Choice], SeenLives]:
-    """What the ring holds of the last `since`, else what the capture does; and its account. Raises CommandError."""
+    """Return what the ring holds of the last `since`, else the capture; and its account. Raises CommandError."""
     if source.capture is not None:
         return await run_in_threadpool(_of_capture, source.capture, _wanted(said), source.clock.now)
     try:
@@ -188,7 +188,7 @@ async def _kept(source: HomeSource, said: str, since: str) -> tuple[list[Choice]
 
 
 def _of_capture(path: Path, wanted: Any, now: Callable[[], float]) -> tuple[list[Choice], SeenLives]:
-    """Twice, as `hobus tap -r` does: which turn a frame is of may be said behind it."""
+    """Read twice, as `hobus tap -r` does: which turn a frame is of may be said behind it."""
     chooser = Chooser(wanted, TurnBook(None), now, with_routine=False)
     try:
         for batch in CaptureReader(path).batches():
@@ -217,7 +217,7 @@ def _wanted(said: str) -> Any:
 
 
 def _row(record: TapRecord, turn: TurnRef) -> dict[str, Any]:
-    """The columns of `hobus tap`."""
+    """Return the columns of `hobus tap`."""
     to = (record.worker or record.destination) if record.kind in _ASKS else record.destination
     return {
         "sequence": record.sequence, "time": clock_time(record.at), "kind": record.kind, "type": record.type,

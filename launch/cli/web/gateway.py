@@ -50,7 +50,7 @@ class Point(NamedTuple):
 
 
 def call_in(entry: Entry) -> PlottedCall | None:
-    """The call that this entry ends; None: it ends none, or was erased."""
+    """Return the call that this entry ends; None: it ends none, or was erased."""
     about = entry.provenance
     facts = (entry.sequence, about.session_id, about.run_seq, about.work_order_id, entry.ledger_at_us)
     if entry.event_type == "PROMPT_RECEIVED" and (said := payload_in(PromptReceived, entry)) is not None:
@@ -65,7 +65,7 @@ def call_in(entry: Entry) -> PlottedCall | None:
 
 
 def plotted(calls: Sequence[PlottedCall]) -> tuple[list[Point], int, int]:
-    """Their points in the order of time, the greatest latency and the most tokens. Pure."""
+    """Return points in the order of time, the greatest latency and the most tokens. Pure."""
     slowest = max((one.latency_ms or 0 for one in calls), default=0)
     most = max((one.input_tokens + one.output_tokens for one in calls), default=0)
     step = _WIDTH / max(1, len(calls))

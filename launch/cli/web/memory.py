@@ -25,7 +25,7 @@ _HALF_LIVES = 4.0
 
 
 def curve(decay: float) -> str:
-    """Points of how a signal's weight falls over four half-lives from now. Pure."""
+    """Return points of how a signal's weight falls over four half-lives from now. Pure."""
     count = limits.CURVE_POINTS
     at = [number / (count - 1) for number in range(count)]
     return " ".join(f"{x * _WIDTH:.1f},{_HEIGHT - _HEIGHT * decay * 2 ** (-x * _HALF_LIVES):.1f}" for x in at)
@@ -61,7 +61,7 @@ async def memory(look: PageRequest) -> PageAnswer:
 
 
 async def _gate(look: PageRequest, agent: str, signal: m.Accumulator) -> GateResult:
-    """How far it is from being learned from: `hobus memory gate`."""
+    """Return how far the signal is from being learned: `hobus memory gate`."""
     question = m.CheckGate(agent_id=agent, signal_id=signal.signal_id, principal=signal.principal)
     return (await look.source.asked("ho3", question, m.GateChecked)).gate
 

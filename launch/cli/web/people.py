@@ -37,7 +37,7 @@ class Person:
         return self.role == "operator"
 
     def has_sent(self, token: str) -> bool:
-        """Whether a form that brings this token is one of this browser's pages."""
+        """Return whether a form that brings this token is one of this browser's pages."""
         return hmac.compare_digest(token.encode(), self.csrf.encode())
 
 
@@ -45,20 +45,20 @@ class People:
     """Links that were given out, and browsers that came with one."""
 
     def __init__(self, clock: Clock, redeemed: Callable[[str], ConsoleLink | None] = lambda _: None) -> None:
-        """`redeemed`: whom a word signs in of which others than this process made the link."""
+        """Begin. `redeemed`: whom a word signs in, of which others than this process made the link."""
         self._clock = clock
         self._redeemed = redeemed
         self._links: dict[str, tuple[str, Role, float]] = {}
         self._signed_in: dict[str, Person] = {}
 
     def invite(self, name: str, role: Role) -> str:
-        """The word of a link that signs this person in, once and soon."""
+        """Return the word of a link that signs this person in, once and soon."""
         word = drawn(self._clock)
         self._links[hash_of(word)] = (name, role, self._clock.monotonic() + LINK_S)
         return word
 
     def sign_in(self, word: str) -> str | None:
-        """The cookie that the word is changed for; None: it is none, was used before, or is too old."""
+        """Return the cookie for which the word is changed; None: invalid, used before, or too old."""
         name, role, until = self._links.pop(hash_of(word), ("", "viewer", 0.0))
         if until <= self._clock.monotonic():
             if (link := self._redeemed(word)) is None:

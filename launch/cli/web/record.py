@@ -25,7 +25,7 @@ from hobus.ledger_service.verify import VerifyReport, verify_directory
 
 @dataclass(slots=True)
 class Verification:
-    """The newest one of this console."""
+    """The newest verification of this console."""
 
     verified: int = 0
     of: int = 0

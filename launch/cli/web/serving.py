@@ -45,7 +45,7 @@ HOST = "127.0.0.1"
 def serve(  # noqa: PLR0913 - one per option
     home: Home, *, port: int, people: Sequence[tuple[str, str]], at_rest: bool, capture: Path | None, url: str
 ) -> int:
-    """Until Ctrl-C or SIGTERM. Raises CommandError: nothing to show, or the port is taken."""
+    """Serve until Ctrl-C or SIGTERM. Raises CommandError: nothing to show, or the port is taken."""
     source = HomeSource(home, at_rest=at_rest or capture is not None, capture=capture)
     config = _settings(source)
     bound = socket.socket()
@@ -60,7 +60,7 @@ def serve(  # noqa: PLR0913 - one per option
 
 
 def main() -> int:
-    """The console of the cluster that runs in this home, at a socket that its launcher holds, until that is gone."""
+    """Serve the console of this home's cluster, at a socket that its launcher holds, until that is gone."""
     parser = argparse.ArgumentParser(prog="hobus-console")
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--listening-fd", type=int, required=True)
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def _settings(source: HomeSource) -> AdminConfig:
-    """Limits of connections are those of the HTTP door: of the cluster that runs, else of the home's files."""
+    """Return the HTTP door's limits of connections: of the cluster that runs, else of the home's files."""
     try:
         source.run()
         return snapshot_on_demand(source.home.snapshot.read_bytes()).config
@@ -88,7 +88,7 @@ async def _serve(  # noqa: PLR0913 - what differs between who began it
     source: HomeSource, config: AdminConfig, bound: socket.socket, people: Sequence[tuple[str, str]],
     *, alive: int | None = None, url: str = "",
 ) -> int:  # fmt: skip
-    """`alive`: a pipe that ends with the launcher whose console this is; None: somebody began it. `url`: a proxy's."""
+    """Serve. `alive`: a pipe that ends with the launcher; None: somebody began it. `url`: a proxy's."""
     is_about(source.home.root)
     os.nice(limits.NICE)
     port: int = bound.getsockname()[1]

@@ -55,7 +55,7 @@ async def session(look: PageRequest) -> PageAnswer:
 
 
 def _cards(found: LookedAt) -> list[Card]:
-    """What each took is counted where all of its entries are among the last ones of their streams."""
+    """Return cards; what each took is counted where all of its entries are among its streams' last ones."""
     reached = max((one[0].sequence for one in (found.prompts, found.ends) if len(one) >= LAST), default=-1)
     of_run: dict[int, list[Entry]] = {}
     for one in (*found.entries, *found.prompts, *found.ends):
@@ -99,7 +99,7 @@ async def tell(asked: Asked) -> str:
 
 
 def _command(kind: str, said: str, call_id: str) -> Command:
-    """Raises UsageFault for one that a page does not send."""
+    """Return the command. Raises UsageFault for one that a page does not send."""
     match kind:
         case "Steer":
             return messages.Steer(text=said)
@@ -124,7 +124,7 @@ def _in_ids(name: str) -> str:
 
 
 async def ask(asked: Asked) -> str:
-    """A message to the session, or to a new one; the browser goes where the answer is written."""
+    """Send a message to the session, or to a new one; the browser goes where the answer is written."""
     place, text = asked.source.place(), asked.form.get("text", "").strip()
     check_text(text, place.snapshot.config.host)
     given = asked.form.get("session", "")

@@ -41,7 +41,7 @@ _KEPT: dict[tuple[Path, str], tuple[int, SessionStanding]] = {}
 async def listed(
     look: PageRequest, limit: int, walk: Walk, *, is_shown: Callable[[SessionRow], bool], among: set[str] | None = None
 ) -> list[SessionRow]:
-    """Sessions, the newest first, by the record's files, behind `after`, with which the page before ended.
+    """Return sessions, newest first, by the record's files, behind `after`, with which the page before ended.
 
     `among`: of these alone.
     """
@@ -101,7 +101,7 @@ async def sessions(look: PageRequest) -> PageAnswer:
 
 
 class Walk:
-    """Through sessions, never more than a page may cost; `is_active`: by their last entries alone."""
+    """A walk through sessions, never longer than a page may cost; `is_active`: by their last entries alone."""
 
     def __init__(self, *, is_active: bool) -> None:
         self.is_active = is_active

@@ -52,20 +52,20 @@ class HomeSource:
         self._shared: dict[str, tuple[float, asyncio.Task[Any]]] = {}
 
     def run(self) -> RunFile:
-        """The cluster that runs. Raises CommandError where there is none, or its home is looked at at rest."""
+        """Return the cluster that runs. Raises CommandError where there is none, or its home is looked at at rest."""
         if self.at_rest:
             raise UnreachableFault("this is a home at rest: nothing is asked of a cluster", code="at_rest")
         return running(self.home)
 
     def place(self) -> Place:
-        """The same with the configuration that it goes by now. Raises CommandError."""
+        """Return the place with the configuration that the cluster goes by now. Raises CommandError."""
         run = self.run()
         if self._place is None or self._place[0] != f"{run.started_at} {run.config_digest}":
             self._place = (f"{run.started_at} {run.config_digest}", place_of(self.home, run))
         return self._place[1]
 
     async def connection(self) -> tuple[Place, Bus]:
-        """The bus as an operator sees it, one connection for all pages. Raises RuntimeFault, CommandError."""
+        """Return the bus as an operator sees it, one connection for all pages. Raises RuntimeFault, CommandError."""
         run, place = self.run(), self.place()
         of_run = (run.launcher_pid, run.started_at)
         async with self._connecting:
@@ -75,12 +75,12 @@ class HomeSource:
             return place, self._bus[1]
 
     async def asked(self, service: str, question: Message, expect: type[R]) -> R:
-        """The answer of a service. Raises RuntimeFault, CommandError."""
+        """Return the answer of a service. Raises RuntimeFault, CommandError."""
         place, bus = await self.connection()
         return await bus.request(service, question, expect=expect, timeout_s=place.client_timeout_s)
 
     async def record_look(self, person: str, command: str) -> None:
-        """This person's look at what a command shows stands in the record, where a cluster runs that can write it.
+        """Record this person's look at what a command shows, where a cluster runs that can write it.
 
         Raises UnreachableFault: it cannot be written, and nothing is to be shown.
         """
@@ -96,12 +96,12 @@ class HomeSource:
             raise UnreachableFault(f"{why}: {fault.code}") from None
 
     async def of_files(self, ask: Callable[[FromDirectory], Coroutine[Any, Any, T]]) -> T:
-        """What the record's files say, beside a ledger that writes them: it is not burdened. Raises CommandError."""
+        """Return what the record's files say, beside a ledger that is not burdened. Raises CommandError."""
         demand_record(self.home)
         return await run_in_threadpool(lambda: asyncio.run(ask(FromDirectory(self.home.ledger))))
 
     async def journals(self) -> Journals:
-        """Of the running ledger, else of the files. Raises CommandError where there is no record."""
+        """Return journals of the running ledger, else of the files. Raises CommandError where there is no record."""
         try:
             place, bus = await self.connection()
             return FromLedger(bus, timeout_s=place.client_timeout_s)
@@ -110,7 +110,7 @@ class HomeSource:
             return FromDirectory(self.home.ledger)
 
     async def peers(self) -> Peers | None:
-        """What the broker says; None: it does not answer."""
+        """Return what the broker says; None: it does not answer."""
         try:
             place, bus = await self.connection()
             return await read_peers(bus, timeout_s=place.snapshot.config.bus.peer_timeout_ms / 1000)
@@ -118,7 +118,7 @@ class HomeSource:
             return None
 
     async def head(self) -> int:
-        """Sequence of the last entry of the record; -1: there is none."""
+        """Return the sequence of the last entry of the record; -1: there is none."""
         try:
             return (await self.asked("ledger", ReadLedgerStats(), LedgerStats)).head
         except (RuntimeFault, CommandError):
@@ -128,7 +128,7 @@ class HomeSource:
     async def newest(
         self, *, before: int | None, accepts: Callable[[Entry], bool], limit: int, with_bodies: bool
     ) -> tuple[list[Entry], int | None]:
-        """At most `limit` entries below `before`, the newest first, and where to go on; None: there are none.
+        """Return at most `limit` entries below `before`, newest first, and where to go on; None: there are none.
 
         Looks at no more than a page may cost, so there may be fewer.
         """
@@ -146,7 +146,7 @@ class HomeSource:
         return await run_in_threadpool(read)
 
     async def shared(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
-        """What `make` brings, made once for all who ask for this key within a second."""
+        """Return what `make` brings, made once for all who ask for this key within a second."""
         now = self.clock.monotonic()
         until, task = self._shared.get(key, (0.0, None))
         if task is None or until <= now:
@@ -158,7 +158,7 @@ class HomeSource:
         return await asyncio.shield(task)
 
     def forget(self) -> None:
-        """What is asked from now on is read anew: something was done."""
+        """Read anew from now on, as something was done."""
         self._shared.clear()
 
     async def close(self) -> None:

@@ -39,7 +39,7 @@ class PageTalk:
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     async def frames(self) -> AsyncGenerator[str]:
-        """`text` as it grows, `anew` where it is another one, `over` at its end."""
+        """Yield `text` as it grows, `anew` where it is another one, `over` at its end."""
         sent = ""
         while True:
             news, text = self._news, self._seen.text
@@ -81,13 +81,13 @@ class PageTalk:
 
 
 class Talks:
-    """The newest ones of this console."""
+    """The newest turns of this console."""
 
     def __init__(self) -> None:
         self._talks: dict[str, PageTalk] = {}
 
     def begin(self, place: Place, turn: ProcessTurn, when_over: Callable[[], None]) -> None:
-        """The turn is asked for. Raises CommandError where too many are under way."""
+        """Ask the turn. Raises CommandError where too many are under way."""
         over = [name for name, one in self._talks.items() if one.is_over]
         for name in over[: max(0, len(self._talks) - limits.TALKS_MAX + 1)]:
             del self._talks[name]
@@ -105,7 +105,7 @@ class Talks:
         return streamed(talk.frames())
 
     async def close(self) -> None:
-        """Nobody waits any longer; the turns go on."""
+        """Stop waiting; the turns go on."""
         tasks = [one.task for one in self._talks.values()]
         for task in tasks:
             task.cancel()

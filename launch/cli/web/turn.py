@@ -36,7 +36,7 @@ class Bar(NamedTuple):
 
 
 def waterfall(spans: Sequence[Span]) -> tuple[list[Bar], int]:
-    """Bars, and the milliseconds that the whole picture is wide. Pure."""
+    """Return bars, and the milliseconds that the whole picture is wide. Pure."""
     if not spans:
         return [], 0
     begin = min(one.begin_us for one in spans)
@@ -112,6 +112,6 @@ async def difference(look: PageRequest) -> PageAnswer:
 
 
 async def _found(look: PageRequest, session: str, number: str | None) -> ExplainedTurn:
-    """Raises CommandError where there is no such turn."""
+    """Return the turn. Raises CommandError where there is no such turn."""
     session_id = await look.source.of_files(lambda files: begun(files, session, called="TURN"))
     return await run_in_threadpool(explained, look.source.home, session_id, number)

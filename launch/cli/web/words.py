@@ -20,13 +20,13 @@ _BAD = frozenset({
 
 
 def tone(word: str) -> str:
-    """Class of a badge by the word in it: what needs somebody's eye is loud, all else is quiet."""
+    """Return the class of a badge by the word in it: what needs somebody's eye is loud, all else is quiet."""
     first = str(word).split("(")[0].split(" ")[0].split(":")[0]
     return "good" if first in _GOOD else "warn" if first in _WARN else "bad" if first in _BAD else "plain"
 
 
 def moment(at: Any) -> str:
-    """Day and minute of ISO 8601, of microseconds, or of seconds since 1970."""
+    """Return day and minute of ISO 8601, of microseconds, or of seconds since 1970."""
     return "-" if at in (None, "", 0) else day_and_minute(_seconds(at))
 
 
@@ -55,7 +55,7 @@ def long_text(text: Any) -> str:
 
 
 def in_json(value: Any) -> str:
-    """A value as people read JSON; a text as it is."""
+    """Return a value as people read JSON; a text as it is."""
     return long_text(value if isinstance(value, str) else as_json(value, indent=2))
 
 

@@ -25,10 +25,10 @@ _ORDER = order_scope("")
 
 
 class BudgetMonitor:
-    """Reserved = settled + released, in every scope; in mode enforce no scope goes over its limit.
+    """Check that reserved = settled + released in every scope, and that in mode enforce no scope exceeds its limit.
 
-    The last resort does not wait for the ledger: what it reserves may stand beside a prompt that was given up and is
-    in the record all the same, until that has its end and turns out never to have been sent.
+    The last resort does not wait for the ledger: what it reserves may stand beside a prompt that was given up and is in
+    the record all the same, until that has its end and turns out never to have been sent.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class BudgetMonitor:
         self._excess: dict[tuple[str, str], int] = {}  # (last resort, scope) -> tokens over the limit until then
 
     def step(self, entry: Entry) -> None:
-        """Raises Broken where a budget is overspent or an end settles what nobody held."""
+        """Raise Broken where a budget is overspent or an end settles what nobody held."""
         if entry.event_type == "BUDGET_ALLOCATED":
             allocated = known_payload(BudgetAllocated, entry)
             self._limits[allocated.scope] = allocated.limit
@@ -76,14 +76,14 @@ class BudgetMonitor:
                 self._give_back(scope, tokens)
 
     def _give_back(self, scope: str, tokens: int) -> None:
-        """What was never sent was never spent: the last resorts beside it may have had it."""
+        """Give back what was never sent and so never spent: the last resorts beside it may have had it."""
         for key in [key for key in self._excess if key[1] == scope]:
             self._excess[key] -= tokens
             if self._excess[key] <= 0:
                 del self._excess[key]
 
     def compare(self, rows: Sequence[ScopeBudget]) -> None:
-        """At rest the gateway's own figures are the record's: nothing held, nothing spent forgotten."""
+        """Compare, at rest, the gateway's own figures with the record's: nothing held, nothing spent forgotten."""
         over = ", ".join(f"{name} over {scope} by {tokens} tokens" for (name, scope), tokens in self._excess.items())
         must(not over, f"in mode enforce: {over}")
         for row in rows:

@@ -39,7 +39,7 @@ class Clients:
         """What the others were told."""
 
     async def hold(self, sessions: tuple[tuple[PlannedAsk, ...], ...]) -> None:
-        """Every session's inputs, one after another; the sessions side by side."""
+        """Ask every session's inputs, one after another; the sessions side by side."""
         async with asyncio.TaskGroup() as group:
             for asks in sessions:
                 group.create_task(self._session(asks))
@@ -58,7 +58,7 @@ class Clients:
                     session_id = told.session_id
 
     async def again(self, sessions: tuple[tuple[PlannedAsk, ...], ...]) -> None:
-        """In fair weather every input is asked once more. Raises Broken where that brings no answer, or another one."""
+        """Ask every input once more, in fair weather. Raises Broken where that brings no answer, or another one."""
         for asks in sessions:
             for ask in asks:
                 told = await self._ask(ask, self._session_of[ask.input_id])

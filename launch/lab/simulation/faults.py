@@ -67,7 +67,7 @@ class Faults:
     values: Mapping[str, float]
 
     def of(self, draw: Draw) -> dict[str, float]:
-        """The values of one run; a run with `all` has at least one fault."""
+        """Return the values of one run; a run with `all` has at least one fault."""
         if not self.is_all:
             return dict(self.values)
         able = [fault for fault in FAULTS.values() if fault.drawn]
@@ -75,14 +75,14 @@ class Faults:
         return {fault.name: draw.choice(fault.drawn) for fault in chosen}
 
     def __str__(self) -> str:
-        """The text that `--faults` takes."""
+        """Return the text that `--faults` takes."""
         if self.is_all:
             return "all"
         return ",".join(f"{name}={shown(name, value)}" for name, value in self.values.items()) or "none"
 
 
 def parse(text: str) -> Faults:
-    """`all`, `none`, or names with or without a value. Raises CommandError (usage) naming what is wrong."""
+    """Parse `all`, `none`, or names with or without a value. Raises CommandError (usage) naming what is wrong."""
     if text in ("all", "none", ""):
         return Faults(is_all=text == "all", values={})
     values: dict[str, float] = {}
@@ -114,7 +114,7 @@ def _value(fault: Fault, text: str) -> float:
 
 
 def _time(fault: Fault, text: str) -> float:
-    """A duration, and never without a unit: most are of milliseconds."""
+    """Return a duration, never without a unit: most are of milliseconds."""
     try:
         seconds = duration_of(text)
     except ValueError as error:
@@ -131,7 +131,7 @@ def _in_bounds(fault: Fault, text: str, number: float) -> float:
 
 
 def shown(name: str, value: float) -> str:
-    """A value with its unit, as `parse` reads it."""
+    """Return a value with its unit, as `parse` reads it."""
     unit = FAULTS[name].unit
     if unit == "time":
         return f"{value:g}s" if value >= 1 else f"{value * 1000:g}ms"

@@ -63,7 +63,7 @@ class SeedTally:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """What actors log is of no interest here, and costs a third of the time."""
+    """Silence what actors log, which is of no interest here and costs a third of the time."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_CRITICAL))
     try:
@@ -73,7 +73,7 @@ def quiet() -> Generator[None]:
 
 
 def run_seeds(seeds: Sequence[int], wanted: SeedOptions, *, jobs: int) -> Generator[tuple[SeedVerdict, float]]:
-    """(verdict, CPU seconds) of each seed, as they end; closing the iterator ends what is under way."""
+    """Yield (verdict, CPU seconds) of each seed, as they end; closing the iterator ends what is under way."""
     if jobs == 1:
         for seed in seeds:
             yield _one(seed, wanted)
@@ -104,7 +104,7 @@ def run_seeds(seeds: Sequence[int], wanted: SeedOptions, *, jobs: int) -> Genera
 
 @contextmanager
 def _unheard_by_children() -> Generator[None]:
-    """Ctrl-C goes to all of a terminal's processes; those that are started here leave it to this one, which waits."""
+    """Keep Ctrl-C, which goes to all of a terminal's processes, from those started here: this one waits for them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -113,7 +113,7 @@ def _unheard_by_children() -> Generator[None]:
 
 
 def _begin() -> None:
-    """In each of the processes: gone once whoever wants the results is."""
+    """Prepare each of the processes: gone once whoever wants the results is."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()

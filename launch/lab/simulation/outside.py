@@ -39,7 +39,7 @@ Report = Callable[[Broken], None]
 
 @dataclass(slots=True, eq=False)
 class Model:
-    """`bus.port.Provider` around the embedded rules, whatever is configured: errors, slowness, the calls by key."""
+    """Implement `bus.port.Provider` around the embedded rules: errors, slowness, the calls by key."""
 
     inner: OfflineProvider
     draw: Draw
@@ -86,14 +86,14 @@ class Outside:
         self.sent: Counter[str] = Counter()
 
     async def book(self, _arguments: Mapping[str, Any], host: ToolHost) -> dict[str, Any]:
-        """Takes the call's key, as a service outside does that is asked twice: the second time changes nothing."""
+        """Book under the call's key, as a service outside does that is asked twice: the second time changes nothing."""
         await asyncio.sleep(WORK_S / 2)
         number = self.booked.setdefault(host.context["idempotency_key"], len(self.booked) + 1)
         await asyncio.sleep(WORK_S / 2)
         return {"number": number}
 
     async def send(self, _arguments: Mapping[str, Any], host: ToolHost) -> dict[str, Any]:
-        """Knows no key: each call is one more letter."""
+        """Send a letter: without a key, each call is one more."""
         await asyncio.sleep(WORK_S / 2)
         order = host.context["wo_id"]
         self.sent[order] += 1
@@ -105,7 +105,7 @@ class Outside:
         return {"sent": True}
 
     def compare(self, told: Iterable[TurnResult]) -> None:
-        """Raises Broken where clients were told of more successes than there are effects."""
+        """Raise Broken where clients were told of more successes than there are effects."""
         succeeded = Counter(call.tool_id for result in told for call in result.tool_calls if call.status == "Succeeded")
         must(succeeded["book"] <= len(self.booked), f"{succeeded['book']} booked, it was said: {len(self.booked)}")
         letters = self.sent.total()
@@ -119,7 +119,7 @@ class Outside:
 
 
 def with_tools(snapshot: Snapshot, *tools: ToolDefinition) -> Snapshot:
-    """This configuration with agents that may use these tools beside their own."""
+    """Return this configuration with agents that may use these tools beside their own."""
     ids = tuple(tool.tool_id for tool in tools)
     agents = {
         agent_id: agent.model_copy(

@@ -104,7 +104,7 @@ class SeedPlan:
 
 
 def plan_of(seed: int, *, turns: int, sessions: int | None, faults: Faults) -> SeedPlan:
-    """The plan of a seed: same arguments, same plan, on any machine."""
+    """Return the plan of a seed: same arguments, same plan, on any machine."""
     draw = seeded(seed, "plan")
     values = faults.of(draw)
     count = min(turns, sessions or draw.choice((1, 1, 2)))
@@ -141,13 +141,13 @@ _KINDS: tuple[Kind, ...] = ("crash", "torn-disk", "freeze", "partition", "disk-f
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    """Draws strikes and when they come."""
+    """Draw strikes and when they come."""
 
     draw: Draw
     turns: int
 
     def strike_of(self, kind: Kind) -> PlannedStrike:
-        """One of this kind; what it hits, for how long, and then its moment, drawn in this order."""
+        """Draw one of this kind: what it hits, for how long, and then its moment, in this order."""
         draw = self.draw
         match kind:
             case "crash":
@@ -174,7 +174,7 @@ class _Moments:
         return PlannedStrike(kind=kind, role=role, after=f"in-{self.draw.randrange(self.turns)}", at_s=at_s, **fields)
 
     def _step(self) -> int | None:
-        """Every second crash comes behind an await, not at a time."""
+        """Return the await behind which every second crash comes; None: it comes at a time."""
         return self.draw.randint(1, self.draw.choice(STEPS)) if self._is_heads() else None
 
     def _is_heads(self) -> bool:

@@ -25,11 +25,11 @@ _SESSION = "session/"
 
 
 class Broken(AssertionError):
-    """An invariant does not hold; the text says which, and of what."""
+    """Say which invariant does not hold, and of what."""
 
 
 def must(holds: bool, what: str) -> None:
-    """Raises Broken unless it holds."""
+    """Raise Broken unless it holds."""
     if not holds:
         raise Broken(what)
 
@@ -42,7 +42,7 @@ def known_payload(cls: type[P], entry: Entry) -> P:
 
 
 def call_of(entry: Entry) -> str:
-    """`<call key>/<attempt>` of a PROMPT_* entry."""
+    """Return `<call key>/<attempt>` of a PROMPT_* entry."""
     return entry.submission_id.partition(":")[2]
 
 
@@ -51,19 +51,19 @@ Step = Callable[[Entry], None]
 
 
 class Numbers:
-    """Sequence numbers have no gap; for who is fed the whole record."""
+    """Check that sequence numbers have no gap; for who is fed the whole record."""
 
     def __init__(self) -> None:
         self._sequence = -1
 
     def step(self, entry: Entry) -> None:
-        """Raises Broken at a gap."""
+        """Raise Broken at a gap."""
         must(entry.sequence == self._sequence + 1, f"entry {entry.sequence} follows {self._sequence}")
         self._sequence = entry.sequence
 
 
 class _Ids:
-    """A submission id and a once key each have one entry."""
+    """Check that a submission id and a once key each have one entry."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
@@ -78,7 +78,7 @@ class _Ids:
 
 
 class _Prompts:
-    """Each PROMPT_SENT stands before exactly one end."""
+    """Check that each PROMPT_SENT stands before exactly one end."""
 
     def __init__(self) -> None:
         self.open: dict[str, None] = {}
@@ -96,7 +96,7 @@ class _Prompts:
 
 
 class _Orders:
-    """An order ends once in the journal, at most once in the pool; nothing starts before its dispatch is recorded."""
+    """Check that an order starts behind its dispatch, ends once in the journal, at most once in the pool."""
 
     def __init__(self) -> None:
         self._dispatched: set[str] = set()
@@ -118,7 +118,7 @@ class _Orders:
 
 
 class _Exchanges:
-    """What a model is shown of earlier rounds has a result for each of its calls; a provider refuses anything else."""
+    """Check that each call of earlier rounds that a model is shown has a result; a provider refuses anything else."""
 
     def step(self, entry: Entry) -> None:
         if entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
@@ -128,14 +128,14 @@ class _Exchanges:
 
 
 def _order_of(entry: Entry) -> dict[str, Any]:
-    """What this WO_DISPATCHED of a session says that an earlier one of its run has not said."""
+    """Return what this WO_DISPATCHED of a session says that an earlier one of its run has not said."""
     dispatched = event_in(entry).event
     assert isinstance(dispatched, OrderDispatched)  # noqa: S101 - asked of no other kind
     return dispatched.order
 
 
 class _Owners:
-    """After a take-over nothing of the old owner stands in the stream."""
+    """Check that nothing of the old owner stands behind a take-over in the stream."""
 
     def __init__(self) -> None:
         self._owner: dict[str, tuple[int, str]] = {}
@@ -154,7 +154,7 @@ class _Owners:
 
 
 class _Degraded:
-    """Behind an answer of the host's that took an input's key nothing of that input's run stands in the journal."""
+    """Check that nothing of an input's run stands behind an answer of the host's that took the input's key."""
 
     def __init__(self) -> None:
         self._run_of: dict[str, tuple[str, int]] = {}
@@ -171,7 +171,7 @@ class _Degraded:
 
 
 class _Memory:
-    """HO3 logs and does nothing else; what it learned rests on events that were logged before."""
+    """Check that HO3 only logs, and that what it learned rests on events that were logged before."""
 
     def __init__(self) -> None:
         self._events: set[str] = set()
@@ -192,7 +192,7 @@ class _Memory:
 
 
 class _MemoryLines:
-    """Every memory line of an order was named before, by id, in a CONTEXT_ASSEMBLED of its run."""
+    """Check that every memory line of an order was named before, by id, in a CONTEXT_ASSEMBLED of its run."""
 
     def __init__(self) -> None:
         self._named: dict[tuple[str, int], set[str]] = {}
@@ -210,7 +210,7 @@ class _MemoryLines:
 
 
 class _Intents:
-    """An intent, which by its id begins once, ends at most once and not before that; no session's end leaves one."""
+    """Check that an intent begins once, ends at most once and not before that, and outlives no session's end."""
 
     def __init__(self) -> None:
         self._active: dict[str, set[str]] = {}
@@ -230,7 +230,7 @@ class _Intents:
 
 
 class _Projections:
-    """A turn is projected once, however often it is driven."""
+    """Check that a turn is projected once, however often it is driven."""
 
     def __init__(self) -> None:
         self._runs: set[tuple[str, int]] = set()
@@ -243,7 +243,7 @@ class _Projections:
 
 
 class _Consolidations:
-    """The answer of the turn that named the signal stands before the consolidation begins."""
+    """Check that a consolidation begins behind the answer of the turn that named the signal."""
 
     def __init__(self) -> None:
         self._stood: set[str] = set()
@@ -257,7 +257,7 @@ class _Consolidations:
 
 
 class _Answers:
-    """Each run has at most one end, whoever gives it; that an input has one answer is what its once key is for."""
+    """Check that each run has at most one end, whoever gives it; an input's one answer is its once key's work."""
 
     def __init__(self) -> None:
         self.open: dict[tuple[str, int], str] = {}
@@ -282,7 +282,7 @@ class _Answers:
 
 
 class _Settled:
-    """What an answered run has left open has its end before the session's next run is asked for."""
+    """Check that what an answered run left open ends before the session's next run is asked for."""
 
     def __init__(self) -> None:
         self.open: dict[tuple[str, int], set[str]] = {}  # of answered runs
@@ -318,22 +318,22 @@ class RecordMonitor:
         )  # fmt: skip
 
     def step(self, entry: Entry) -> None:
-        """Raises Broken at the first rule that this entry breaks."""
+        """Raise Broken at the first rule that this entry breaks."""
         for step in self._steps:
             step(entry)
 
     def unended(self) -> list[str]:
-        """What was begun and has no end yet: provider calls and runs."""
+        """Return what was begun and has no end yet: provider calls and runs."""
         left = [f"order {name}" for names in self._settled.open.values() for name in sorted(names)]
         return [*(f"provider call {name}" for name in self.prompts.open), *self.answers.open.values(), *left]
 
     def finish(self) -> None:
-        """To be called after the last entry. Raises Broken for a provider call that has no end."""
+        """Finish after the last entry. Raises Broken for a provider call that has no end."""
         must(not self.prompts.open, f"provider calls without an end: {', '.join(self.prompts.open)}")
 
 
 def check_record(entries: Sequence[Entry]) -> None:
-    """The invariants of every record, whatever was killed when. Raises Broken."""
+    """Check the invariants of every record, whatever was killed when. Raises Broken."""
     monitor = RecordMonitor()
     for entry in entries:
         monitor.step(entry)
@@ -349,7 +349,7 @@ def answers_of(entries: Sequence[Entry], input_id: str) -> list[str]:
 
 
 def answer_text(entries: Sequence[Entry], input_id: str) -> str | None:
-    """The words with which the record answers this input: as the host delivered them, else as its run ended."""
+    """Return the words with which the record answers this input: as the host delivered them, else as its run ended."""
     ends = [one for one in entries if (one.once or "").endswith(f"/{input_id}")]
     told = [one for one in ends if (one.once or "").startswith("delivered:")] or [
         one for one in ends if (one.once or "").startswith("turn:")

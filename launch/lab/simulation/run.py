@@ -62,7 +62,7 @@ def simulate(
     until: int | None = None,
     trace: Callable[[str], None] | None = None,
 ) -> SeedVerdict:
-    """Runs the plan to its end, to the first broken invariant, or to event `until`.
+    """Run the plan to its end, to the first broken invariant, or to event `until`.
 
     `layers`: where its governed files are beside those that are shipped. Raises ConfigError.
     """
@@ -165,7 +165,7 @@ class _Run:
         self._watch.record.finish()
 
     async def _rest(self, world: World, operator: Bus, conversation: Clients) -> None:
-        """Whatever was begun ends, what was told comes into the record, and the gateway's figures become the record's.
+        """Wait until whatever was begun ends, what was told is recorded, and the gateway's figures are the record's.
 
         Nobody may be left alone with any of it.
         """
@@ -186,7 +186,7 @@ class _Run:
             await asyncio.sleep(_LOOK_S)
 
     def _unended(self, conversation: Clients) -> list[str]:
-        """What was begun, and answers that stand on the host's own disk alone until the ledger is asked again."""
+        """Return what was begun, and answers that only the host's own disk has until the ledger is asked again."""
         return [*self._watch.record.unended(), *self._unlike(conversation)]
 
     def _unlike(self, conversation: Clients) -> list[str]:
@@ -251,7 +251,7 @@ class _Run:
 
 
 async def _until_models_are_asked(operator: Bus, config: AdminConfig) -> None:
-    """A circuit breaker that faults have opened leaves its model alone for a while, in fair weather, too."""
+    """Wait until a circuit breaker that faults have opened lets its model be asked again."""
     try:
         breakers = (await operator.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=10)).breakers
         is_open = any(one.state == "open" for one in breakers)
@@ -272,7 +272,7 @@ def _broken_in(group: BaseExceptionGroup[BaseException]) -> Broken | None:
 
 @functools.lru_cache(maxsize=32)
 def _snapshot(layers: Layers, token_limit: int | None, *, beside: bool) -> Snapshot:
-    """The configuration with a limit of tokens that is enforced, and agents that classify beside their answers."""
+    """Return the configuration with an enforced limit of tokens, and agents that classify beside their answers."""
     snapshot = _frozen(layers)
     if beside:
         agents = {name: one.model_copy(update={"classification": "beside"}) for name, one in snapshot.agents.items()}

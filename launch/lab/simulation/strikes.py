@@ -18,7 +18,7 @@ _ROOM_BYTES = (0, 5_000, 5 << 20, 20 << 20)
 
 
 class Striker:
-    """The hand that strikes one cluster; `healed_at` is when the last strike is over."""
+    """Strike one cluster as planned; `healed_at` is when the last strike is over."""
 
     def __init__(
         self, cluster: SimulatedCluster, watch: EventWatch, draw: Draw, planned: tuple[PlannedStrike, ...]
@@ -33,21 +33,21 @@ class Striker:
         self.struck = 0
 
     def asked(self, input_id: str) -> None:
-        """This input is asked now, for the first time: what is planned to come behind it comes."""
+        """Note that this input is asked now, for the first time: what is planned to come behind it comes."""
         for strike in self._planned:
             if strike.after == input_id:
                 self._world.loop.call_later(strike.at_s, self._strike, strike)
                 self._heals(strike.at_s + strike.for_s)
 
     def heal(self) -> None:
-        """Fair weather from now on; what waits for an await to die at may live."""
+        """Make fair weather from now on; what waits for an await to die at may live."""
         self._is_over = True
         self._world.network.weather = None
         for started in self._world.processes.values():
             started.process.dies_at = None
 
     def ended(self, instance: str, reason: BaseException) -> None:
-        """An incarnation cannot go on: a launcher would start another one. What nobody may cause breaks the run."""
+        """Start another incarnation, as a launcher would; break the run for an end that nobody may cause."""
         if not isinstance(reason, (RuntimeFault, OSError)) or getattr(reason, "code", "") == "damaged":
             self._watch.report(Broken(f"{instance} ended by itself: {reason!r}"))
             return

@@ -42,7 +42,7 @@ READ_AND_LOG = frozenset(
 
 
 class FrameMonitor:
-    """One answer per asking, nobody under a foreign name, HO3 sees only READ and LOG, the tap counts without a gap."""
+    """Check one answer per asking, no foreign names, HO3 sees only READ and LOG, the tap counts without a gap."""
 
     def __init__(self) -> None:
         self._asked: Counter[tuple[str, str, str]] = Counter()
@@ -51,7 +51,7 @@ class FrameMonitor:
         self._tapped: tuple[str, int] = ("", 0)
 
     def step(self, source: str, target: str, header_bytes: bytes, *, is_copy: bool) -> Header:
-        """One frame as it arrives; its header. Raises Broken."""
+        """Check one frame as it arrives; return its header. Raises Broken."""
         header = unpack_header(header_bytes)
         if header.kind in _ASKS:
             self._asking(source, target, header)
@@ -87,7 +87,7 @@ class FrameMonitor:
         must(self._answered[key] <= asked, f"{target} asked {asked} times for {key[2]} and is answered once more")
 
     def tapped(self, epoch: str, tap: Tap) -> None:
-        """One frame of the tap. Raises Broken where its number does not follow."""
+        """Check one frame of the tap. Raises Broken where its number does not follow."""
         known, last = self._tapped
         if known == epoch:
             must(tap.sequence == last + 1, f"the tap of {epoch} goes from {last} to {tap.sequence}")
@@ -99,7 +99,7 @@ _LEDGER = "ledger"
 
 
 class RecordTail:
-    """Entries in order, each as soon as its batch is on the device; nothing that was there may ever be missing."""
+    """Read entries in order, each as soon as its batch is on the device; nothing that was there may ever be missing."""
 
     def __init__(self, medium: SimMedium, on_entry: Callable[[Entry], None]) -> None:
         self._medium = medium
@@ -112,7 +112,7 @@ class RecordTail:
 
     @property
     def chain(self) -> str:
-        """The chain value after the last entry that is durable, hex."""
+        """Return the chain value after the last entry that is durable, hex."""
         return self._chain.hex()
 
     @property
@@ -120,7 +120,7 @@ class RecordTail:
         return self._sequence
 
     def synced(self, path: str) -> None:
-        """This file's content is on the device now. Raises Broken for damage, or what the monitors say."""
+        """Read this file's content, which is on the device now. Raises Broken for damage, or what the monitors say."""
         if path != self._path:
             return
         content = self._medium.files[path].content
@@ -141,7 +141,7 @@ class RecordTail:
             self._seen = hashlib.sha256(memoryview(content)[: self._at]).digest()
 
     def check_kept(self) -> None:
-        """Raises Broken unless every byte that was durable is still the same, as after a crash."""
+        """Raise Broken unless every byte that was durable is still the same, as after a crash."""
         if not self._at:
             return
         file = self._medium.files.get(self._path)
@@ -178,12 +178,12 @@ class EventWatch:
     # --- what happens -----------------------------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """Something that people want to read of: a strike, a question, an answer."""
+        """Tell something that people want to read of: a strike, a question, an answer."""
         self.story.append((self._world.loop.time(), text))
         self._event(lambda: text)
 
     def report(self, broken: Broken) -> None:
-        """An invariant is broken: the run ends."""
+        """End the run: an invariant is broken."""
         if self.broken is None and not self.is_stopped:
             self.broken = broken
             self._event(lambda: f"BROKEN: {broken}")
@@ -191,7 +191,7 @@ class EventWatch:
             self._world.fail(str(broken))
 
     def guarded(self, check: Callable[[], None]) -> None:
-        """Runs a check; what it finds broken is reported."""
+        """Run a check; report what it finds broken."""
         try:
             check()
         except Broken as broken:
@@ -201,7 +201,7 @@ class EventWatch:
         return [_line(number, at, tell()) for number, at, tell in self._last]
 
     def is_sent(self, call_key: str, calls: int) -> bool:
-        """Whether so many PROMPT_SENT of this call are durable: in the record, or for a degraded one in the spool."""
+        """Return whether so many PROMPT_SENT of this call are durable: in the record, or if degraded in the spool."""
         return self._sent.get(call_key, 0) + self._spooled(call_key) >= calls
 
     def _spooled(self, call_key: str) -> int:

@@ -11,15 +11,15 @@ from hobus.bus.messages.control import AnnounceTools
 
 
 async def _nothing() -> None:
-    """Most actors leave nothing open."""
+    """Close nothing: most actors leave nothing open."""
 
 
 def _alone(_announce: Callable[[AnnounceTools], None]) -> None:
-    """Most actors have no tools that come and go."""
+    """Announce nothing: most actors have no tools that come and go."""
 
 
 def _unneeded(_given: Mapping[str, str]) -> None:
-    """Most actors need nothing of the user's environment."""
+    """Take nothing: most actors need nothing of the user's environment."""
 
 
 class Made(Struct, frozen=True):

@@ -22,14 +22,14 @@ from hobus.launch.process.roles import Made
 
 
 def make(place: Place) -> Made:
-    """The gateway with its spool below `<home>/spool`. Raises OSError."""
+    """Make the gateway with its spool below `<home>/spool`. Raises OSError."""
     spool = RealDisk(place.home.spool / "gateway")
     given: dict[str, str] = {}
     first = place.snapshot
     made = providers(first, given)
 
     async def providers_of(snapshot: Snapshot) -> Mapping[str, Provider]:
-        """Where nothing that they are made of differs, calls go on by the same connections."""
+        """Return providers; where nothing that they are made of differs, calls go on by the same connections."""
         was, now = first.config, snapshot.config
         if (was.gateway, was.attention.chars_per_token) == (now.gateway, now.attention.chars_per_token):
             return made
@@ -40,13 +40,13 @@ def make(place: Place) -> Made:
 
 
 def warm(snapshot: Snapshot) -> None:
-    """In the zygote: the offline model's grammar, which takes longer than the rest of a gateway."""
+    """Load in the zygote the offline model's grammar, which takes longer than the rest of a gateway."""
     if any(one.kind == "offline" for one in snapshot.config.gateway.providers.values()):
         load_grammar()
 
 
 def providers(snapshot: Snapshot, given: Mapping[str, str]) -> dict[str, Provider]:
-    """Every configured provider; `given` is what this process is given, and may be filled later."""
+    """Return every configured provider; `given` is what this process is given, and may be filled later."""
     return {
         provider_id: provider(provider_id, one, snapshot.config, given)
         for provider_id, one in sorted(snapshot.config.gateway.providers.items())
@@ -54,7 +54,7 @@ def providers(snapshot: Snapshot, given: Mapping[str, str]) -> dict[str, Provide
 
 
 def provider(provider_id: str, config: AnyProvider, whole: AdminConfig, given: Mapping[str, str]) -> Provider:
-    """One instance of the whole configuration's; nothing is loaded or read before it is asked."""
+    """Return one instance of the whole configuration's; nothing is loaded or read before it is asked."""
     chars_per_token = whole.attention.chars_per_token
     match config.kind:
         case "offline":

@@ -41,12 +41,12 @@ def make(place: Place) -> Made:
 
 
 def warm(snapshot: Snapshot) -> None:
-    """In the zygote: the snapshot as tools see it."""
+    """Make in the zygote the snapshot as tools see it."""
     builtin_view(snapshot)
 
 
 def make_elsewhere(snapshot: Snapshot, *, slots: int | None) -> Made:
-    """The executor on another host: without the tools that read the record's files, and without files."""
+    """Make the executor on another host: without the tools that read the record's files, and without files."""
     tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_home}
     servers = {name: server for name, server in snapshot.config.tools.mcp_servers.items() if server.elsewhere}
     return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.orders_max, checks={})
@@ -61,7 +61,7 @@ def _made(  # noqa: PLR0913 - what a worker has of its machine
     checks: Mapping[str, tuple[str, str]],
     files: FileReads | None = None,
 ) -> Made:
-    """Its tool processes run already, before there is a socket that they could inherit."""
+    """Make an executor whose tool processes run before there is a socket that they could inherit."""
     config = snapshot.config
     children = ChildToolRunner(
         config.tools,

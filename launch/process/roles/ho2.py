@@ -8,5 +8,5 @@ from hobus.launch.process.roles import Made
 
 
 def make(place: Place) -> Made:
-    """A supervisor, which takes turns without credit: admission is one synchronous step, bounded by ho2.runs_max."""
+    """Make a supervisor, which takes turns without credit: admission is one synchronous step."""
     return Made(Supervisor(snapshot=place.snapshot), slots=SLOTS)

@@ -9,7 +9,7 @@ from hobus.launch.process.roles import Made
 
 
 def make(place: Place) -> Made:
-    """HO3 with its checkpoints below `<home>/<ho3.memory_dir>`. Raises ValueError where memory is off, OSError."""
+    """Make HO3 with its checkpoints below `<home>/<ho3.memory_dir>`. Raises ValueError where memory is off, OSError."""
     config = place.snapshot.config.memory
     if config is None:
         raise ValueError("memory is off in this configuration (ho3.enabled)")

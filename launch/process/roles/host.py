@@ -9,5 +9,5 @@ from hobus.launch.process.roles import Made
 
 
 def make(place: Place) -> Made:
-    """The client's edge, with its spool below `<home>/spool`. Raises OSError."""
+    """Make the client's edge, with its spool below `<home>/spool`. Raises OSError."""
     return Made(SessionHost(snapshot=place.snapshot, spool=RealDisk(place.home.spool / "host")))

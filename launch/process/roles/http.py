@@ -14,7 +14,7 @@ NEEDS = ("starlette", "uvicorn", "prometheus_client")
 
 
 def make(place: Place) -> Made:
-    """Raises ConfigError where there is to be none, or where the extra `http` is not installed."""
+    """Make the door. Raises ConfigError where there is to be none, or where the extra `http` is not installed."""
     if not place.snapshot.config.http.listen:
         raise ConfigError("http.listen is empty: this cluster has no HTTP door (hobus up --http)")
     require_installed()
@@ -25,7 +25,7 @@ def make(place: Place) -> Made:
 
 
 def require_installed(*more: str) -> None:
-    """Raises ConfigError without the extra; `more`: what the console needs of it beside the door."""
+    """Raise ConfigError without the extra; `more`: what the console needs of it beside the door."""
     missing = [name for name in (*NEEDS, *more) if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"this needs {', '.join(missing)}: pip install 'hobus[http]'")

@@ -9,5 +9,5 @@ from hobus.ledger_service.service import LedgerService
 
 
 def make(place: Place) -> Made:
-    """The ledger over `<home>/ledger`. Raises OSError."""
+    """Make the ledger over `<home>/ledger`. Raises OSError."""
     return Made(LedgerService(RealDisk(place.home.ledger), place.snapshot.config.ledger))
