@@ -24,28 +24,28 @@ class Refusal:
 _LOOK = "session show {session}"
 
 REFUSALS: dict[str, Refusal] = {
-    "not_started": Refusal("the session has not begun: its first message begins it", "chat --session {session}"),
-    "session_closed": Refusal("the session has ended, and takes nothing more", "session list --all"),
-    "no_active_run": Refusal("there is nothing that could be steered or stopped", _LOOK),
+    "not_started": Refusal("the session has not begun; its first message begins it", "chat --session {session}"),
+    "session_closed": Refusal("the session has ended", "session list --all"),
+    "no_active_run": Refusal("no run is active", _LOOK),
     "stale_target": Refusal("the run that --run names is not the active one", _LOOK),
     "stale_epoch": Refusal("the session has moved on since the epoch that --epoch names", _LOOK),
     "cancelling": Refusal("the run is being cancelled already", _LOOK),
-    "not_paused": Refusal("the run is not paused, and nobody asked it to", _LOOK),
+    "not_paused": Refusal("the run is not paused", _LOOK),
     "already_paused": Refusal("the run is paused, or will be at its next step", "session resume {session}"),
-    "wrong_lease": Refusal("another lease is in force than the one that was renewed", _LOOK),
-    "lease_expired": Refusal("the lease was over before it was renewed: the run is cancelled", _LOOK),
-    "not_newer": Refusal("a later renewal of the lease came before this one", _LOOK),
-    "call_not_open": Refusal("no tool call of this number waits for an approval", _LOOK),
+    "wrong_lease": Refusal("this lease is not the one in force", _LOOK),
+    "lease_expired": Refusal("the lease ended before the renewal; the run is cancelled", _LOOK),
+    "not_newer": Refusal("a newer renewal of the lease is already recorded", _LOOK),
+    "call_not_open": Refusal("no tool call of this name waits for an approval", _LOOK),
     "own_call": Refusal(
-        "whoever asked for the run, or steered it, may not approve its calls: this agent wants a second person", _LOOK
+        "this agent requires a second person: who asked for the run or steered it may not approve its calls", _LOOK
     ),
     "blank": Refusal("the text is empty", _LOOK),
     "too_large": Refusal(
-        "its text, or what else it brings, is longer than is taken (host.prompt_max_bytes)",
+        "the command is larger than host.prompt_max_bytes",
         _LOOK,
     ),
-    "command_conflict": Refusal("this command id was used before, for another command: give each its own", _LOOK),
-    "agent_removed": Refusal("nobody would answer it: the agent of the session was removed", "agent list"),
+    "command_conflict": Refusal("this command id belongs to another command; use a new one", _LOOK),
+    "agent_removed": Refusal("the agent of the session was removed", "agent list"),
     "too_many": Refusal("the queue is full (sessions.pending_max)", _LOOK),
 }
 
