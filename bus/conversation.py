@@ -22,7 +22,7 @@ from hobus.bus.limits import BODY_MAX_BYTES, LAG_MIN_S
 from hobus.bus.link import Link
 from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.control import Beat, Drain, Hello, Joined, Leases, Refused, Rehello, RotateKey, Welcome
+from hobus.bus.messages.control import Beat, Drain, Hello, Leases, Refused, Rehello, RotateKey, Welcome
 from hobus.bus.messages.failure import Failure
 from hobus.bus.port import Clock
 
@@ -58,12 +58,8 @@ class Shell(Protocol):
         """Take the broker's word on which executors take orders by their lanes."""
         ...
 
-    def drained(self) -> None:
-        """Hear that the broker wants this peer to finish its work and end."""
-        ...
-
-    def asked_for_key(self, *, is_enrolled: bool) -> None:
-        """Hear that the broker wants another key of this peer, or has enrolled the one that it was told."""
+    def drained(self, *, is_rotated: bool) -> None:
+        """Hear that the broker wants this peer to finish its work and end, or to come back with another key."""
         ...
 
     def stood_still(self) -> None:
@@ -215,10 +211,8 @@ class Conversation:
                 self._refused(connection, decode(Refused, body, BODY_MAX_BYTES))
             elif head.type == Leases.TYPE:
                 self._shell.leased(decode(Leases, body, BODY_MAX_BYTES))
-            elif head.type == Drain.TYPE:
-                self._shell.drained()
-            elif head.type in (RotateKey.TYPE, Joined.TYPE):
-                self._shell.asked_for_key(is_enrolled=head.type == Joined.TYPE)
+            elif head.type in (Drain.TYPE, RotateKey.TYPE):
+                self._shell.drained(is_rotated=head.type == RotateKey.TYPE)
             elif head.type == Failure.TYPE:
                 self._turned_down(connection, decode(Failure, body, BODY_MAX_BYTES))
             elif head.type == Rehello.TYPE and connection.must_say_hello_again():

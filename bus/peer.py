@@ -35,7 +35,6 @@ from hobus.bus.messages.control import (
     Bye,
     Credit,
     Hello,
-    Join,
     LaneFrame,
     LaneFrames,
     Leases,
@@ -130,8 +129,6 @@ class Peer:
         """Makes the link to the lane of an executor's instance; None: this peer takes no leases."""
         self.on_word: Callable[[Beat], None] = _unheeded
         """Called with the broker's word on who is ready when it is another one than before."""
-        self.on_key: Callable[[bool], None] = _unheeded
-        """Called with false when the broker wants another key of this peer, with true when it has enrolled that."""
 
     # --- the Bus port -----------------------------------------------------------------------------------------------
 
@@ -350,17 +347,10 @@ class Peer:
         else:
             self._fail(fault)
 
-    def drained(self) -> None:
-        """Note that this process should end, after `stop`."""
-        self._fail(BusError("cancelled", f"{self.instance} is drained by an operator", facts={"drained": True}))
-
-    def asked_for_key(self, *, is_enrolled: bool) -> None:
-        """Pass on that another key is wanted, if this peer has one."""
-        self.on_key(is_enrolled)
-
-    def enrol(self, join: Join) -> None:
-        """Say which key this peer comes with next; lost without harm, as it is asked again."""
-        self._conversation.say(self._broker, Kind.JOIN, join)
+    def drained(self, *, is_rotated: bool) -> None:
+        """Note that this process should end, after `stop`, or come back with another key."""
+        facts = {"drained": True, "rotated": is_rotated}
+        self._fail(BusError("cancelled", f"{self.instance} is drained by an operator", facts=facts))
 
     def stood_still(self) -> None:
         """Forget what was received and not started; lane clients have to ask again."""
@@ -508,7 +498,7 @@ class Peer:
         return counters
 
 
-def _unheeded(_word: Beat | bool) -> None:
+def _unheeded(_word: Beat) -> None:
     """Drop the word: most peers need only know whether they are ready themselves."""
 
 

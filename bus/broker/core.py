@@ -219,8 +219,6 @@ class BrokerCore:
             membership.tells(peer, frame, body)
         elif frame.kind == Kind.HELLO:
             membership.hello(peer.connection, frame, body, origin)
-        elif frame.kind == Kind.JOIN and origin.key:
-            membership.join(peer.connection, frame, body, origin)
         elif frame.kind == Kind.BYE:
             membership.bye(peer, frame)
         elif frame.kind == Kind.PUBLISH:

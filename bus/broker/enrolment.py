@@ -92,7 +92,7 @@ class Enrolment:
         self._book.rotate(name, self._wall + grace_s)
 
     def is_rotating(self, key: str) -> bool:
-        """Whether a worker that came with this key should come with another one."""
+        """Whether a worker that came with this key is to come back with another one."""
         return self._keys is not None and self._keys.is_rotating(key)
 
     @property
@@ -198,7 +198,7 @@ class KeyBook(Protocol):
         ...
 
     def is_rotating(self, key: str) -> bool:
-        """Whether its worker should enrol another key, or come with the one that it has enrolled."""
+        """Whether its worker is to enrol another key."""
         ...
 
     def late(self, now: float) -> list[str]:

@@ -92,21 +92,15 @@ class Membership:
         state.control(connection, Kind.WELCOME, welcome)
         state.beat(connection)
         self._tell_drained(peer)
-        self._tell_rotating(peer)
         state.tap("control", _without_body(frame), peer.instance)
         self._reconcile(peer, hello)
         state.met(peer.instance)
 
     def join(self, connection: bytes, frame: Header, body: bytes, origin: Origin) -> None:
-        """Enrol a worker elsewhere or say why not; whether its connection is bound does not change."""
+        """Enrol a worker elsewhere or say why not."""
         answer = self._enrolment.join(body, origin)
         if isinstance(answer, Refused):
-            peer = self._state.connections.get(connection)
-            if peer is None:
-                self._refuse(connection, frame, "", answer)
-            else:  # as before with the key that it has; asked for another one again
-                self._records.note("DENIED", answer.code, peer.instance, None, "")
-                self._state.counts["denied"] += 1
+            self._refuse(connection, frame, "", answer)
         else:
             self._state.control(connection, Kind.WELCOME, answer)
             self._state.tap("control", _without_body(frame), "", worker=answer.name, code="joined")
@@ -212,7 +206,10 @@ class Membership:
         self._rejudge(peer)
 
     def _tell_drained(self, peer: BoundPeer) -> None:
-        if peer.is_drained and peer.address:
+        if peer.address and peer.service is not None and self._enrolment.is_rotating(peer.key):
+            peer.is_drained = True
+            self._state.control(peer.connection, Kind.WELCOME, RotateKey(name=peer.name))
+        elif peer.is_drained and peer.address:
             self._state.control(peer.connection, Kind.WELCOME, Drain(instance=peer.instance))
         elif peer.is_drained and peer.role in LANES:
             self._state.control(peer.connection, Kind.CREDIT, Credit(slots=0))
@@ -262,22 +259,16 @@ class Membership:
         self._state.actions.append(CutKey(key))
 
     def rotate(self, name: str, grace_s: int) -> None:
-        """Tell this worker to bring another key; the present one is good until then. Raises BusError."""
+        """Have this worker finish and come back with another key; this one is good until then. Raises BusError."""
         self._enrolment.rotate(name, grace_s)
-        if (peer := self._state.names.get(name)) is not None:
-            self._tell_rotating(peer)
+        if (peer := self._state.names.get(name)) is not None and peer.service is not None:
+            self.drain(peer)
 
     def look_at_keys(self) -> None:
         """Keys of ephemeral tokens whose workers are gone for their time, and those not rotated in theirs, end."""
         for name in self._enrolment.overdue(self._state.names):
             with suppress(BusError):  # a disk that is full: tried again at the next look
                 self.revoke(name)
-        for peer in self._state.names.values():
-            self._tell_rotating(peer)
-
-    def _tell_rotating(self, peer: BoundPeer) -> None:
-        if peer.address and self._enrolment.is_rotating(peer.key):
-            self._state.control(peer.connection, Kind.WELCOME, RotateKey(name=peer.name))
 
     def lose(self, peer: BoundPeer, why: str, *, is_final: bool, counted_as: str = "peers_lost") -> None:
         """Drop the peer: give its work to others or fail it, free its keys; its own requests stay."""
@@ -365,8 +356,6 @@ class Membership:
         self._state.is_readiness_new = True
 
     def _take_particulars(self, peer: BoundPeer, hello: Hello, origin: Origin) -> None:
-        if peer.key not in ("", origin.key):  # it has come with another one
-            self._state.actions.append(CutKey(peer.key))
         peer.host, peer.address, peer.key = hello.host, origin.address, origin.key
         peer.slots = hello.slots
         peer.can_run(hello.tools)

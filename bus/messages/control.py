@@ -88,7 +88,7 @@ class Welcome(Message, wire="bus.welcome"):
 
 
 class Join(Message, wire="bus.join"):
-    """First frame of a worker elsewhere, and its answer to RotateKey: enrol my own key.
+    """First frame of a worker elsewhere, by a token's key, or by its own that is rotated: enrol this key.
 
     These fields never change, so that any broker can name what does not fit.
     """
@@ -387,7 +387,7 @@ class RevokeKey(Message, wire="broker.revoke_key"):
 
 
 class RotateKey(Message, wire="broker.rotate_key"):
-    """Operator -> broker: this worker is to have another key; to that worker: enrol one (Join), and use it."""
+    """Operator -> broker: this worker is to have another key; to that worker: finish, enrol one (Join), come back."""
 
     name: Annotated[str, Meta(max_length=80, description="`ho1/remote-<n>`, as `hobus keys list` shows it")]
     grace_s: Annotated[

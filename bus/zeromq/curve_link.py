@@ -12,7 +12,6 @@ import asyncio
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import zmq
@@ -86,7 +85,6 @@ class CurveLink(DealerLink):
         self._raw: zmq.Socket[bytes] | None = None
         self._monitor: DrainedSocket | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._before: tuple[zmq.Socket[bytes], DrainedSocket, DrainedSocket] | None = None
         self._is_connected = False
         self._failures = 0
         self._open()
@@ -95,21 +93,11 @@ class CurveLink(DealerLink):
         """Close; what ZeroMQ has taken (a goodbye) has one heartbeat interval to leave; nothing is tried any more."""
         self._is_open = False
         self._waiting.clear()
-        self._end_before()
         self._end(linger_ms=limits.HEARTBEAT_INTERVAL_MS)
 
     def use(self, ends: CurveEnds) -> None:
-        """Connect with these ends from now on: at once if there is a connection.
-
-        The old connection stays, unheard, until the broker ends it: it must not miss this peer before the new one says
-        hello.
-        """
+        """Have the next connection by these ends."""
         self._ends = ends
-        if self._is_connected and self._raw and self._monitor and self._socket:
-            self._end_before()
-            self._before = (self._raw, self._monitor, self._socket)
-            self._is_connected = False
-            self._open()
 
     # --- one connection after the other -----------------------------------------------------------------------------
 
@@ -125,8 +113,8 @@ class CurveLink(DealerLink):
         dealer.setsockopt(zmq.CURVE_PUBLICKEY, ends.pair.public)
         dealer.setsockopt(zmq.CURVE_SECRETKEY, ends.pair.secret)
         monitor = dealer.get_monitor_socket(_EVENTS)
-        self._socket = self._drained(dealer, lambda frames: self._received(frames) if dealer is self._raw else None)
-        self._monitor = DrainedSocket(monitor, partial(self._monitored, dealer))
+        self._socket = self._drained(dealer, self._received)
+        self._monitor = DrainedSocket(monitor, self._monitored)
         # Both time-outs of the socket are over by then: it is stuck, whatever the reason.
         self._timer = self._loop.call_later(3 * limits.HANDSHAKE_TIMEOUT_MS / 1000, self._failed, "unreachable", "")
         try:
@@ -134,10 +122,7 @@ class CurveLink(DealerLink):
         except zmq.ZMQError as error:  # a name that resolves to nothing, now
             self._loop.call_soon(self._failed, "unreachable", str(error))
 
-    def _monitored(self, of: zmq.Socket[bytes], frames: list[bytes]) -> None:
-        if of is not self._raw:
-            self._end_before()
-            return
+    def _monitored(self, frames: list[bytes]) -> None:
         event: int = struct.unpack("=hi", frames[0])[0]
         if event == int(zmq.EVENT_HANDSHAKE_SUCCEEDED):
             self._is_connected = True
@@ -158,15 +143,6 @@ class CurveLink(DealerLink):
         self._failures += 1
         self._timer = self._loop.call_later(pause_ms * (0.5 + self._clock.random() / 2) / 1000, self._open)
         self._on_happened(Happened(what, why))
-
-    def _end_before(self) -> None:
-        """End the connection with the ends before these."""
-        if self._before is not None:
-            raw, monitor, drained = self._before
-            self._before = None
-            raw.disable_monitor()
-            monitor.close()
-            drained.close(linger_ms=0)
 
     def _end(self, *, linger_ms: int) -> None:
         self._cancel_timer()

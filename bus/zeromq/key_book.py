@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Container, Iterable
-from functools import partial
+from collections.abc import Container, Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -211,7 +211,7 @@ class KeyFiles:
     def _join_anew(self, worker: WorkerFile, join: Join, now: float) -> Joined | Refused:
         """Enrol the key that takes this one's place; this one is let in no more, and stays where it is connected.
 
-        Of a worker that did not hear of it one key is refused then, and it comes with the other one.
+        A worker that did not hear of it comes with the other one when this one is refused.
         """
         if not worker.ends_at_us:
             return Refused(code="bad_token", detail=f"{worker.name} has joined, and nobody wants another key of it")
@@ -270,7 +270,9 @@ class KeyFiles:
 
     def revoke(self, name: str) -> str:
         """Take back the public key of this worker, durably, and return it; it is let in no more. Raises BusError."""
-        worker = self._changed(name, "revoked", revoke)
+        worker = self._named(name)
+        with _stored("key could not be revoked"):
+            revoke(self._folder, name)
         self._gone_since.pop(name, None)
         self._uses.add(worker.use)
         del self._workers[worker.public_key]
@@ -279,22 +281,21 @@ class KeyFiles:
 
     def rotate(self, name: str, ends_at: float) -> None:
         """Rotate a key; see `bus.broker.enrolment.KeyBook`."""
-        worker = self._changed(name, "rotated", partial(rotate, ends_at_us=round(ends_at * 1_000_000)))
-        self._workers[worker.public_key] = worker
+        ending = self._named(name).model_copy(update={"ends_at_us": round(ends_at * 1_000_000)})
+        with _stored("key could not be rotated"):
+            _write_worker(self._folder, ending)
+        self._workers[ending.public_key] = ending
 
-    def _changed(self, name: str, what: str, change: Callable[[Path, str], WorkerFile | None]) -> WorkerFile:
-        try:
-            worker = change(self._folder, name)
-        except OSError as error:
-            raise BusError("unavailable", f"the key could not be {what}: {error.strerror}") from error
-        if worker is None:
+    def _named(self, name: str) -> WorkerFile:
+        found = [worker for worker in self._workers.values() if worker.name == name]
+        if not found:
             raise BusError("not_found", f"no worker {name[:80]!r} is enrolled; see `hobus keys list`")
-        return worker
+        return found[0]
 
     def is_rotating(self, key: str) -> bool:
         """See `bus.broker.enrolment.KeyBook`."""
         worker = self._workers.get(key)
-        return worker is None or worker.ends_at_us > 0
+        return worker is not None and worker.ends_at_us > 0
 
     def late(self, now: float) -> list[str]:
         """See `bus.broker.enrolment.KeyBook`."""
@@ -331,16 +332,11 @@ class KeyFiles:
             created_at_us=round(now * 1_000_000), expires_at_us=round((now + wanted.ttl_s) * 1_000_000),
             gone_s=wanted.gone_s,
         )  # fmt: skip
-        try:
-            self._write(f"{_TOKENS}/{token.token_id}.json", token)
-        except OSError as error:
-            raise BusError("unavailable", f"the token could not be stored: {error.strerror}") from error
+        with _stored("token could not be stored"):
+            _write(self._folder / _TOKENS / f"{token.token_id}.json", token)
         self._tokens[key_hash] = token
         self._records.append(_token_record(token))
         return token
-
-    def _write(self, path: str, record: Record) -> None:
-        disk.write_private(self._folder / path, record.model_dump_json().encode() + b"\n")
 
 
 def beyond_bounds(ttl_s: int, uses: int) -> str:
@@ -383,24 +379,12 @@ def used_of(token: TokenFile, uses: Iterable[Use], workers: Iterable[WorkerFile]
     return len({use.worker for use in uses if use.token_id == token.token_id})
 
 
-def revoke(folder: Path, name: str) -> WorkerFile | None:
-    """Revoke this worker's key durably, without a running broker. None: there is no such worker."""
+def revoke(folder: Path, name: str) -> None:
+    """Revoke this worker's key durably, without a running broker. Raises OSError."""
     for worker in workers_in(folder):
         if worker.name == name:
             disk.write_private(folder / _USED / worker.use.file_name, b"")
             _path_of(folder, worker).unlink()
-            return worker
-    return None
-
-
-def rotate(folder: Path, name: str, ends_at_us: int) -> WorkerFile | None:
-    """Mark this worker for another key durably, without a running broker. None: there is no such worker."""
-    for worker in workers_in(folder):
-        if worker.name == name:
-            ending = worker.model_copy(update={"ends_at_us": ends_at_us})
-            _write_worker(folder, ending)
-            return ending
-    return None
 
 
 def _path_of(folder: Path, worker: WorkerFile) -> Path:
@@ -408,7 +392,19 @@ def _path_of(folder: Path, worker: WorkerFile) -> Path:
 
 
 def _write_worker(folder: Path, worker: WorkerFile) -> None:
-    disk.write_private(_path_of(folder, worker), worker.model_dump_json().encode() + b"\n")
+    _write(_path_of(folder, worker), worker)
+
+
+def _write(path: Path, record: Record) -> None:
+    disk.write_private(path, record.model_dump_json().encode() + b"\n")
+
+
+@contextmanager
+def _stored(fault: str) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BusError("unavailable", f"the {fault}: {error.strerror}") from error
 
 
 def forget_all(folder: Path) -> None:

@@ -7,7 +7,6 @@ import asyncio
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Kind, header
 from hobus.bus.errors import BusError, ConfigError, RuntimeFault
-from hobus.bus.join_token import JoinToken
 from hobus.bus.limits import BODY_MAX_BYTES, LEDGER_REQUEST_TIMEOUT_MS
 from hobus.bus.messages.control import Join, Joined, Refused
 from hobus.bus.messages.ids import body_ref, snapshot_id
@@ -62,17 +61,11 @@ def refused(code: str, detail: str) -> CommandError:
     return RefusedFault(f"the cluster refused this worker ({code}): {detail}", hint=hint)
 
 
-def wish_of(pair: curve.KeyPair, host: str) -> Join:
-    return Join(
+async def join(ends: CurveEnds, pair: curve.KeyPair, config: AdminConfig, *, clock: Clock, host: str) -> JoinedCluster:
+    """Enrol this key by a token's, or by the one before. Raises CommandError: refused, or nobody answers."""
+    wanted = Join(
         public_key=pair.public.decode(), role="ho1", version=software_version(), protocol=HEADER_VERSION, host=host
     )
-
-
-async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, clock: Clock, host: str) -> JoinedCluster:
-    """Enrol the worker. Raises CommandError: refused, or nobody answers."""
-    broker_key = curve.text(token.broker_key)
-    ends = CurveEnds(token.address, broker_key, curve.pair_of(curve.text(token.secret)))
-    wanted = wish_of(pair, host)
     answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
     asking = _Asking(wanted, ends, answer)
     zeromq = ZeroMQ(config.bus)
@@ -84,13 +77,13 @@ async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, cl
             joined = await answer
     except TimeoutError:
         raise UnreachableFault(
-            f"nobody answers at {token.address}{asking.why}: no worker joined",
+            f"nobody answers at {ends.address}{asking.why}: no worker joined",
             hint="is the cluster up, does it listen there, does a firewall stand between? on its host: hobus ps",
         ) from None
     finally:
         link.close()
         zeromq.close()
-    return JoinedCluster(address=token.address, broker_key=broker_key.decode(), name=joined.name)
+    return JoinedCluster(address=ends.address, broker_key=ends.broker_key.decode(), name=joined.name)
 
 
 class _Asking:

@@ -13,7 +13,6 @@ import signal
 import socket
 from collections.abc import Coroutine, Generator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import structlog
@@ -25,8 +24,9 @@ from hobus.bus.join_token import JoinToken
 from hobus.bus.peer import Peer
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.context import ZeroMQ
-from hobus.bus.zeromq.curve_link import CurveLink, Happened
+from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
 from hobus.config.difference import differences
+from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.takes_effect import effects_of
 from hobus.launch.cluster.version import software_version
@@ -39,14 +39,14 @@ from hobus.launch.logs import writing
 from hobus.launch.process.roles import Made
 from hobus.launch.process.roles.ho1 import make_elsewhere
 from hobus.launch.worker.home import JoinedCluster, WorkerHome
-from hobus.launch.worker.join import join, not_let_in, other_cluster, refused, snapshot_of, wish_of
+from hobus.launch.worker.join import join, not_let_in, other_cluster, refused, snapshot_of
 
 _FOR_EVER_S = 1e9
 """A worker waits for its cluster, whenever that comes back."""
 
 _HOST = socket.gethostname()[:255]
 T = TypeVar("T")
-Ending = Literal["told", "other_config"]
+Ending = Literal["told", "other_config", "rotated"]
 _log = structlog.get_logger()
 
 
@@ -109,10 +109,27 @@ def _join(home: WorkerHome, token: JoinToken) -> None:
     if cluster is not None and home.has_next_key:
         return  # it may be known by that alone, which is tried once it works
     pair = home.pair()
-    joined = asyncio.run(join(token, pair, _bootstrap(home).config, clock=SystemClock(), host=_HOST))
+    ends = CurveEnds(token.address, curve.text(token.broker_key), curve.pair_of(curve.text(token.secret)))
+    joined = asyncio.run(join(ends, pair, _bootstrap(home).config, clock=SystemClock(), host=_HOST))
     home.joined(joined)
     say(f"joined {joined.address} as {joined.name} with the key {pair.fingerprint}")
     _log.info("joined", address=joined.address, name=joined.name, key=pair.fingerprint)
+
+
+def _rotate(home: WorkerHome, cluster: JoinedCluster, config: AdminConfig) -> None:
+    """Enrol the next key by the one before, and use it; where that fails, the cluster asks for it again."""
+    try:
+        asyncio.run(join(home.ends(cluster), home.next_pair(), config, clock=SystemClock(), host=_HOST))
+        _use_next_key(home)
+    except (CommandError, ConfigError, OSError) as fault:
+        _log.warning("key_not_rotated", reason=str(fault))
+
+
+def _use_next_key(home: WorkerHome) -> None:
+    home.use_next_key()
+    fingerprint = home.pair().fingerprint
+    note(f"works with another key from now on: {fingerprint}")
+    _log.info("key_rotated", key=fingerprint)
 
 
 def _bootstrap(home: WorkerHome) -> Snapshot:
@@ -132,10 +149,14 @@ def _work(
     made = make_elsewhere(snapshot, slots=slots)
     environ = inherited.take(handed)
     made.give(inherited.by_role(snapshot.config, environ).get("ho1", {}))
-    if asyncio.run(_Life(home, cluster, snapshot).work(made, grace_s)) == "told":
+    ending = asyncio.run(_Life(home, cluster, snapshot).work(made, grace_s))
+    if ending == "told":
         say("stopped")
         return None
-    note("the cluster runs under another configuration now: beginning anew under it")
+    if ending == "rotated":
+        _rotate(home, cluster, snapshot.config)
+    else:
+        note("the cluster runs under another configuration now: beginning anew under it")
     return environ
 
 
@@ -154,7 +175,7 @@ class _Life:
         self._snapshot = snapshot
         self._config = snapshot.config
         self._is_outdated = False
-        self._is_drained = False
+        self._drained: Ending | None = None
         self._clock = SystemClock()
         self._ends = home.ends(cluster)
         self._link: CurveLink | None = None
@@ -176,10 +197,10 @@ class _Life:
                     note("draining")
                     config = self._config.launcher
                     signalled_s = DRAIN_SHARE * (config.drain_ms / 1000 if grace_s is None else grace_s)
-                    has_time = self._is_outdated or self._is_drained  # nobody who sent a signal waits
+                    has_time = self._is_outdated or self._drained  # nobody who sent a signal waits
                     # A second signal ends it at once.
                     await self._until_told(peer.stop(config.finish_ms / 1000 if has_time else signalled_s))
-                return ending or ("other_config" if self._is_outdated else "told")
+                return ending or self._drained or ("other_config" if self._is_outdated else "told")
         finally:
             await made.close()
 
@@ -205,7 +226,6 @@ class _Life:
             tools=made.tools if made is not None else (),
             host=_HOST,
         )
-        peer.on_key = partial(self._asked_for_key, peer)
         try:
             yield peer
         finally:
@@ -263,7 +283,7 @@ class _Life:
             return await work
         except BusError as fault:
             if fault.facts.get("drained"):
-                self._is_drained = True
+                self._drained = "rotated" if fault.facts["rotated"] else "told"
                 return None
             code = str(fault.facts.get("refused", ""))
             if code == "other_config":
@@ -285,28 +305,12 @@ class _Life:
             self._under_way.cancel()
             self._under_way, self._fault = None, fault
 
-    def _asked_for_key(self, peer: Peer, is_enrolled: bool) -> None:
-        """Rotate this worker's key: make the next one, enrol it by the old one, then use it."""
-        try:
-            if not is_enrolled:
-                peer.enrol(wish_of(self._home.next_pair(), _HOST))
-            elif self._home.has_next_key:
-                self._use_next_key()
-        except (OSError, ConfigError) as error:  # it is asked again
-            _log.warning("key_not_rotated", reason=str(error))
-
-    def _use_next_key(self) -> None:
-        self._home.use_next_key()
-        self._ends = self._home.ends(self._cluster)
-        if self._link is not None:
-            self._link.use(self._ends)
-        note(f"works with another key from now on: {self._ends.pair.fingerprint}")
-        _log.info("key_rotated", key=self._ends.pair.fingerprint)
-
     def _connection_happened(self, event: Happened) -> None:
         """End this worker for a refused key; whatever else happens to the connection, it is tried for ever."""
-        if event.what == "refused" and self._home.has_next_key:
-            self._use_next_key()
+        if event.what == "refused" and self._home.has_next_key and self._link is not None:
+            _use_next_key(self._home)  # it was enrolled, and this worker did not hear of it
+            self._ends = self._home.ends(self._cluster)
+            self._link.use(self._ends)
             return
         if event.what == "refused":
             _log.error("key_refused", key=self._ends.pair.fingerprint, address=self._ends.address)

@@ -281,8 +281,9 @@ def _at(us: int | None) -> str:
 def rotate_key(*, home: Home, name: str, grace: str) -> Output:
     """Replace a key by another one; over HTTP the one before it is good for --grace.
 
-    NAME: as hobus keys list shows it; of workers also a pattern, e.g. 'ho1/remote-*'. A worker makes its next key
-    itself and works on; one that has not within --grace has to join anew. Over HTTP the new key is shown once.
+    NAME: as hobus keys list shows it; of workers also a pattern, e.g. 'ho1/remote-*'. A worker ends its
+    orders, and comes back with its next key; one that has not within --grace has to join anew. Over HTTP the new key is
+    shown once.
     """
     grace_s, clock = seconds_of(grace, "--grace"), SystemClock()
     if grace_s > JOIN_TTL_MAX_S:
@@ -298,17 +299,14 @@ def rotate_key(*, home: Home, name: str, grace: str) -> Output:
             return _secret(document, word, about)
         workers = _workers(home, name)
         for worker in workers:
-            if _is_up(home):
-                ask(cluster_of(home), "broker", RotateKey(name=worker.name, grace_s=grace_s), Done)
-            else:
-                key_book.rotate(home.keys, worker.name, ends_at_us)
+            ask(cluster_of(home), "broker", RotateKey(name=worker.name, grace_s=grace_s), Done)
     except OSError as error:
         raise of_os_error(error, doing="no key can be written") from error
     rows = [{"name": one.name, "key": one.fingerprint, "ends_at": _at(ends_at_us)} for one in workers]
 
     def show() -> None:
         for row in rows:
-            say(f"{row['name']} is to work with another key; {row['key']} ends then, at the latest in {grace}")
+            say(f"{row['name']} is to come back with another key; {row['key']} ends then, at the latest in {grace}")
         note(next_command("keys list", home.root))
 
     return Output({"workers": rows}, show, indent=None)
