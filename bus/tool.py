@@ -21,6 +21,7 @@ nothing else of the bus. See docs/tools.md.
 
 from __future__ import annotations
 
+import json
 import mimetypes
 import os
 from collections.abc import Callable, Mapping
@@ -33,6 +34,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 MARK = "__hobus_tool__"
 """Where the decorator leaves its word on the function."""
+ANSWERS = "HOBUS_TOOL_ANSWERS"
+"""Names, in a test's tool processes, the file of what its cassette has of calls: they bring that, and are not made."""
 IMPORTING: list[Path] = []
 """Files of tools that this process imports right now: each process of a tool does what stands at their top."""
 
@@ -109,6 +112,11 @@ class Declared(Struct, frozen=True):
     timeout_s: float | None
     description: str | None
     parameters: Mapping[str, Any] | None
+
+
+def call_key(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return what a call is found by in the file that `ANSWERS` names."""
+    return f"{tool} {json.dumps(arguments, sort_keys=True)}"
 
 
 def entry_of(entry: str) -> tuple[str, str]:

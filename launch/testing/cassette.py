@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.payloads.prompts import AnswerCalls, PromptSent
+from hobus.bus.tool import call_key
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.evidence import body_of, text_in
@@ -121,13 +122,8 @@ class Cassette:
             for one, text in _new_results(recorded_call.asked.messages):
                 with suppress(ValueError):  # what failed, or was cut
                     brought = json.loads(text)
-                    found[key_of(one.tool, one.arguments)].append(brought)
+                    found[call_key(one.tool, one.arguments)].append(brought)
         return dict(found)
-
-
-def key_of(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Return what a call is found by."""
-    return f"{tool} {json.dumps(arguments, sort_keys=True)}"
 
 
 def _new_results(messages: Sequence[ShownMessage]) -> Iterator[tuple[ScriptedCall, str]]:

@@ -3,74 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
-import shutil
 import socketserver
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pytest
 from msgspec import json as msgjson
 
+from hobus.bus.tool import ANSWERS
 from hobus.config.files import ADMIN_CONFIG
 from hobus.config.own_settings import laid_over
 from hobus.launch.app.agent import Agent
 from hobus.launch.app.cluster import Cluster
 from hobus.launch.cluster import own_config
-from hobus.launch.cluster.home import Home, holder, home_of
-from hobus.launch.console.errors import CommandError
-from hobus.launch.testing.model import Request
-from hobus.launch.testing.replayed import with_replayed
+from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.testing.model import Request, ScriptedModel
 
+if TYPE_CHECKING:
+    from hobus.launch.testing.cassette import Cassette
 
-class AnyModel(Protocol):
-    """What answers in the place of a model."""
-
-    def reply(self, request: Request) -> dict[str, Any]:
-        """Return the answer's document: `text` and `calls`, or `fault`."""
-        ...
-
-    def fault(self) -> str:
-        """Return what is wrong at the end of a test; empty: nothing."""
-        ...
-
-
-M = TypeVar("M", bound=AnyModel)
+    AnyModel: TypeAlias = ScriptedModel | Cassette
+M = TypeVar("M", bound="AnyModel")
 _UNSCRIPTED = (
     "nobody scripted an answer: hobus_cluster.use(ScriptedModel([...])), or pytest --hobus-record for a cassette"
 )
-
-
 _LOOKS_MAX, _POLL_S = 400, 0.05
 """Looks whether labels are still asked for: for a little longer than `ho2.classify_timeout_ms` as shipped."""
-_PREFIX = "hobus-test-"
-_OWNER = "owner"
-
-
-def owned(root: Path) -> IO[str]:
-    """Open a file of the directory, locked as long as this process lives and has it open."""
-    file = (root / f".{_OWNER}").open("w", encoding="utf-8")
-    fcntl.flock(file, fcntl.LOCK_EX)
-    Path(file.name).rename(root / _OWNER)  # under its name it is never seen without its lock
-    return file
-
-
-def remove_left_over() -> None:
-    """Remove directories of killed runs: without an owner, and without a cluster."""
-    for root in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError, CommandError):
-            if root.is_symlink() or root.stat().st_uid != os.getuid():
-                continue
-            with (root / _OWNER).open(encoding="utf-8") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if holder(home_of(root / "home")) is None:
-                    shutil.rmtree(root)
 
 
 def answer_of(model: AnyModel | None, asked: Request) -> dict[str, Any]:
@@ -102,24 +65,24 @@ class ScriptedCluster(Cluster):
 
     def __init__(self, agents: Sequence[Agent], *, settings: Mapping[str, Any], is_real: bool = False) -> None:
         self.is_real, self.is_scripted = is_real, False
-        remove_left_over()
-        self._directory = tempfile.TemporaryDirectory(prefix=_PREFIX)
+        self._directory = tempfile.TemporaryDirectory(prefix="hobus-test-")
         root = Path(self._directory.name)
-        self._owned = owned(root)
         self.tool_answers = root / "tool_answers.json"
         """What a cassette has of tools; where it is, they bring that."""
+        os.environ[ANSWERS] = str(self.tool_answers)
         self._script = _Script(str(root / "model"), _Handler)
         threading.Thread(target=self._script.serve_forever, name="scripted model", daemon=True).start()
         try:
             home = home_of(root / "home")
             given = {"ho2.classify": False, "ho3.enabled": False, **({} if is_real else self._scripted()), **settings}
+            given["tools.environment"] = [*given.get("tools.environment", ()), ANSWERS]
             own = dict[str, Any]()
             for path, value in given.items():
                 own = laid_over(own_config.shipped(), own, path, value)
             with own_config.alone(home):
                 own_config.put(home.config / ADMIN_CONFIG, own)
             if not is_real:
-                agents = [replace(one, model=None) for one in with_replayed(agents, root, self.tool_answers)]
+                agents = [replace(one, model=None) for one in agents]
             self._open(home, agents)
         except BaseException:
             self._end()
@@ -174,4 +137,3 @@ class ScriptedCluster(Cluster):
         self._script.shutdown()
         self._script.server_close()
         self._directory.cleanup()
-        self._owned.close()

@@ -15,6 +15,7 @@ import math
 import os
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -29,7 +30,7 @@ from pydantic_core import PydanticSerializationError, SchemaError, to_jsonable_p
 
 from hobus.actors.ho1_executor.tools.definition import BadArguments, ToolDefinition, ToolHost, class_name
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.bus.tool import IMPORTING, MARK, Declared, Invocation, entry_of
+from hobus.bus.tool import ANSWERS, IMPORTING, MARK, Declared, Invocation, call_key, entry_of
 from hobus.config.json_schema import input_schema_fault
 
 
@@ -226,7 +227,7 @@ def definition_of(name: str, function: Any) -> ToolDefinition:
         description=description.strip(),
         parameters=parameters,
         idempotent=declared.idempotent,
-        run=_runner(function, convert, invocation),
+        run=_runner(name, function, convert, invocation),
         writes=declared.writes,
         source=SOURCE,
         timeout_s=declared.timeout_s,
@@ -250,10 +251,15 @@ def description_of(entry: str, max_bytes: int) -> str:
 
 
 def _runner(
-    function: Callable[..., Any], convert: Callable[[Mapping[str, Any]], dict[str, Any]], invocation: str | None
+    name: str,
+    function: Callable[..., Any],
+    convert: Callable[[Mapping[str, Any]], dict[str, Any]],
+    invocation: str | None,
 ) -> Callable[[Mapping[str, Any], ToolHost], Any]:
     async def run(arguments: Mapping[str, Any], host: ToolHost) -> Any:
         named = convert(arguments)
+        if found := _recorded(call_key(name, arguments)):
+            return found[0]
         if invocation is not None:
             known = {field: host.context[field] for field in ("idempotency_key", "session_id", "agent_id")}
             named[invocation] = Invocation(**known)
@@ -265,6 +271,19 @@ def _runner(
         return value
 
     return run
+
+
+_replayed = Counter[tuple[int, str]]()
+
+
+def _recorded(key: str) -> list[Any]:
+    """Return what the next call of these words brought when a cassette was recorded, alone; empty: it is made."""
+    file = Path(os.environ.get(ANSWERS, ""))
+    if not file.is_file():
+        return []
+    found = json.loads(file.read_text(encoding="utf-8")).get(key, [])
+    _replayed[place := (file.stat().st_mtime_ns, key)] += 1
+    return found[: _replayed[place]][-1:]
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:
