@@ -60,8 +60,8 @@ class Agent(Generic[T]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "written_at", _place_of_caller())
-        if fault := _kind_fault(self):
-            raise _invalid(f"{self.name!r}: {fault}")
+        if wrong := next((one for one in _KINDS if not isinstance(getattr(self, one), _KINDS[one][0])), ""):
+            raise _invalid(f"{self.name!r}: {wrong}: {_KINDS[wrong][1]}")
         if _NAME.fullmatch(self.name) is None:
             raise _invalid(f"the name {self.name!r}: a letter, then letters, digits and `_`, 64 at most")
         if (SHIPPED_ROOT / "agents" / f"{self.agent_id}.json").is_file():
@@ -199,24 +199,12 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
     "model": (str | None, "a text"),
     "budget": (Mapping, "purpose -> the name of a setting of section `budget`, such as session_token_limit"),
 }
-"""What each field is to be, and in words."""
-
-
-def _kind_fault(given: Any) -> str:
-    """Return which field is of another kind than its annotation says, in code that nobody type-checked; empty: none."""
-    if found := next((one for one in _KINDS if not isinstance(getattr(given, one), _KINDS[one][0])), ""):
-        return f"{found}: {_KINDS[found][1]}"
-    rules = given.approval.values() if isinstance(given.approval, Mapping) else ()
-    if any(not callable(one) and not isinstance(one, str | Agent) for one in (*given.tools, *given.approval)):
-        return "tools, approval: functions with @tool, agents, or names"
-    if any(not callable(one) and one is not True for one in rules):
-        return f"approval: {_KINDS['approval'][1]}"
-    is_named = all(isinstance(one, str) for one in given.budget.values())
-    return "" if is_named else f"budget: {_KINDS['budget'][1]}"
+"""What each field is to be, and in words: nobody type-checks a notebook."""
 
 
 def _rule_fault(rule: Callable[..., Any], tool: Tool) -> str:
-    """Return why this function cannot judge calls of this tool; empty: it can."""
+    """Return why this function cannot judge calls of this tool; empty: it can. Raises RequestError for none."""
+    entry_of_function(rule)
     declared: Declared = getattr(rule, MARK)
     if declared.writes or not declared.idempotent:
         return "it is asked before each call and may be asked twice; write @tool(idempotent=True, writes=False)"

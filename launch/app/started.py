@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, module_of, place_of
 from hobus.bus.errors import ConfigError
@@ -35,8 +35,7 @@ def agents_in(file: Path) -> list[Agent]:
     if not file.is_file():
         raise UsageFault(f"there is no file {file}", hint="name a Python file with an Agent at its top")
     try:
-        with _no_exit():
-            module = module_of(file.absolute())
+        module = module_of(file.absolute())
     except BadEntryPoint as bad:
         if isinstance(said := bad.__context__, HobusError):  # of what is written there, in words of its own
             raise UsageFault(f"{said.message}{place_of(said)}") from said
@@ -47,23 +46,6 @@ def agents_in(file: Path) -> list[Agent]:
     return list(found.values())
 
 
-@contextmanager
-def _no_exit() -> Generator[None]:
-    """Turn `os._exit` of what is imported here into an exception, not the silent end of the command."""
-    exit_at_once, here = os._exit, os.getpid()
-
-    def told(code: int) -> NoReturn:
-        if os.getpid() != here:  # a process that the file has forked
-            exit_at_once(code)
-        raise SystemExit(f"os._exit({code})")
-
-    os._exit = told
-    try:
-        yield
-    finally:
-        os._exit = exit_at_once
-
-
 def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:
     """Take the agents of this file into the home's `config/`; where they cannot be, it stays. Raises CommandError."""
     with taken_in(home, agents, app) as changed:
@@ -72,22 +54,20 @@ def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:
 
 
 @contextmanager
-def taken_in(home: Home, agents: Sequence[Agent], app: Path | None = None) -> Generator[list[str]]:
-    """Yield what the home's `config/` had to change for these agents; undo it after a fault in the context.
+def taken_in(home: Home, agents: Sequence[Agent], app: Path | None = None) -> Generator[bool]:
+    """Yield whether the home's `config/` had to change for these agents; undo that after a fault in the context.
 
     Raises CommandError: with a configuration's faults as those of the Agents that they come from.
     """
     try:
-        files = [home.config / ADMIN_CONFIG, home.config / _PROGRAMS, *home.config.glob("agents/*.json")]
-        before = {file: file.read_bytes() for file in files if file.is_file()}
-        changed = write_files(home, agents, app and app.resolve())
+        before = write_files(home, agents, app and app.resolve())
     except OSError as error:
         raise of_os_error(error, doing=f"the agents cannot be taken into {home.config}") from error
     try:
-        yield changed
+        yield bool(before)
     except BaseException as error:
-        for file in (home.config / name for name in changed):
-            file.write_bytes(before[file]) if file in before else file.unlink(missing_ok=True)
+        for file, was in before.items():
+            file.unlink(missing_ok=True) if was is None else file.write_bytes(was)
         if not isinstance(error, ConfigError):
             raise
         faults = "\n".join(f"- {_as_written(one, home, agents)}" for one in error.facts.get("faults", (error.detail,)))
@@ -117,21 +97,23 @@ _PROGRAMS = ".programs.json"
 """In `config/`, hidden, so that it is no governed file: what was written for each program, to be taken back."""
 
 
-def write_files(home: Home, agents: Sequence[Agent], program: Path | None = None) -> list[str]:
-    """Write these agents' files into the home's `config/`; return those that changed. Raises CommandError, OSError.
+def write_files(home: Home, agents: Sequence[Agent], program: Path | None = None) -> dict[Path, bytes | None]:
+    """Write these agents' files into the home's `config/`; return those that change, as they were. Raises OSError.
 
     What this program had there before, and has no more, is taken away.
     """
     if not any(changed_files(home, agents, program)):
-        return []
+        return {}
     with own_config.alone(home):
         changed, gone = changed_files(home, agents, program)
+        files = [home.config / name for name in (*changed, *gone)]
+        before = {file: file.read_bytes() if file.is_file() else None for file in files}
         (home.config / "agents").mkdir(exist_ok=True)
         for name, document in changed.items():
             own_config.put(home.config / name, document)
         for name in gone:
             (home.config / name).unlink(missing_ok=True)
-    return [*changed, *gone]
+    return before
 
 
 class OwnCluster:

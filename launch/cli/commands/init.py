@@ -47,21 +47,16 @@ def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
 
 
 def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: tuple[str, ...]) -> int:
+    name, file, fault = agent.lower(), f"agents/{agent.upper()}.json", ""
     if names or re.fullmatch(_AGENT, agent) is None:
-        why = "takes no FILE" if names else "a name has a letter, then up to 63 more, digits and _"
-        raise UsageFault(f"--agent {agent[:80]}: {why}", hint=next_here("init --agent clerk"))
-    name, file = agent.lower(), f"agents/{agent.upper()}.json"
-    if file in files or os.path.lexists(home.config / file):
-        whose, change = f"in {home.config}", ""
-        if file in files:
-            whose, change = _brought(files[file]), f"; to change {agent.upper()}: {next_here(f'init {file}')}"
-        raise UsageFault(
-            f"--agent {agent}: the name is taken, by an agent that is {whose}",
-            hint=f"{next_here('init --agent clerk')}, or another new name{change}",
-        )
-    if keyword.iskeyword(name) or find_spec(name) is not None:
-        said = f"--agent {agent}: {name} is a word or a module of Python already"
-        raise UsageFault(said, hint=next_here("init --agent clerk"))
+        fault = "takes no FILE" if names else "a name has a letter, then up to 63 more, digits and _"
+    elif file in files or os.path.lexists(home.config / file):
+        whose = f"of {files[file].layer}" if file in files and not files[file].is_shipped else "shipped"
+        fault = f"the name is taken, by an agent that is {whose if file in files else f'in {home.config}'}"
+    elif keyword.iskeyword(name) or find_spec(name) is not None:
+        fault = f"{name} is a word or a module of Python already"
+    if fault:
+        raise UsageFault(f"--agent {agent[:80]}: {fault}", hint=f"{next_here('init --agent clerk')}, or another name")
     program, test = Path(f"{name}.py").absolute(), Path(f"test_{name}.py").absolute()
     _copy({program: _PROGRAM.format(name=name), test: _TEST.format(name=name)}, home)
     rows = [(short_path(program), "an agent and two tools"), (short_path(test), "a test of them: pytest")]
@@ -99,10 +94,6 @@ def _chosen(files: dict[str, GovernedFile], names: tuple[str, ...]) -> list[Gove
     # A package's manifest says the hashes of its files as they are shipped: beside a changed copy it would be untrue.
     whole = {name for name, file in files.items() if file.is_shipped and file.kind != "package"}
     return [file for name, file in files.items() if name in (names or whole)]
-
-
-def _brought(file: GovernedFile) -> str:
-    return "shipped" if file.is_shipped else f"of {file.layer}"
 
 
 _PROGRAM = '''from pathlib import Path

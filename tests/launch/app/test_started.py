@@ -22,7 +22,6 @@ from tests.launch.app.test_agent import weather
         (None, "there is no file"),
         ("def x(:", r"\.py:1\)"),
         ("import nothing_like_that", "nothing_like_that"),
-        ("import os\nos._exit(0)", r"SystemExit: os\._exit\(0\), .*\.py:2\); fix that file"),
         ("x = 1", "has no Agent at its top"),
         ("from hobus import Agent\na = Agent('a', 'x')\nb = Agent('A', 'y')", r"A \(.*\.py:2, .*\.py:3\)"),
         ("from hobus import Agent\n\n\na = Agent('admin', 'x')", r"has an agent ADMIN.*\.py:4$"),
@@ -44,16 +43,6 @@ def test_a_file_that_is_no_app_is_told(tmp_path: Path, text: str | None, said: s
     assert not (tmp_path / "home").exists()
 
 
-def test_a_process_that_a_file_forks_ends_by_itself(tmp_path: Path) -> None:
-    """As one of multiprocessing does."""
-    app = tmp_path / "app_forks.py"
-    app.write_text(
-        "import os\nfrom hobus import Agent\na = Agent('a', 'x')\npid = os.fork()\nif not pid:\n    os._exit(7)\n"
-        "code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])"
-    )
-    assert [one.name for one in agents_in(app)] == ["a"] and sys.modules["app_forks"].code == 7
-
-
 def test_what_a_person_wrote_in_the_home_stays(tmp_path: Path) -> None:
     """Settings, other tools and approvals, who answers by default; the same agents again change nothing."""
     home = home_of(tmp_path)
@@ -64,13 +53,14 @@ def test_what_a_person_wrote_in_the_home_stays(tmp_path: Path) -> None:
     }  # fmt: skip
     (home.config / "admin_config.json").write_text(json.dumps(own))
     clerk = Agent("clerk", "Be brief.", tools=[weather], approval=[weather])
-    assert write_files(home, [clerk]) == ["agents/CLERK.json", "admin_config.json"]
+    changed = write_files(home, [clerk])
+    assert [path.name for path in changed] == ["CLERK.json", "admin_config.json"]
     settings = json.loads((home.config / "admin_config.json").read_text())
     [entry] = clerk.to_files()["admin_config.json"]["tools"]["entry_points"]
     assert settings == own | {
         "tools": {"entry_points": [entry, "search_mail"], "approval": ["search_mail", "weather"], "timeout_ms": 5}
     }
-    assert write_files(home, [clerk]) == []
+    assert write_files(home, [clerk]) == {}
     (home.config / "admin_config.json").write_text("[")
     with pytest.raises(CommandError, match=r"admin_config\.json"):
         write_files(home, [clerk])
