@@ -14,8 +14,6 @@ CHILDREN_IDLE_MS = 10_000
 """Without a call for so long, a tool process is ended: its start costs some 50 ms."""
 CHILDREN_REAPED_MS = 500
 """After the end of its socket a tool process has ended: nothing of it stays in the table of processes."""
-LEFTOVERS_MAX = 16
-"""Calls that left something running; with more a tool process is ended."""
 KILL_GRACE_MS = 200
 """Between asking a tool process to end and killing it: its caller waits."""
 MCP_PROCESSES_MAX = 64

@@ -205,8 +205,8 @@ def test_a_tool_sees_its_allow_list_and_its_channel_alone(cluster: Cluster, tmp_
     assert open_files[0] == "/dev/null"
     assert open_files[1] == open_files[2] and open_files[1].startswith("pipe:")  # what it prints, and nothing else
     others = sorted(target for number, target in open_files.items() if number > 2)
-    # A channel for frames, one for such pipes, and what its own event loop wakes itself by.
-    assert others[0] == "anon_inode:[eventpoll]" and len(others) == 1 + 2 + 2
+    # A channel for frames, and what its own event loop wakes itself by.
+    assert others[0] == "anon_inode:[eventpoll]" and len(others) == 1 + 1 + 2
     assert all(re.fullmatch(r"socket:\[\d+\]", target) for target in others[1:])
     limits = config.tools.limits
     assert seen["limits"]["RLIMIT_CORE"] == [0, 0]

@@ -20,7 +20,7 @@ from hobus.actors.ho1_executor.tools.host_process import Frames, HostGone
 
 def main() -> None:
     """Tie this process's life to its worker's, have a keeper for all that it starts, and serve."""
-    [frames] = keeper.only_sockets(int(sys.argv[1]), is_kept=True)
+    frames = keeper.only_socket(int(sys.argv[1]), is_kept=True)
     logging.disable(logging.CRITICAL)  # the SDK logs what servers say, which may be anything
     asyncio.run(_serve(socket.socket(fileno=frames)))
     os._exit(0)

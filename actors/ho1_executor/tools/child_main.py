@@ -1,8 +1,8 @@
 """A tool process: takes calls from its worker, runs them, answers; ends when its worker is gone.
 
-Started as `python -m` this module, <worker pid> <0|1, whether it is kept>, with a socket for frames as standard input
-and, as standard output, one for the pipes that tools print into; kept: it has a keeper, for whatever its tools start
-(`keeper`). Imports stay few (no bus, no models), because there may be many of these.
+Started as `python -m` this module, <worker pid>, with a socket for frames as standard input and, as standard output, a
+pipe that tools print into; it has a keeper, for whatever its tools start (`keeper`). Imports stay few (no bus, no
+models), because there may be many of these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from io import FileIO
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -70,7 +69,7 @@ class ToolProcess:
             frame = runner.run(self._frames.receive())
             self._streams.begin()
             self._load(frame)
-            tool, steps = self._tools.get(frame["tool_id"]), self._answer(frame, None)
+            tool, steps = self._tools.get(frame["tool_id"]), self._answer(frame)
             if tool is None or tool.is_alone:
                 drive(steps)
             else:
@@ -90,9 +89,8 @@ class ToolProcess:
                 if number in self._tasks:
                     self._tasks[number].cancel()
             else:
-                printed = self._streams.begin()
                 self._load(frame)
-                task = self._tasks[number] = loop.create_task(self._answer(frame, printed), name=frame["tool_id"])
+                task = self._tasks[number] = loop.create_task(self._answer(frame), name=frame["tool_id"])
                 task.add_done_callback(functools.partial(self._over, number))
                 if not self._is_watched:
                     self._watch()
@@ -112,11 +110,10 @@ class ToolProcess:
         if task.cancelled():  # before its first step
             self._send("result", **result_fields(number, not_done("cancelled", "it was not begun")))
 
-    async def _answer(self, asked: Mapping[str, Any], printed: FileIO | None) -> None:
+    async def _answer(self, asked: Mapping[str, Any]) -> None:
         """Run one call from its first step to its result."""
         try:
-            with self._streams.of_call(printed):
-                result = await self._result(asked)
+            result = await self._result(asked)
         except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its result, a cancel as well
             result = failed(error, self._bounds)
         self._streams.flush()
@@ -224,7 +221,7 @@ def serve(descriptor: int, streams: StandardStreams) -> None:
         os.environ.update(settings["environment"])
         process = ToolProcess(frames, descriptor, streams, settings)
         if settings["is_shared"]:
-            streams.share()
+            streams.begin()
             signal.signal(signal.SIGALRM, process.held_up)
             runner.run(process.serve_all())
         else:
@@ -246,9 +243,9 @@ def main() -> None:
 
 def live(worker: int) -> NoReturn:
     """Tie this process's life to its worker's, and serve for ever."""
-    frames, line = keeper.only_sockets(worker, is_kept=True, has_line=True)
+    frames = keeper.only_socket(worker, is_kept=True, prints=True)
     try:
-        serve(frames, StandardStreams(line, frames))
+        serve(frames, StandardStreams(frames))
     finally:
         os._exit(0)  # whatever a tool has made of the loop, and of its descriptors
 

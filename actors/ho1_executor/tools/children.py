@@ -169,7 +169,6 @@ class ChildToolRunner:
             first_frame=pack_frame("configure", environment=self._environment, is_shared=is_shared, **self._fields),
             bounds=Bounds(settings.output_max_bytes, SAID_MAX_BYTES, FILES_MAX_BYTES),
             kill_grace_s=limits.KILL_GRACE_MS / 1000,
-            leftovers_max=limits.LEFTOVERS_MAX,
             is_shared=is_shared,
             on_blocked=self._blocks,
             on_late=self._log_late,
@@ -195,7 +194,6 @@ class ChildToolRunner:
         child.users += 1
         if child.idle is not None:
             child.idle.cancel()
-        child.tell_late()
         try:
             return await child.run(fields, attempt)
         except HostGone as gone:
@@ -209,7 +207,6 @@ class ChildToolRunner:
     def _rests(self, child: ToolChild) -> None:
         """Offer an unused process to the next call, or let it go."""
         if child.is_spent:
-            child.tell_late()
             child.kill()
             return
         if not child.is_shared:
@@ -228,7 +225,7 @@ class ChildToolRunner:
         return without(text, [value for name, value in self._environment.items() if is_secret_name(name)])
 
     def _log_late(self, caller: PrintCaller, printed: str) -> None:
-        """Log what is printed for a call that has its end already, by what it left running."""
+        """Log what is printed beside calls: by what one left running, or by one of several."""
         self._context.run(self._log, caller, self._without_secrets(printed), "", is_late=True)
 
     def _log(self, caller: PrintCaller, printed: str, traceback_text: str, *, is_late: bool = False) -> None:

@@ -1,7 +1,7 @@
 """A process that runs foreign code, as its worker holds it: started, heard, ended with all that it started, reaped.
 
 It runs tools (`child_main`) or one MCP server (`mcp_servers/process.py`). It shares nothing with its worker but one
-socket pair for frames and, where tools run, another one, by which it gets the pipes that take what they print.
+socket pair for frames and, where tools run, a pipe that takes what they print.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from itertools import count
 from typing import Any, NoReturn
 
@@ -91,15 +91,14 @@ class HostProcess:
     process, or the process does.
     """
 
-    def __init__(self, start: Start, *, frame_max_bytes: int, kill_grace_s: float, has_line: bool = False) -> None:
-        """Start the process; `start` gives it its ends of the sockets under these descriptors. Raises OSError.
+    def __init__(self, start: Start, *, frame_max_bytes: int, kill_grace_s: float, prints: int | None = None) -> None:
+        """Start the process; `start` gives it its end of the socket. Raises OSError.
 
-        `has_line`: it gets pipes to print into; else what it prints goes nowhere.
+        `prints`: what it prints into; None: nowhere.
         """
         self._socket, theirs = socket.socketpair()
-        self._line, its_line = socket.socketpair() if has_line else (None, None)
-        with theirs, its_line or nullcontext():
-            self._process = start(theirs.fileno(), None if its_line is None else its_line.fileno())
+        with theirs:
+            self._process = start(theirs.fileno(), prints)
         self._socket.setblocking(False)  # noqa: FBT003 - positional only
         self._frame_max_bytes = frame_max_bytes + FRAME_OVERHEAD_BYTES
         self._kill_grace_s = kill_grace_s
@@ -206,14 +205,6 @@ class HostProcess:
                 return True
         return False
 
-    def hand(self, pipe: int) -> None:
-        """Hand the process a pipe into which what it is asked next prints. Raises HostGone."""
-        if self._line is not None:
-            try:
-                socket.send_fds(self._line, [b"\0"], [pipe])  # one byte for each call: it is never full
-            except OSError:
-                raise HostGone(ENDED) from None
-
     def has_ended(self) -> bool:
         """Return whether the process is gone, without reaping it."""
         if self._process.returncode is not None:
@@ -228,8 +219,6 @@ class HostProcess:
     def kill(self) -> None:
         """Kill the process and all it started with SIGKILL; calls in flight fail. Idempotent."""
         self.end()
-        if self._line is not None:
-            self._line.close()
         if self.frames is not None:
             self.frames.writer.transport.abort()
         else:
@@ -266,11 +255,11 @@ class HostProcess:
 def interpreter(module: str, *arguments: str) -> Start:
     """Start a fresh interpreter with this module: for a worker that has sockets and a loop, which no tool may hold."""
 
-    def start(frames: int, line: int | None) -> Process:
+    def start(frames: int, prints: int | None) -> Process:
         return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own module
             [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments],
             stdin=frames,
-            stdout=subprocess.DEVNULL if line is None else line,
+            stdout=subprocess.DEVNULL if prints is None else prints,
             start_new_session=True,  # so that a kill reaches whatever the tool started
         )
 
@@ -314,4 +303,4 @@ class ForkedProcess:
 
 Process = subprocess.Popen[bytes] | ForkedProcess
 Start = Callable[[int, int | None], Process]
-"""(descriptor of its end of the frames' socket, of the line or None) -> the process."""
+"""(descriptor of its end of the frames' socket, of the pipe that it prints into or None) -> the process."""

@@ -51,23 +51,22 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def only_sockets(worker: int, *, is_kept: bool, has_line: bool = False) -> list[int]:
-    """Return the worker's sockets, beside which only the standard descriptors are open, input empty.
+def only_socket(worker: int, *, is_kept: bool, prints: bool = False) -> int:
+    """Return the worker's socket, which stood at 0; beside it only the standard descriptors are open, input empty.
 
-    The one of frames stood at 0; `has_line`: another one stood at 1, which becomes standard error's. This process's
-    life is tied to its worker's. With a keeper it returns in the working half. Call it before a thread.
+    `prints`: standard error becomes what output is. This process's life is tied to its worker's. With a keeper it
+    returns in the working half. Call it before a thread.
     """
     die_with(worker)  # a tool in a busy loop would never see the end of the pipe; the kernel's word reaches it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is the launcher's business
-    sockets = [os.dup(standard) for standard in ((0, 1) if has_line else (0,))]
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)
-    if has_line:
-        os.dup2(2, 1)
-    _close_all_but(*sockets)
+    socket = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    if prints:
+        os.dup2(1, 2)
+    _close_all_but(socket)
     if is_kept:
-        split(worker, sockets[0])
-    return sockets
+        split(worker, socket)
+    return socket
 
 
 def confine(limits: Mapping[str, int | None]) -> None:
@@ -123,12 +122,9 @@ def _prctl(*arguments: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(*arguments)
 
 
-def _close_all_but(*descriptors: int) -> None:
-    begin = 3
-    for descriptor in sorted(descriptors):
-        os.closerange(begin, descriptor)
-        begin = descriptor + 1
-    os.closerange(begin, _DESCRIPTORS_MAX)
+def _close_all_but(descriptor: int) -> None:
+    os.closerange(3, descriptor)
+    os.closerange(descriptor + 1, _DESCRIPTORS_MAX)
 
 
 def _keep(working: int, socket: int) -> NoReturn:

@@ -60,14 +60,14 @@ class Nursery:
         ours.settimeout(_ANSWER_S)
         self._line = ours
 
-    def tool_process(self, frames: int, line: int | None) -> Process:
-        """Start a tool process with these sockets (a `Start`). Raises OSError."""
+    def tool_process(self, frames: int, prints: int | None) -> Process:
+        """Start a tool process with this socket and this pipe (a `Start`). Raises OSError."""
         if not keeper.KEEPS:
-            return interpreter(CHILD_MODULE)(frames, line)
+            return interpreter(CHILD_MODULE)(frames, prints)
         for _ in range(2):  # somebody may have killed it
             self.start()
             with suppress(OSError):
-                if pid := self._ask(frames, line):
+                if pid := self._ask(frames, prints):
                     return ForkedProcess(pid)
             self.close()
         raise OSError(0, "nobody forks it")
@@ -82,9 +82,9 @@ class Nursery:
             self._process.wait()
             self._process = None
 
-    def _ask(self, frames: int, line: int | None) -> int:
-        assert self._line is not None and line is not None  # noqa: S101, PT018 - `start` made it; tools print
-        socket.send_fds(self._line, [b"\0"], [frames, line])
+    def _ask(self, frames: int, prints: int | None) -> int:
+        assert self._line is not None and prints is not None  # noqa: S101, PT018 - `start` made it; tools print
+        socket.send_fds(self._line, [b"\0"], [frames, prints])
         return int.from_bytes(self._line.recv(_PID_BYTES), "big")
 
 
@@ -96,8 +96,7 @@ def _begin(worker: int, line: int, preload: Sequence[str]) -> None:
 
 def _serve(worker: int, preload: Sequence[str]) -> None:
     """Fork for whoever asks by the socket at 0, until the worker is gone, or the system makes no more processes."""
-    [descriptor] = keeper.only_sockets(worker, is_kept=False)
-    line = socket.socket(fileno=descriptor)
+    line = socket.socket(fileno=keeper.only_socket(worker, is_kept=False))
     importlib.import_module(child_main.ENTRY_POINTS).packaged()  # what every process would look up for its tool
     for name in preload:
         getattr(importlib.import_module("hobus"), name)
@@ -105,7 +104,7 @@ def _serve(worker: int, preload: Sequence[str]) -> None:
     gc.freeze()
     while True:
         _word, descriptors, _flags, _address = socket.recv_fds(line, 1, 2)
-        if len(descriptors) != 2:  # noqa: PLR2004 - frames, and the line for pipes
+        if len(descriptors) != 2:  # noqa: PLR2004 - frames, and prints
             return
         between = os.fork()
         if between == 0:

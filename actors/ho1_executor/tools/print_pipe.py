@@ -1,4 +1,4 @@
-"""What one call prints, for people: a pipe that its worker reads, once the call is over too, and what is kept of it."""
+"""What a tool process prints, for people: a pipe that its worker reads, and what is kept of it."""
 
 from __future__ import annotations
 
@@ -60,26 +60,17 @@ def caller_of(fields: Mapping[str, Any]) -> PrintCaller:
 
 
 class PrintPipe:
-    """Read prints as they come, so that a process that prints much never waits for its worker.
+    """Read what one process prints as it comes, so that a process that prints much never waits for its worker."""
 
-    Its tool process has the other end, and so has whatever the call starts: that goes on writing here when it is over.
-    """
-
-    def __init__(self, max_bytes: int, caller: PrintCaller) -> None:
+    def __init__(self, max_bytes: int) -> None:
         """Open the pipe on the running loop. `max_bytes`: kept of what comes between two questions."""
-        self.caller = caller
-        self.is_over = False
-        """Everybody who could write is gone, and all is read."""
         self._max_bytes = max_bytes
         self._kept = BothEnds(max_bytes)
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._read_end, self._read)
-
-    def handed(self) -> None:
-        """Close this side's copy of the end that the process has, or never will have."""
-        os.close(self.write_end)
+        self._is_open = True
 
     def taken(self) -> str:
         """Return what has come since the last call, up to this moment."""
@@ -88,21 +79,16 @@ class PrintPipe:
         return text
 
     def close(self) -> None:
-        """Close the pipe; what is still in it is lost."""
-        if not self.is_over:
-            self._end()
+        """Close the pipe; what is still in it is lost. Idempotent."""
+        if self._is_open:
+            self._is_open = False
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._read_end)
+            os.close(self._read_end)
 
     def _read(self) -> None:
-        if self.is_over:
-            return
         with suppress(BlockingIOError):
-            piece = os.read(self._read_end, _PIPE_BYTES)
-            self._kept.add(piece)
-            if not piece:
-                self._end()
-
-    def _end(self) -> None:
-        self.is_over = True
-        if not self._loop.is_closed():
-            self._loop.remove_reader(self._read_end)
-        os.close(self._read_end)
+            if self._is_open and (piece := os.read(self._read_end, _PIPE_BYTES)):
+                self._kept.add(piece)
+            else:
+                self.close()

@@ -27,8 +27,7 @@ The process of an MCP server any number:
                        failed    {detail}                                                   not connected; it ends
                        result    {n, ok, code, text, truncated, traceback, files}           ends call n
 
-What a process prints is no frame: each `call` and `describe` comes with a pipe for it, on a socket beside this one
-(`print_pipe`).
+What a process prints is no frame: it has a pipe for that (`print_pipe`).
 
 Light on imports: tool processes load this and nothing of the bus.
 """

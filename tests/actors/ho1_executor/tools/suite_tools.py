@@ -153,7 +153,7 @@ async def _leave(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     """Leaves something running that goes on when the file is there."""
     path = arguments["path"]
     if arguments["what"] == "program":
-        wait = f"while [ ! -e {path} ]; do sleep 0.02; done; echo from the program"
+        wait = f"while [ ! -e {path} ]; do sleep 0.02; done; echo from the program; touch {path}.done"
         subprocess.Popen(["sh", "-c", wait], start_new_session=True)
     if arguments["what"] == "thread":
         threading.Thread(target=_print_when, args=(path, "from the thread"), daemon=True).start()
@@ -161,18 +161,15 @@ async def _leave(arguments: Mapping[str, Any], host: ToolHost) -> Any:
 
 
 async def _say(arguments: Mapping[str, Any], host: ToolHost) -> Any:
-    """Prints, then waits for the words of others to come, too."""
     print("own")
-    if path := arguments.get("path"):
-        with open(path, "w"):  # noqa: PTH123
-            pass
-        time.sleep(1)
 
 
 def _print_when(path: str, words: str) -> None:
     while not os.path.exists(path):  # noqa: PTH110
         time.sleep(0.02)
     print(words)
+    with open(path + ".done", "w"):  # noqa: PTH123
+        pass
 
 
 async def _garbage(arguments: Mapping[str, Any], host: ToolHost) -> Any:
