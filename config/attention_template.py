@@ -35,11 +35,11 @@ USER_INPUT = "{{ user_input }}"
 
 
 class TierSelect(Asset):
-    """Where later stages search that name no tier of their own; gives no fragments."""
+    """Tiers for later stages that name none; finds no fragments."""
 
     tiers: tuple[Tier, ...] = Field(description="hot, ho2, ho1")
     strategy: Literal["highest_first", "all_parallel"] = Field(
-        description="highest_first: tier by tier (hot, ho2, ho1), until a stage has what it may give; all_parallel: "
+        description="highest_first: tier by tier (hot, ho2, ho1), until the stage is full; all_parallel: "
         "in all of them at once"
     )
 
@@ -47,91 +47,89 @@ class TierSelect(Asset):
 class LedgerQuery(Asset):
     """Facts of the record, newest first: ids and codes, never a text."""
 
-    event_type: str | None = Field(default=None, description="kind of entry; left out: every kind")
-    tier: Tier | None = Field(default=None, description="of the entry's author; left out: as tier_select says, or any")
-    max_entries: Positive = Field(description="at most so many")
-    recency_s: Positive | None = Field(default=None, description="none older than this before the turn")
+    event_type: str | None = Field(default=None, description="kind of entry; default: every kind")
+    tier: Tier | None = Field(default=None, description="of the entry's author; default: as tier_select says, or any")
+    max_entries: Positive = Field(description="most entries")
+    recency_s: Positive | None = Field(default=None, description="greatest age before the turn")
     filters: dict[LedgerField, str | int] = Field(default_factory=dict, description="fields that must be equal")
-    scope: Scope = Field(default="session", description="whose entries: of the session, the agent, or the cluster")
+    scope: Scope = Field(default="session", description="whose entries: session, agent or cluster")
 
 
 class RegistryQuery(Asset):
-    """Rows of a registry, which is derived from the manifests of the snapshot."""
+    """Rows of a registry of the configuration's manifests."""
 
     registry: Registry = Field(description="frameworks, specs, packages, file_ownership")
     filters: dict[str, str] = Field(default_factory=dict, description="fields of its rows that must be equal")
 
 
 class FileRead(Asset):
-    """Files below the roots that the agent may read (permissions.paths), by an executor on the cluster's machine."""
+    """Files below the agent's roots (permissions.paths), on the cluster's machine."""
 
-    paths: tuple[Text, ...] = Field(description="relative to those roots, without `..` or links that lead out")
-    max_size_bytes: Positive = Field(description="of a larger file its beginning, with a warning")
+    paths: tuple[Text, ...] = Field(description="relative to those roots, without `..` or links that leave them")
+    max_size_bytes: Positive = Field(description="a larger file is cut, with a warning")
 
 
 class HorizontalSearch(Asset):
-    """Texts by their words, ranked by BM25: what people, models and tools said (of tier hot), registries, files."""
+    """Texts that match words, ranked by BM25: of people, models and tools (tier hot), registries, files."""
 
-    query: Text = Field(description="what to look for; `{{ user_input }}` stands for the turn's message")
-    tiers: tuple[Tier, ...] = Field(default=(), description="left out: as tier_select says, or all")
+    query: Text = Field(description="words to find; `{{ user_input }}` inserts the turn's message")
+    tiers: tuple[Tier, ...] = Field(default=(), description="default: as tier_select says, or all")
     sources: tuple[SearchSource, ...] = Field(
-        description="ledger: texts of the record; registries: rows of all of them; files: passages of those of `paths`"
+        description="ledger: texts of the record; registries: all rows; files: passages of `paths`"
     )
-    paths: tuple[Text, ...] = Field(
-        default=(), description="files to search, as file_read has them; each is a question"
-    )
+    paths: tuple[Text, ...] = Field(default=(), description="files to search, as in file_read; each is a query")
     scope: Literal["session", "agent"] = Field(
         default="session",
-        description="session: what was said in this one; agent: in all of the same principal with it, or of anybody "
-        "where its file says shares_texts",
+        description="session: this one; agent: all of its principal with this agent, or of everybody if the agent's "
+        "file says shares_texts",
     )
     max_results: Positive = Field(
-        description="the best so many that the prompt has not anyway, earlier questions last; twice as many when it is "
-        "asked once more"
+        description="most results that the prompt does not have anyway, earlier questions last; doubled in a repeated "
+        "search"
     )
-    relevance_threshold: Share = Field(description="a lower score is left out; half of it when it is asked once more")
+    relevance_threshold: Share = Field(description="the lowest score; halved in a repeated search")
 
 
 class Structuring(Asset):
-    """What was found so far: each text once, in order, within a size."""
+    """Order the fragments found so far, without duplicates, within a size."""
 
     strategy: Literal["chronological", "relevance", "hierarchical"] = Field(
         description="chronological: by event time; relevance: by score; hierarchical: by stage, then by score"
     )
-    max_tokens: Tokens | None = Field(default=None, description="the least relevant go until the rest fits")
+    max_tokens: Tokens | None = Field(default=None, description="drops the least relevant until the rest fits")
 
 
 class Halting(Asset):
-    """Whether that is enough: then the pipeline ends here; else the searches before it are asked once more, relaxed."""
+    """End the pipeline if enough is found; else repeat the searches before it once, relaxed."""
 
-    min_fragments: Count = Field(description="so many fragments")
-    min_tokens: Count = Field(description="and so much text")
+    min_fragments: Count = Field(description="fragments needed")
+    min_tokens: Count = Field(description="and tokens needed")
     satisfaction_threshold: Share = Field(
-        description="and this share of what the contract requires has given something; nothing required: 1"
+        description="and the share of the contract's required context that gave something; nothing required: 1"
     )
 
 
 class Custom(Asset):
-    """A function of the program."""
+    """Call a built-in function."""
 
     handler: Handler = Field(description="moment: when the turn's message was sent")
 
 
 class OfTurn(Asset):
-    """What a supervisor itself has for a turn."""
+    """The supervisor's own material for a turn."""
 
     max_tokens: Tokens | None = Field(
         default=None,
-        description="left out: the agent's budget for history, budget.ho3_bias_budget for memory, what the template "
-        "leaves for liveness",
+        description="default: the agent's budget for history, budget.ho3_bias_budget for memory, the template's rest for "
+        "liveness",
     )
 
 
 class Stage(Asset):
     """One step of a pipeline."""
 
-    stage: StageName = Field(description="its name in the trace, one of a kind in its template")
-    enabled: StrictBool = Field(default=True, description="false: left out, and the trace says so")
+    stage: StageName = Field(description="its name in the trace, unique in its template")
+    enabled: StrictBool = Field(default=True, description="false: skipped, as the trace says")
 
 
 class TierSelectStage(Stage):
@@ -231,23 +229,21 @@ class AppliesTo(Asset):
 
     contract: tuple[Prompts, ...] = Field(
         default=(),
-        description="of the prompt: PRC-SYNTHESIZE-001 (answers), PRC-CLASSIFY-001 or PRC-CONSOLIDATE-001; nothing "
-        "stated: answers",
+        description="of the prompt: PRC-SYNTHESIZE-001 (answers; default), PRC-CLASSIFY-001 or PRC-CONSOLIDATE-001",
     )
 
-    framework_id: tuple[FrameworkId, ...] = Field(default=(), description="the agent's; before agent_class")
-    agent_class: tuple[AgentClass, ...] = Field(default=(), description="the agent's; before tier")
-    tier: tuple[Tier, ...] = Field(default=(), description="the agent's")
+    framework_id: tuple[FrameworkId, ...] = Field(default=(), description="the agent's; most specific")
+    agent_class: tuple[AgentClass, ...] = Field(default=(), description="the agent's; second")
+    tier: tuple[Tier, ...] = Field(default=(), description="the agent's; third")
 
 
 class TemplateBudget(Asset):
-    """What one assembly may take; any of it used up ends the pipeline."""
+    """Limits of one assembly; reaching any ends the pipeline."""
 
     max_context_tokens: Tokens = Field(
-        description="a number, or a setting of section `budget`; never above projection_budget, or what the agent "
-        "names instead"
+        description="a number, or a setting of section `budget`; at most projection_budget, or the agent's own setting"
     )
-    max_queries: Count = Field(description="questions to the record, registries, files and searches")
+    max_queries: Count = Field(description="queries to the record, registries, files and searches")
     timeout_ms: Positive = Field(description="wall time")
 
 
@@ -255,20 +251,20 @@ class PipelineFallback(Asset):
     """What becomes of a pipeline that did not end well."""
 
     on_timeout: Literal["return_partial", "fail", "use_cached"] = Field(
-        description="a limit was met: what there is, nothing, or the last context of the same"
+        description="a limit was reached: use what there is, nothing, or the cached context"
     )
     on_empty: Literal["proceed_empty", "fail", "use_default"] = Field(
-        description="no fragment, or not enough: as it is, nothing, or the files that the contract requires"
+        description="no or too few fragments: use them, nothing, or the files that the contract requires"
     )
 
 
 class Template(Asset):
     """How the context of a prompt is filled."""
 
-    template_id: TemplateId = Field(description="its name, as the file's")
+    template_id: TemplateId = Field(description="the name of its file")
     version: Version = Field(description="of this text, `1.0.0`")
-    title: Text = Field(description="what it is for, in a few words")
-    applies_to: AppliesTo = Field(description="whose prompts it fills; nothing stated: everybody's")
+    title: Text = Field(description="its purpose, in a few words")
+    applies_to: AppliesTo = Field(description="whose prompts it fills; empty: everybody's")
     pipeline: tuple[Annotated[AnyStage, Field(discriminator="type")], ...] = Field(description="stages in order")
     budget: TemplateBudget
     fallback: PipelineFallback

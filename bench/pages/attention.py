@@ -26,8 +26,8 @@ def page() -> str:
     for name, model in _PARTS:
         parts.extend(_rows(f"{name}.", model))
     parts.append(
-        "\n## Stages\n\nEach has `stage`, its name in the trace, one of a kind in its template; `type`; `config`, if "
-        "its type has any that must be said; and `enabled`, true unless it says false.\n"
+        "\n## Stages\n\nEach has `stage` (its name in the trace, unique in its template), `type`, `config` (if its type needs any) "
+        "and `enabled` (default true).\n"
     )
     kinds: dict[str, list[str]] = {}
     for stage in get_args(AnyStage):
@@ -47,7 +47,7 @@ def _rows(path: str, model: type[BaseModel]) -> Iterator[str]:
 def _default(field: FieldInfo) -> str:
     """What a key means that is left out, where its description does not say it."""
     value: Any = None if field.is_required() else field.get_default(call_default_factory=True)
-    return f" (left out: `{value}`)" if isinstance(value, str) else ""
+    return f" (default: `{value}`)" if isinstance(value, str) else ""
 
 
 def _sentence(model: type[BaseModel]) -> str:
