@@ -120,8 +120,8 @@ class OfTurn(Asset):
 
     max_tokens: Tokens | None = Field(
         default=None,
-        description="default: the agent's budget for history, budget.ho3_bias_budget for memory, the template's rest for "
-        "liveness",
+        description="default: the agent's budget for history, budget.ho3_bias_budget for memory, what the template "
+        "leaves for liveness",
     )
 
 
