@@ -21,20 +21,20 @@ class LedgerClientSettings(Section):
     """What a client of the ledger needs: the first part of section `ledger`."""
 
     lazy_commit_ms: Positive = Field(
-        description="how long a write that nobody waits for may wait to share a frame, and again to share a sync"
+        description="how long a write without a waiter may wait to share a frame, and again to share a sync"
     )
-    outage_wait_ms: Positive = Field(description="how long a barrier waits for a restart of the ledger")
+    outage_wait_ms: Positive = Field(description="how long a write with a waiter waits for the ledger's restart")
 
 
 class BusSettings(Section):
-    """Settings of broker, lanes and endpoints."""
+    """Broker, lanes and endpoints."""
 
     service_grace_ms: Positive = Field(
-        description="a request waits so long for a service, a model call for tools on their way"
+        description="how long a request waits for a service, and a model call for tools that are connecting"
     )
     reannounce_grace_ms: NonNegative = Field(description="how long a restarted broker collects hellos")
     attempts_max: Positive = Field(description="deliveries of one redeliverable request")
-    beat_interval_ms: Positive = Field(description="how often a peer tells that it lives")
+    beat_interval_ms: Positive = Field(description="interval of heartbeats")
     peer_timeout_ms: Positive = Field(description="silence after which a peer is lost")
     listen: Annotated[str, Field(pattern=r"^(\S{1,255}:[0-9]{1,5})?$")] = Field(
         description="HOST:PORT for workers on other hosts, by CURVE; port 0: any free one; empty: none"

@@ -75,12 +75,12 @@ def approval_rules(tools: ToolsConfig, tool_id: str) -> list[str]:
 class Permissions(Asset):
     """What an agent may use: exact names, or `*` for all of a kind."""
 
-    tools: tuple[str, ...] = Field(description="ids, `<server>__*`, `*`; what writes by its exact id alone")
-    providers: tuple[str, ...] = Field(description="providers of models, by their names; `*`: all")
-    models: tuple[str, ...] = Field(description="models, by their ids; `*`: all")
+    tools: tuple[str, ...] = Field(description="tool ids, `<server>__*`, `*`; a writing tool only by its exact id")
+    providers: tuple[str, ...] = Field(description="provider names; `*`: all")
+    models: tuple[str, ...] = Field(description="model ids; `*`: all")
     paths: tuple[str, ...] = Field(
-        description="roots (`/…` or `~/…`) below which files may be read; `*`: all. Never the home of a cluster, nor a "
-        "link that leads out"
+        description="roots (`/…` or `~/…`) of readable files; `*`: all. Never a cluster's home, nor a "
+        "link that leaves a root"
     )
 
     def allows(self, kind: Literal["tools", "providers", "models", "paths"], name: str) -> bool:
@@ -93,73 +93,66 @@ class Approval(Asset):
     """Who approves calls of the tools in `tools.approval`."""
 
     by: Literal["anyone", "other"] = Field(
-        default="anyone", description="other: a second person approves, not who asked or steered"
+        default="anyone", description="other: a second person must approve, not who asked or steered"
     )
 
 
 class AgentFile(Asset):
     """Who answers: `config/agents/<agent_id>.json`."""
 
-    agent_id: AgentId = Field(description="its name, as the file's: what `--agent` takes")
+    agent_id: AgentId = Field(description="the name of its file, and of `--agent`")
     agent_class: AgentClass = Field(
-        description="RESIDENT serves users (an agent of your own), ADMIN answers about the cluster, "
-        "KERNEL.syntactic and KERNEL.semantic are the system's own; it tells records apart, and gives no right"
+        description="RESIDENT serves users (your own agents), ADMIN answers about the cluster, "
+        "KERNEL.syntactic and KERNEL.semantic are internal; it gives no rights"
     )
-    framework_id: FrameworkId = Field(
-        description="the framework, a directory below `frameworks/`, under whose rules it stands"
-    )
+    framework_id: FrameworkId = Field(description="the framework whose rules apply, a directory below `frameworks/`")
     tier: Tier = Field(description="its plane: hot (turns of users), ho2, ho1; not enforced yet")
-    system_prompt: Text = Field(description="who it is and how it answers")
+    system_prompt: Text = Field(description="its system prompt")
     attention: tuple[TemplateId, ...] = Field(
-        description="attention templates (`ATT-…`), of which the most specific fills its contexts; none: of all"
+        description="attention templates (`ATT-…`) to choose from, the most specific first; empty: all"
     )
     tools: tuple[str, ...] = Field(
-        description="ids, also of other agents; `<server>__*`: all of an MCP server, `*`: every tool but agents"
+        description="tool ids, also of other agents; `<server>__*`: all of an MCP server, `*`: all but agents"
     )
-    budget: dict[str, str] = Field(
-        description="purpose -> key of section `budget`, never a number; a purpose left out has its own key"
-    )
+    budget: dict[str, str] = Field(description="purpose -> key of section `budget`; by default the purpose's own")
     contracts: dict[ContractPurpose, ContractId] = Field(
         default_factory=dict,
-        description="purpose (synthesize: answers, classify, consolidate) -> contract (`PRC-…`); a purpose left out "
-        "has the shipped one",
+        description="purpose (synthesize: answers, classify, consolidate) -> contract (`PRC-…`); by "
+        "default the shipped one",
     )
     model: Route | None = Field(
         default=None,
-        description="provider_id and model_id of its prompts, unless a request or session names others; none: by "
-        "contract, domain tag or gateway.default_route",
+        description="provider_id and model_id of its prompts, unless request or session name others; "
+        "default: by contract, domain tag or gateway.default_route",
     )
     classification: Literal["before", "beside", "off"] = Field(
         default="beside",
-        description="when a model says what each message is about. before: ahead of the answer, whose memory lines and "
-        "context it chooses; beside: at the same time, of a streamed answer without tools at its first word, and only "
-        "the session's next turn waits for it; off: never, without labels, intents or wishes",
+        description="when a model classifies each message. before: first, so that labels choose memory "
+        "lines and context; beside: at the same time as the answer; off: never, so without "
+        "labels, intents or statements (docs/sessions.md)",
     )
     errands: tuple[Text, ...] = Field(
         default=("### Task:",),
-        description="beginnings of messages that a chat client sends itself, for a title or tags; left out: `### "
-        "Task:` (Open WebUI); []: none. Answered by the model alone, without tools (the client's too), memory or "
-        "classification; nothing is learned, and a session that begins with one ends with it",
+        description="prefixes of a chat client's housekeeping messages (title, tags); default `### Task:` "
+        "(Open WebUI). They get one model call without tools, memory or classification "
+        "(docs/http.md)",
     )
-    permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
+    permissions: Permissions = Field(description="what it may use")
     output_schema: dict[str, Any] | None = Field(
         default=None,
-        description="JSON Schema of an object that each answer is, unless a request or session asks for another; none: "
-        "words",
+        description="JSON Schema of each answer, an object, unless request or session set another; default: text",
     )
-    memory: StrictBool = Field(
-        default=True, description="false: its turns teach nothing, and nothing learned is shown to its model"
-    )
+    memory: StrictBool = Field(default=True, description="false: its turns teach nothing and show nothing learned")
     takes_sampling: StrictBool = Field(
         default=True,
-        description="temperature, top_p, seed and stop of a request count; false: the contract's alone",
+        description="true: temperature, top_p, seed and stop of a request count; false: only the contract's",
     )
     shares_texts: StrictBool = Field(
         default=False,
-        description="true: a search of scope agent finds what anybody said to it, with whose session it was; left out: "
-        "what the same principal said",
+        description="true: a search of scope agent finds what anybody said to it, and in whose session; "
+        "default: only its principal's texts",
     )
-    approval: Approval = Field(default_factory=Approval, description="of its calls that wait for a person")
+    approval: Approval = Field(default_factory=Approval, description="who approves its waiting calls")
 
     def is_errand(self, message: str) -> bool:
         """Return whether a client sent this message of its own accord, for itself."""

@@ -26,11 +26,11 @@ from hobus.config.sections.turns import (
 
 
 class GovernanceConfig(Section):
-    """Which packages are believed."""
+    """Signatures of packages."""
 
     signatures: Literal["dev", "signed"] = Field(
-        description="dev: any signature will do; signed: only keys of `hobus package trust list` count, and the home's "
-        "own files are admin_config.json alone"
+        description="dev: any signature passes; signed: only keys of `hobus package trust list` pass, and "
+        "the home may have no file of its own but admin_config.json"
     )
 
 

@@ -55,7 +55,7 @@ ProvidersOf = Callable[[Snapshot], Awaitable[Mapping[str, Provider]]]
 
 
 class GatewayService(Actor):
-    """The only door to a model."""
+    """The one process that calls models."""
 
     service = "gateway"
     needs = ("ledger",)

@@ -32,7 +32,7 @@ def page() -> str:
             about = (section.__doc__ or "").splitlines()[0]
             parts.append(f"\n### {name}\n\n{about}\n\n")
             parts.extend(_rows(name, section, shipped[name], told))
-    parts.append("\n## agents/&lt;ID&gt;.json\n\nWho answers: one file per agent.\n\n")
+    parts.append("\n## agents/&lt;ID&gt;.json\n\nOne file per agent.\n\n")
     parts.extend(f"- `{name}`: {about}\n" for name, about in _agent_lines())
     return "".join(parts)
 

@@ -54,7 +54,7 @@ class Labels(Record):
     """Labels of the closed vocabulary by kind."""
 
     domain: Annotated[list[str], Meta(description="what it is about")] = field(default_factory=list[str])
-    task: Annotated[list[str], Meta(description="what it asks for")] = field(default_factory=list[str])
+    task: Annotated[list[str], Meta(description="what a message asks for")] = field(default_factory=list[str])
 
 
 class ArtifactFacts(Record):

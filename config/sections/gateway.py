@@ -14,22 +14,19 @@ from hobus.config.secret_refs import is_secret_ref
 class ModelConfig(Section):
     """One model of a provider; price per million tokens, null when unknown."""
 
-    model_id: str = Field(description="name by which routes and the provider know it")
-    sees: bool = Field(description="takes images; another model is told the names of those that tools bring")
-    input_usd_per_million: float | None = Field(
-        description="price of prompt tokens; null: unknown, and reported as unknown"
-    )
+    model_id: str = Field(description="its name, for routes and the provider")
+    sees: bool = Field(description="takes images; another model reads only their names")
+    input_usd_per_million: float | None = Field(description="price of prompt tokens; null: unknown")
     output_usd_per_million: float | None = Field(description="price of answer tokens; null: unknown")
-    cached_usd_per_million: float | None = Field(
-        description="price of prompt tokens from the cache of the provider; null: unknown"
-    )
+    cached_usd_per_million: float | None = Field(description="price of cached prompt tokens; null: unknown")
     context_tokens: Positive | None = Field(
         default=None,
-        description="its window: prompt and answer together; null: as its server says, if it does",
+        description="its window, prompt and answer together; null: what its server says, if anything",
     )
     thinks_first: bool = Field(
         default=False,
-        description="begins to think without `<think>`, which its template writes: nothing before `</think>` is told",
+        description="its template writes `<think>`, so the answer begins with thinking: nothing before "
+        "`</think>` streams",
     )
 
 
@@ -64,10 +61,10 @@ KeyReference = Annotated[str | None, AfterValidator(_reference)]
 class ProviderConfig(Section):
     """What every provider instance has, whatever serves it."""
 
-    models: list[ModelConfig] = Field(description="models that may be asked for, with their prices")
-    any_model: bool = Field(description="a model outside `models` is asked for too, at an unknown price")
+    models: list[ModelConfig] = Field(description="models to offer, with their prices")
+    any_model: bool = Field(description="allow models outside `models`, at an unknown price")
     concurrency_max: Positive | None = Field(
-        description="calls at once, more wait; null: until it refuses (429, overload)"
+        description="calls at once; null: adaptive, lowered when it refuses (429, overload)"
     )
 
 
@@ -83,15 +80,15 @@ class OpenAIProvider(ProviderConfig):
 
     kind: Literal["openai"] = Field(description="`openai`: chat completions, by the official SDK (`hobus[openai]`)")
     base_url: BaseUrl = Field(description="the address before `/chat/completions`")
-    key: KeyReference = Field(description="`env:NAME` or `file:PATH` (mode 0600); null: the server asks for none")
+    key: KeyReference = Field(description="`env:NAME` or `file:PATH` (mode 0600); null: none")
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = Field(
-        description="how a request names the cap of the answer"
+        description="a request's field for the longest answer"
     )
     structured: Literal["json_schema", "json_object", "none"] = Field(
-        description="how a request asks for a schema, or not at all"
+        description="how a request passes a schema, if at all"
     )
     omit: list[Literal["temperature", "reasoning_effort", "stream_options", "text_parts"]] = Field(
-        description="parts of a request that this server, or its models, refuse"
+        description="parts of a request that this server or its models refuse"
     )
 
 
@@ -100,10 +97,10 @@ class AnthropicProvider(ProviderConfig):
 
     kind: Literal["anthropic"] = Field(description="`anthropic`: messages, by the official SDK (`hobus[anthropic]`)")
     base_url: BaseUrl = Field(description="the address before `/v1/messages`")
-    key: KeyReference = Field(description="`env:NAME` or `file:PATH` (mode 0600); null: the server asks for none")
-    structured: Literal["json_schema", "none"] = Field(description="how a request asks for a schema, or not at all")
+    key: KeyReference = Field(description="`env:NAME` or `file:PATH` (mode 0600); null: none")
+    structured: Literal["json_schema", "none"] = Field(description="how a request passes a schema, if at all")
     omit: list[Literal["temperature", "reasoning_effort"]] = Field(
-        description="parts of a request that this server, or its models, refuse"
+        description="parts of a request that this server or its models refuse"
     )
 
 
@@ -112,8 +109,8 @@ class PluginProvider(ProviderConfig):
 
     kind: Literal["plugin"] = Field(description="`plugin`: a class of an installed package")
     entry_point: str = Field(description="its name in the group `hobus.providers`")
-    key: KeyReference = Field(description="`env:NAME` or `file:PATH` (mode 0600); null: it is given none")
-    options: dict[str, Any] = Field(description="what it is given besides, as it likes")
+    key: KeyReference = Field(description="`env:NAME` or `file:PATH` (mode 0600); null: none")
+    options: dict[str, Any] = Field(description="further arguments of the class")
 
 
 AnyProvider = Annotated[
@@ -131,73 +128,69 @@ class Route(Section):
 class Profile(Section):
     """Named settings of a provider, which a session or a run may choose (`provider_profile_id`)."""
 
-    provider_id: str = Field(description="a key of gateway.providers: whose settings these are")
+    provider_id: str = Field(description="a key of gateway.providers")
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
-        description="in place of the contract's; null: the contract's"
+        description="replaces the contract's; null: the contract's"
     )
     reasoning_effort: Literal["Low", "Medium", "High"] | None = Field(
-        description="where the run names none; null: the model's own"
+        description="if the run names none; null: the model's own"
     )
-    max_tokens: Positive | None = Field(
-        description="cap of an answer, tokens, or a lower one of contract or run; null: none"
-    )
+    max_tokens: Positive | None = Field(description="longest answer, unless contract or run says less; null: no limit")
 
 
 class BreakerConfig(Section):
     """When a provider's model is left alone; only faults of the provider count."""
 
-    failures: Positive = Field(description="calls in a row that it failed open it")
-    open_ms: Positive = Field(description="open: nothing is sent for so long")
-    probes: Positive = Field(description="half open: calls at a time; as many successes close it")
+    failures: Positive = Field(description="failed calls in a row that open it")
+    open_ms: Positive = Field(description="how long it stays open, without calls")
+    probes: Positive = Field(description="test calls at once when half open; as many successes close it")
     silence_ms: Positive = Field(
-        description="no whole answer within gateway.request_timeout_ms is the provider's fault if that is so long; a "
-        "caller's own deadline is not, below half of host.turn_timeout_ms"
+        description="a time-out counts as the provider's failure if gateway.request_timeout_ms is at "
+        "least this; a caller's deadline counts from half of host.turn_timeout_ms"
     )
 
 
 class Fallback(Route):
     """What is asked when a model's provider fails."""
 
-    routes: list[Route] = Field(min_length=1, description="asked one after the other, the first that answers counts")
+    routes: list[Route] = Field(min_length=1, description="asked in order until one answers")
 
 
 class RateConfig(Section):
     """A token bucket for requests and one for tokens."""
 
     requests_per_minute: Positive | None = Field(description="calls; null: any number")
-    requests_burst: Positive = Field(description="of these, so many at once")
-    tokens_per_minute: Positive | None = Field(description="prompt and answer of calls, tokens; null: any number")
-    tokens_burst: Positive = Field(description="of these, so many at once")
+    requests_burst: Positive = Field(description="most of these at once")
+    tokens_per_minute: Positive | None = Field(description="tokens of prompts and answers; null: any number")
+    tokens_burst: Positive = Field(description="most of these at once")
 
 
 class GatewayConfig(Section):
-    """The only door to a model."""
+    """The one process that calls models."""
 
     providers: dict[str, AnyProvider] = Field(description="provider instances by id")
-    default_route: Route = Field(description="of prompts without provider or routed tag")
+    default_route: Route = Field(description="the route of prompts without provider or routed tag")
     domain_tag_routes: dict[str, Route] = Field(description="domain tag -> route; the first tag that has one wins")
     profiles: dict[str, Profile] = Field(description="named settings of a provider, for sessions and runs to choose")
-    fallbacks: list[Fallback] = Field(description="which models are asked after one whose provider is at fault")
-    fallback_reserve_ms: Positive = Field(description="kept for each model that may still be asked")
-    provider_rates: dict[str, RateConfig] = Field(description="rate limits by provider id; one not named has none")
+    fallbacks: list[Fallback] = Field(description="models to ask when another one's provider fails")
+    fallback_reserve_ms: Positive = Field(description="time kept for each remaining fallback")
+    provider_rates: dict[str, RateConfig] = Field(description="rate limits by provider id; others have none")
     session_rate: RateConfig | None = Field(description="rate limits of each session; null: none")
     on_rate_limit: Literal["wait", "refuse"] = Field(
-        description="over a rate limit: wait, or refuse with the time to come back"
+        description="over a rate limit: wait, or refuse with a time to retry"
     )
-    attempts_max: Positive = Field(description="sends of one prompt to one model of its chain")
+    attempts_max: Positive = Field(description="attempts of one prompt per model")
     outage_wait_ms: NonNegative = Field(
-        description="a call without a fallback waits so long for a provider that is away; 0: fails at once"
+        description="how long a call without fallback waits for an unavailable provider; 0: not at all"
     )
-    request_timeout_ms: Positive = Field(description="longest wait for an answer that comes whole")
-    stream_silence_ms: Positive = Field(
-        description="longest silence of a streaming provider, also before the first piece"
-    )
+    request_timeout_ms: Positive = Field(description="longest wait for an answer that does not stream")
+    stream_silence_ms: Positive = Field(description="longest silence of a stream, also before its first piece")
     breaker: BreakerConfig = Field(description="one circuit breaker per provider and model")
     on_ledger_outage: Literal["spool", "refuse"] = Field(
-        description="spool: answer degraded calls, record them later; refuse: answer nothing unrecorded"
+        description="degraded calls without the ledger: spool answers and records later, refuse does not answer"
     )
     on_unknown_outcome: Literal["resend", "fail"] = Field(
-        description="a call that a crash left without an end: send it again, or fail it"
+        description="a call whose end a crash lost: resend it, or fail"
     )
 
     def row(self, provider_id: str, model_id: str) -> ModelConfig | None:

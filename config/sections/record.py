@@ -12,7 +12,7 @@ from hobus.bus.settings import LedgerClientSettings, NonNegative, Positive, Posi
 class SearchConfig(Section):
     """Search of the record by words."""
 
-    enabled: bool = Field(description="false: nothing is indexed, the index is removed")
+    enabled: bool = Field(description="false: removes the index")
 
 
 class LedgerConfig(LedgerClientSettings):
@@ -21,38 +21,36 @@ class LedgerConfig(LedgerClientSettings):
     segment_bytes: Positive = Field(description="size of one file of the record")
     reserve_bytes: NonNegative = Field(description="kept free on the disk beside one segment")
     bodies_max_bytes: Positive = Field(description="bodies of one entry together")
-    search: SearchConfig = Field(description="texts found by their words (docs/ledger.md, Search)")
+    search: SearchConfig = Field(description="full-text search (docs/ledger.md, Search)")
 
 
 class Ho3Config(Section):
-    """Memory. The whole section may be missing: then memory is off, and not one of its code paths runs."""
+    """Memory. Without this section memory is off."""
 
-    enabled: bool = Field(description="false: the same as a missing section")
-    memory_dir: str = Field(description="below the home: checkpoints and working store")
+    enabled: bool = Field(description="false: memory is off")
+    memory_dir: str = Field(description="directory below the home for its working store")
     gate_mode: Literal["counting", "bistable"] = Field(
         description="counting: all events count; bistable: evidence decays, two thresholds"
     )
-    gate_count_threshold: Positive = Field(description="counting: events that cross the gate; at most 200")
+    gate_count_threshold: Positive = Field(description="counting: events that open the gate; at most 200")
     gate_session_threshold: Positive = Field(description="distinct sessions among them, in both modes")
-    gate_principal_threshold: Positive = Field(
-        description="distinct principals among them, where everybody's events count"
-    )
+    gate_principal_threshold: Positive = Field(description="distinct principals among them, for shared types")
     shared_types: list[Literal["topic_affinity", "interaction_style", "task_pattern", "constraint"]] = Field(
-        description="artifacts of these types may be made of everybody's events and stand in everybody's prompts"
+        description="types of artifacts that everybody's events make and everybody's prompts show"
     )
-    gate_window_hours: PositiveFloat = Field(description="a signal is consolidated once per so many hours")
-    decay_half_life_hours: PositiveFloat = Field(description="after so long without an event a signal weighs half")
-    gate_high: PositiveFloat = Field(description="bistable: evidence at which the gate opens; more never stands")
-    gate_low: PositiveFloat = Field(description="bistable: evidence at which it closes again")
-    evidence_half_life_hours: PositiveFloat = Field(description="bistable: after so long an event counts half")
-    evidence_cap_per_session: PositiveFloat = Field(description="bistable: at most so much evidence from one session")
-    require_fresh_evidence: bool = Field(description="an event newer than the last consolidation is needed")
-    bias_decay_floor: Share = Field(description="an artifact whose signals weigh less is not injected")
-    consolidation_cooldown_hours: PositiveFloat = Field(description="a failed consolidation closes the gate so long")
-    gate_excluded_signals: list[str] = Field(description="signals that say nothing alone and never cross")
-    log_timeout_ms: Positive = Field(description="a turn waits so long for its signals to be logged")
-    read_timeout_ms: Positive = Field(description="a turn waits so long for what it may remember")
-    artifact_scope: Literal["agent", "session", "global"] = Field(description="of what consolidation writes")
-    artifact_expiry_hours: PositiveFloat = Field(description="of what consolidation writes, from its crossing")
-    stated_weight: Share = Field(description="weight of what somebody stated; 0: not learnt")
-    consolidation_timeout_ms: Positive = Field(description="one consolidation, its model call included")
+    gate_window_hours: PositiveFloat = Field(description="least time between consolidations of a signal")
+    decay_half_life_hours: PositiveFloat = Field(description="time without an event that halves a signal's weight")
+    gate_high: PositiveFloat = Field(description="bistable: evidence that opens the gate; the most that counts")
+    gate_low: PositiveFloat = Field(description="bistable: evidence below which it closes")
+    evidence_half_life_hours: PositiveFloat = Field(description="bistable: time that halves an event's evidence")
+    evidence_cap_per_session: PositiveFloat = Field(description="bistable: most evidence from one session")
+    require_fresh_evidence: bool = Field(description="require an event newer than the last consolidation")
+    bias_decay_floor: Share = Field(description="least weight of a shown artifact's signals")
+    consolidation_cooldown_hours: PositiveFloat = Field(description="how long a failed consolidation closes the gate")
+    gate_excluded_signals: list[str] = Field(description="signals that never open a gate")
+    log_timeout_ms: Positive = Field(description="how long a turn waits for logging its signals")
+    read_timeout_ms: Positive = Field(description="how long a turn waits for its memory lines")
+    artifact_scope: Literal["agent", "session", "global"] = Field(description="scope of new artifacts")
+    artifact_expiry_hours: PositiveFloat = Field(description="life of new artifacts")
+    stated_weight: Share = Field(description="weight of statements; 0: they are not learned")
+    consolidation_timeout_ms: Positive = Field(description="longest consolidation, with its model call")

@@ -11,25 +11,23 @@ from hobus.bus.tool import entry_of
 class McpServerSettings(Section):
     """What every MCP server has, however it is reached."""
 
-    tools: list[str] | None = Field(description="tools that are taken, by its names; null: all")
-    reads: list[str] = Field(
-        description="those that change nothing, shell patterns allowed; all others are held to write"
-    )
+    tools: list[str] | None = Field(description="tools to take, by the server's names; null: all")
+    reads: list[str] = Field(description="tools that change nothing (shell patterns); all others count as writing")
     idempotent: list[str] = Field(
-        description="those that may run twice after a crash, shell patterns allowed; what only reads may anyway"
+        description="tools that may run again after a crash (shell patterns); reading ones always may"
     )
-    connect_timeout_ms: Positive = Field(description="until it has listed its tools")
-    timeout_ms: Positive | None = Field(description="one call of its tools; null: `tools.timeout_ms`")
+    connect_timeout_ms: Positive = Field(description="longest wait for its list of tools")
+    timeout_ms: Positive | None = Field(description="longest call; null: `tools.timeout_ms`")
     per: Literal["worker", "principal", "session"] = Field(
-        description="who shares its process, or HTTP session, and state"
+        description="who shares a process (or HTTP session) and its state"
     )
-    elsewhere: bool = Field(description="also for workers on other hosts")
+    elsewhere: bool = Field(description="workers on other hosts run it too")
 
 
 class StdioServer(McpServerSettings):
     """An MCP server that each worker starts as a process of its own."""
 
-    transport: Literal["stdio"] = Field(description="frames over its standard input and output")
+    transport: Literal["stdio"] = Field(description="over standard input and output")
     command: list[str] = Field(min_length=1, description="program and arguments; no shell")
     env: dict[str, str] = Field(
         description="beside PATH, HOME, LANG and the like; a secret as `env:NAME` or `file:PATH`"
@@ -54,40 +52,35 @@ McpServerConfig = Annotated[StdioServer | HttpServer, Field(discriminator="trans
 class ToolLimits(Section):
     """What a process that runs foreign code, and each that it starts, may use of the machine; null: as the user may."""
 
-    open_files: Positive | None = Field(description="open at once")
-    file_bytes: Positive | None = Field(description="of one file that it writes")
-    memory_bytes: Positive | None = Field(description="that it may write to (RLIMIT_DATA)")
-    processes: Positive | None = Field(description="of this user on this machine")
+    open_files: Positive | None = Field(description="open files")
+    file_bytes: Positive | None = Field(description="size of a written file")
+    memory_bytes: Positive | None = Field(description="writable memory (RLIMIT_DATA)")
+    processes: Positive | None = Field(description="processes of this user on this machine")
 
 
 class ToolsConfig(Section):
     """Tools and their limits."""
 
     children_max: Positive = Field(
-        description="calls of one worker's tools with a process each (all but `async def`); more wait"
+        description="tool processes of one worker (for all tools but `async def`); more calls wait"
     )
-    timeout_ms: Positive = Field(description="one call of a tool that declares no other")
-    output_max_bytes: Positive = Field(description="more output is cut, and the cut is said")
+    timeout_ms: Positive = Field(description="longest call, unless the tool declares another limit")
+    output_max_bytes: Positive = Field(description="longest output; more is cut and marked")
     approval: list[str] = Field(
-        description="tools whose calls wait for an approval; shell patterns allowed. `TOOLS if RULE`: those of "
-        "their calls of which RULE, a Python tool that only reads, does not say false; it is given the arguments that "
-        "it has parameters for"
+        description="tools whose calls wait for an approval (shell patterns). `TOOLS if RULE`: unless "
+        "RULE, a Python tool that only reads, returns false for the call's arguments"
     )
     entry_points: list[str] = Field(
         description="Python tools: a name in the group `hobus.tools` of an installed package, or `name = "
         "/path/to/file.py:function`"
     )
     environment: list[str] = Field(
-        description="variables that Python tools get besides launcher.environment, shell patterns allowed"
+        description="variables for Python tools besides launcher.environment (shell patterns)"
     )
-    limits: ToolLimits = Field(description="of each process that runs foreign code, and of what it starts")
-    mcp_servers: dict[str, McpServerConfig] = Field(
-        description="MCP servers by name; their tools are called `<name>__<tool>`"
-    )
-    mcp_profiles: dict[str, McpProfile] = Field(
-        description="what a server of a pasted `mcpServers` block gets besides, by name"
-    )
-    mcp_profile: str = Field(description="of these, the one of a pasted server that names none")
+    limits: ToolLimits = Field(description="limits of each tool process and what it starts")
+    mcp_servers: dict[str, McpServerConfig] = Field(description="MCP servers by name; their tools are `<name>__<tool>`")
+    mcp_profiles: dict[str, McpProfile] = Field(description="named defaults for servers of an `mcpServers` block")
+    mcp_profile: str = Field(description="the default profile of such a server")
 
     @property
     def approval_rules(self) -> list[tuple[str, str]]:

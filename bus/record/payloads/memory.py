@@ -43,7 +43,7 @@ class OverlayWritten(NamedTuple):
     principal: Annotated[str | None, Meta(description="in whose prompts it stands; None: in everybody's")]
     artifact_type: Annotated[str, Meta(description="what kind of thing was learned")]
     domain_labels: Annotated[tuple[str, ...], Meta(description="what it is about")]
-    task_labels: Annotated[tuple[str, ...], Meta(description="what it asks for")]
+    task_labels: Annotated[tuple[str, ...], Meta(description="what a message asks for")]
     weight: Annotated[float, Meta(description="0 to 1")]
     decay_modifier: Annotated[float, Meta(description="factor per day since the consolidation; 1: none")]
     scope: Annotated[Literal["session", "agent", "global"], Meta(description="where it holds")]
