@@ -30,12 +30,12 @@ Described = type[Record] | type[tuple[Any, ...]]
 
 _COMMON_MIN = 2
 _FORM = (
-    "A map unless it says so; a field is `name:type=default  meaning`, in order. `int(0..)`, `float(0..1)`: range of the "
-    "value; `str(1..80)`, `list[str](..16)`: of the length; `~` before a pattern. `time`: ISO 8601, UTC, microseconds, "
-    "as `2026-01-31T09:30:00.000000Z`; `uuid`: in full, small letters; `key`: letters, digits and `._:@-`; `word`, `line`: "
+    "Each message is a map unless marked as an array; a field is `name:type=default  meaning`, in order. `int(0..)`, "
+    "`float(0..1)`: range of the value; `str(1..80)`, `list[str](..16)`: of the length; `~` before a pattern. `time`: ISO "
+    "8601, UTC, microseconds, as `2026-01-31T09:30:00.000000Z`; `uuid`: in full, lower case; `key`: letters, digits and `._:@-`; `word`, `line`: "
     "printable ASCII, without and with blanks; `principal`: `local` (clients of this machine), `key/<name>` (a key of the "
-    "HTTP door), `key/<name>/<user>` (whom that key speaks for). `''` and null mean none, or not known, where nothing else "
-    "is said."
+    "HTTP door), `key/<name>/<user>` (a user behind that key). `''` and null mean none or unknown "
+    "unless stated otherwise."
 )
 _TYPES = {
     r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$": "time",
@@ -55,15 +55,15 @@ _KINDS = {
     Kind.REPLY: "the answer",
     Kind.FAILURE: "the other answer: `bus.failure`",
     Kind.POST: "awaits nothing",
-    Kind.PUBLISH: "to whoever subscribed; no type is published in this version",
+    Kind.PUBLISH: "to subscribers; unused in this version",
     Kind.STREAM: "a part on the way to the answer",
-    Kind.CANCEL: "the request is not wanted any more",
+    Kind.CANCEL: "the request is no longer needed",
     Kind.HELLO: "peer to server: who it is",
     Kind.READY: "peer to server: its readiness",
     Kind.BEAT: "both ways: the loop is alive",
     Kind.CREDIT: "peer to server: its slots",
     Kind.BYE: "peer to server: it leaves",
-    Kind.WELCOME: "server to peer: welcome, joined, refused, say hello again, or that what it said does not count",
+    Kind.WELCOME: "server to peer: welcome, joined, refused, rehello, or a failure",
     Kind.JOIN: "worker elsewhere to broker: enrol my key",
     Kind.TOOLS: "worker to broker: the tools that it can run now",
 }
@@ -99,15 +99,15 @@ def render() -> str:
     parts += (_described(cls, common) for cls in described)
     parts += [
         "## Failure codes",
-        "Codes of the bus and of what it carries: " + ", ".join(f"`{code}`" for code in FAILURE_CODES) + ".",
+        "Codes of the bus and of its messages: " + ", ".join(f"`{code}`" for code in FAILURE_CODES) + ".",
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _routes() -> Iterable[str]:
     yield (
-        "`redeliver`: goes to another worker when its worker is lost. `low`: waits behind other work. `sensitive`: may hold "
-        "text. `by_tool`: goes to workers that announce the tool in its key. `about`: a command with a share of its own. "
+        "`redeliver`: goes to another worker if its worker is lost. `low`: waits behind other work. `sensitive`: may hold "
+        "text. `by_tool`: goes to workers that announce the tool in its key. `about`: a command with its own share. "
         "`pages`: reads pages of the record, in turns."
     )
     for service in dict.fromkeys(row.service for row in ROWS):
