@@ -22,8 +22,6 @@ MESSAGES_MAX = 2000
 """Messages of a transcript."""
 TAIL_WAIT_MS = 5000
 """One long poll of the record for those who read events."""
-RECENT_MAX = 256
-"""Events of a session kept for all its readers; older ones are read again."""
 KEYS_INTERVAL_MS = 1000
 """Keys created or revoked are recorded so soon at the latest."""
 CELL_CONNECT_S = 5.0
