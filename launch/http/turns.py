@@ -7,7 +7,6 @@ who cannot, nobody could ever hear it: the run is leased, and cancelled as soon 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -32,8 +31,7 @@ from hobus.bus.messages.session import (
     StartSession,
     TurnResult,
 )
-from hobus.bus.messages.streams import StreamDelta, StreamReset
-from hobus.bus.streaming import Continuity
+from hobus.bus.messages.streams import StreamReset
 from hobus.config.sections.processes import HostConfig
 from hobus.launch.http import limits
 from hobus.launch.http.context import Door
@@ -149,15 +147,15 @@ async def pieces(door: Door, asked: AskedTurn) -> Pieces:
 
     Raises RuntimeFault. Closing it early is the client going away.
     """
-    untaken = Untaken()
+    said: asyncio.Queue[Message | None] = asyncio.Queue()
     is_first = True
-    work = asyncio.get_running_loop().create_task(_answer(door, asked, untaken.add))
-    work.add_done_callback(lambda _: untaken.end())
+    work = asyncio.get_running_loop().create_task(_answer(door, asked, said.put_nowait))
+    work.add_done_callback(lambda _: said.put_nowait(None))
     try:
         while True:
             try:
                 async with asyncio.timeout(limits.PING_MS / 1000):
-                    message = await untaken.take()
+                    message = await said.get()
             except TimeoutError:
                 yield None
                 continue
@@ -274,45 +272,3 @@ async def commanded(door: Door, principal: str, session_id: str, command: HostCo
     return await asked_of_owner(
         door.bus, session_id, question, CommandVerdict, timeout_s=door.timeout_s, pause_s=pause_s
     )
-
-
-class Untaken:
-    """Messages of one turn that its client has not taken yet: pieces of one text that follow each other are one.
-
-    So a reader that takes a byte a second costs the text it has not read, no more, and misses nothing of it.
-    """
-
-    def __init__(self) -> None:
-        self._messages: deque[Message] = deque()
-        self._source = Continuity()
-        self._change = asyncio.Event()
-        self._is_ended = False
-        self._told = 0  # position of the last piece that was taken
-
-    def add(self, message: Message) -> None:
-        last = self._messages[-1] if self._messages else None
-        place = self._source.place(message) if isinstance(message, StreamDelta) else "anew"
-        if place == "lost":
-            return  # the answer says all of it
-        if place == "next" and isinstance(last, StreamDelta) and isinstance(message, StreamDelta):
-            self._messages[-1] = last.model_copy(update={"text": last.text + message.text})
-        else:
-            self._messages.append(message)
-        self._change.set()
-
-    def end(self) -> None:
-        self._is_ended = True
-        self._change.set()
-
-    async def take(self) -> Message | None:
-        """Return the next one, once there is one; None when all was taken. Pieces are numbered as they are taken."""
-        while not self._messages:
-            if self._is_ended:
-                return None
-            self._change.clear()
-            await self._change.wait()
-        message = self._messages.popleft()
-        if not isinstance(message, StreamDelta):
-            return message
-        self._told = self._told + 1 if message.index else 0  # 0: it begins anew, also under the same attempt
-        return message.model_copy(update={"index": self._told})
