@@ -367,7 +367,7 @@ async def _frames(
     """Yield the answer as it is delivered, a ping in a silence; keep what the client has then."""
     delivered, wants_form = Delivered(), chosen.asked.wants_form
     yield "".join(answer.begun())
-    async with aclosing(turns.to_the_end(pieces)) as said:
+    async with aclosing(pieces) as said:
         async for piece in said:
             if isinstance(piece, Problem):
                 yield answer.failed(piece)

@@ -243,7 +243,7 @@ async def _event_frames(door: Door, session_id: str, after: int) -> AsyncGenerat
 async def _turn_frames(asked: AskedTurn, source: Pieces) -> AsyncGenerator[str]:
     """Yield `turn` first: with its ids the same can be asked again, and what stands is told from its beginning."""
     yield frame({"session_id": asked.session_id, "input_id": asked.input_id}, event="turn")
-    async with aclosing(turns.to_the_end(source)) as pieces:
+    async with aclosing(source) as pieces:
         async for piece in pieces:
             yield _turn_frame(piece)
 

@@ -42,8 +42,8 @@ from hobus.launch.sessions.images import GivenImage, keep_images
 from hobus.launch.sessions.turns import asked_of_owner, process_turn
 
 T = TypeVar("T")
-Pieces = AsyncGenerator[Message | TurnResult | None]
-"""What a turn says, its result last; None for a silence."""
+Pieces = AsyncGenerator[Message | TurnResult | Problem | None]
+"""What a turn says, at last its result, or the problem that it ended in; None for a silence."""
 _KEY_MAX_CHARS = 200
 TIMEOUT_HEADERS = ("x-hobus-timeout", "x-stainless-read-timeout")
 
@@ -142,7 +142,7 @@ async def answered(door: Door, asked: AskedTurn, gone: Gone) -> TurnResult:
     return _unless_problem(result)
 
 
-async def pieces(door: Door, asked: AskedTurn) -> Pieces:
+async def _pieces(door: Door, asked: AskedTurn) -> AsyncGenerator[Message | TurnResult | None]:
     """Yield the frames of the turn's stream, then its result; None after a silence of `limits.PING_MS`.
 
     Raises RuntimeFault. Closing it early is the client going away.
@@ -172,11 +172,11 @@ async def pieces(door: Door, asked: AskedTurn) -> Pieces:
 
 
 async def begun(door: Door, asked: AskedTurn, gone: Gone) -> Pieces:
-    """Return `pieces`, once there is a first one, or a silence: what is known before that is told as its status.
+    """Return the pieces, once there is a first one, or a silence: what is known before that is told as its status.
 
     Raises Problem, RuntimeFault; ClientGone where nobody is left to be answered.
     """
-    source = pieces(door, asked)
+    source = _pieces(door, asked)
     first = await until_gone(_first_of(source), gone)
     if isinstance(first, TurnResult):
         _unless_problem(first)
@@ -189,7 +189,7 @@ def _unless_problem(result: TurnResult) -> TurnResult:
     return result
 
 
-async def _first_of(source: Pieces) -> Message | TurnResult | None:
+async def _first_of(source: AsyncGenerator[Message | TurnResult | None]) -> Message | TurnResult | None:
     """Return the first piece, past resets: what is asked again before it said anything has taken nothing back."""
     async for piece in source:
         if not isinstance(piece, StreamReset):
@@ -197,21 +197,14 @@ async def _first_of(source: Pieces) -> Message | TurnResult | None:
     raise AssertionError("a stream of pieces ends with its result")
 
 
-async def to_the_end(source: Pieces) -> AsyncGenerator[Message | TurnResult | Problem | None]:
-    """Yield the pieces, and at last the result, or the problem that the turn ended in."""
+async def _going_on(first: Message | TurnResult | None, source: AsyncGenerator[Message | TurnResult | None]) -> Pieces:
     try:
         async with aclosing(source):
+            yield first
             async for piece in source:
                 yield (of_result(piece) or piece) if isinstance(piece, TurnResult) else piece
     except (RuntimeFault, Problem) as error:
         yield of_error(error)
-
-
-async def _going_on(first: Message | TurnResult | None, source: Pieces) -> Pieces:
-    async with aclosing(source):
-        yield first
-        async for piece in source:
-            yield piece
 
 
 async def _answer(door: Door, asked: AskedTurn, heard: Callable[[Message], None] | None) -> TurnResult:
