@@ -75,7 +75,6 @@ class RunTask:
         self.has_stood_still = self.standstill is not None
         self._change = asyncio.Event()
         loop = asyncio.get_running_loop()
-        self.told = asyncio.Event()  # whoever waits has the answer
         self.answer: asyncio.Future[TurnResult] = loop.create_future()
         self.answer.add_done_callback(self._answered)
         self.task = loop.create_task(self.drive(self))
@@ -131,7 +130,6 @@ class RunTask:
 
     def tell(self, result: TurnResult) -> None:
         """Give the answer to whoever waits."""
-        self.told.set()
         if not self.answer.done():
             self.answer.set_result(result)
 

@@ -80,14 +80,11 @@ class Effects:
         await self.dispatch([pending])
         return await self.finish(pending)
 
-    async def order_beside(
-        self, planned: WorkOrder, aside: WorkOrder, finish: Finish, *, has_one_place: bool
-    ) -> Receipt:
+    async def order_beside(self, planned: WorkOrder, aside: WorkOrder, finish: Finish) -> Receipt:
         """Return the first order's receipt; dispatch the other order in the same write, and end it when it ends.
 
         Beside an answer that is streamed to somebody and calls no tool before its first word, the other order is asked
-        at that word: one model's server would else work at both. `has_one_place`: it is asked behind the run's answer,
-        as their provider takes one call at once.
+        at that word: one model's server would else work at both.
         """
         answer, other = [await self.pending(one) for one in (planned, aside)]
         await self.dispatch([answer, other])
@@ -98,9 +95,7 @@ class Effects:
         is_behind = draft.is_watched and not work_orders.offers_tools(answer.order)
 
         async def begun() -> None:
-            if has_one_place:
-                await self._task.told.wait()
-            elif is_behind:
+            if is_behind:
                 await begins.wait()
             await finish(other)
 

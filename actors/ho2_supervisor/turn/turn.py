@@ -38,7 +38,6 @@ from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import (
-    CLASSIFICATION,
     CUT,
     Exchange,
     OutputResult,
@@ -51,7 +50,6 @@ from hobus.config.assets import AgentFile
 from hobus.config.model_choice import choice_fault, named_route
 from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.schema import AdminConfig
-from hobus.config.sections.gateway import GatewayConfig
 
 _BUDGETS = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED"})
 """Met by a classification they may be those of its order alone: the answer's own order meets what is the session's."""
@@ -289,15 +287,7 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
     progress.with_prompt = []
     if aside is None:
         return await run.effects.order(planned)
-    has_one_place = _one_place(run.config.gateway, planned, aside)
-    return await run.effects.order_beside(planned, aside, partial(_classified, run), has_one_place=has_one_place)
-
-
-def _one_place(gateway: GatewayConfig, planned: WorkOrder, aside: WorkOrder) -> bool:
-    """Return whether both ask a provider that takes one call at once: an answer's next round would wait for labels."""
-    by_tag = gateway.domain_tag_routes.get(CLASSIFICATION, gateway.default_route)
-    provider = gateway.providers.get(asked := aside.constraints.provider_id or by_tag.provider_id)
-    return asked == planned.constraints.provider_id and provider is not None and provider.concurrency_max == 1
+    return await run.effects.order_beside(planned, aside, partial(_classified, run))
 
 
 async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:

@@ -428,16 +428,6 @@ def test_a_turn_behind_one_that_waits_for_labels_is_refused_at_once() -> None:
         assert requested == ["i1", "i2"]
 
 
-def test_where_a_provider_takes_one_call_at_once_labels_wait_for_the_whole_answer() -> None:
-    """Their call would else have the only place that the answer's next round needs."""
-    with rig_of(("gateway.providers.offline.concurrency_max", 1), script=one_tool) as rig:
-        rig.pool.delay_s = lambda order: 0.0 if order.wo_type == "classify" else 0.3
-        rig.run(answered(rig))
-        rig.run(settled(rig))
-        begun = [message.order.wo_id for message in rig.pool.received]
-        assert begun[0] == ANSWER and begun[-1] == LABELS and len(begun) == 6
-
-
 def test_labels_that_are_given_up_leave_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what the run has brought, where its message was erased, so that nobody can ask again."""
 
