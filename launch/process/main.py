@@ -29,7 +29,7 @@ from hobus.bus.zeromq.tokens import TokenDirectory
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
-from hobus.launch.cluster.kernel import keep_memory_private, return_big_memory, set_title
+from hobus.launch.cluster.kernel import keep_memory_private, return_big_memory, schedule_as_batch, set_title
 from hobus.launch.cluster.run_file import write_whole
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
@@ -59,6 +59,7 @@ def run(options: ProcessOptions, liveness_fd: int, listening_fd: int | None = No
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - positional only; a tool process must not hold it
     set_title(f"hobus {actor}")
     return_big_memory()
+    schedule_as_batch()  # threads of libraries begin later, and inherit it
     lines = writing.configure(actor, options.instance)
     try:
         home = home_of(Path(options.home))

@@ -6,6 +6,7 @@ All that it runs and loads anew it writes to memory that it would share with its
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,8 @@ for role in roles:
             main.run(main.ProcessOptions(role, role + "/1@a", str(home.root), str(home.run)), liveness)
         except SystemExit as end:
             sys.setprofile(None)
-            print(json.dumps([role, end.code, sorted(ran), sorted(set(sys.modules) - loaded)]), flush=True)
+            policy = os.sched_getscheduler(0)
+            print(json.dumps([role, end.code, policy, sorted(ran), sorted(set(sys.modules) - loaded)]), flush=True)
         os._exit(0)
     os.wait()
 """
@@ -55,7 +57,7 @@ DONE_BEFORE = {"argparse", "gettext", "structlog.processors", "hobus.config.secr
 
 
 def test_a_forked_process_finds_everything_loaded_and_worked_out(tmp_path: Path):
-    """No module comes after the fork, and nothing runs that is the same in each process."""
+    """No module comes after the fork, and nothing runs that is the same in each process; it preempts no other."""
     roles = ["ledger", "gateway", "ho3", "ho1", "ho2", "host"]
     done = subprocess.run(
         [sys.executable, "-P", "-c", PROGRAM, str(tmp_path / "home"), *roles],
@@ -65,6 +67,7 @@ def test_a_forked_process_finds_everything_loaded_and_worked_out(tmp_path: Path)
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [role for role, *_ in found] == roles, done.stderr
-    for role, code, ran, loaded in found:
+    for role, code, policy, ran, loaded in found:
         assert code == 0 and f"hobus.launch.process.roles.{role}" in ran, done.stderr
         assert not DONE_BEFORE.intersection(ran) and loaded == [], role
+        assert policy == os.SCHED_BATCH
