@@ -1,8 +1,34 @@
-"""Cells: clusters among which people are sharded. Where each person's sessions are, and how they come to another."""
+"""Cells: clusters among which people are sharded. Which one a home is; where people are, and how they move."""
 
 from pathlib import Path
 
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.base import Record
+
+
+class Membership(Record):
+    """Which cell a home is, and where the map is: `<home>/cell.json`; without it its doors do not route."""
+
+    name: str
+    map: str
+
 
 def path_of(home: Path) -> Path:
-    """Which cell a home is, and of which map (`map.Membership`); without it its doors do not route."""
     return home / "cell.json"
+
+
+def membership(home: Path) -> Membership | None:
+    """Return which cell a home is; None: it is none. Raises ConfigError where the file does not say."""
+    try:
+        return Membership.model_validate_json(path_of(home).read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        step = f"remove it, then: hobus cell add NAME --url URL --map MAP --home {home}"
+        raise ConfigError(f"{path_of(home)} is damaged; {step}", facts={"next": step}) from None
+
+
+def forget(home: Path) -> None:
+    """Forget in a copy which cell its original is, and the map beside it. Raises OSError."""
+    for path in (path_of(home), *home.glob("cells.sqlite*")):
+        path.unlink(missing_ok=True)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import importlib
 import sqlite3
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hobus.bus.errors import BusError
-from hobus.bus.messages.base import Record
 from hobus.launch.cells.placement import cell_for
 
 Step = Literal["leaving", "copying", "arriving", "sweeping", "returning", "done"]
@@ -41,13 +40,6 @@ create table if not exists listed (cell text primary key);
 create table if not exists secrets (name text primary key, word text not null)
 """
 _CELL = "select name, url, home, key, is_open from cells"
-
-
-class Membership(Record):
-    """Which cell this home is, and where the map is: `<home>/cell.json`."""
-
-    name: str
-    map: str
 
 
 class Cell(NamedTuple):
@@ -78,6 +70,7 @@ class CellMap:
         self.is_server = self.where.startswith(("postgresql://", "postgres://"))
         """Whether it takes longer to ask than a file."""
         self._db: Any = None
+        self._is_begun = False
 
     def close(self) -> None:
         if self._db is not None:
@@ -86,6 +79,12 @@ class CellMap:
 
     def _run(self, statement: str, *values: str | int | None) -> list[Any]:
         """Return the rows of one statement of the SQL that both engines understand; `?` stands for a value."""
+        if self._db is not None and self.is_server and not self._is_begun:
+            with suppress(BusError):  # the server may have restarted since: once more, over a new connection
+                return self._rows(statement, *values)
+        return self._rows(statement, *values)
+
+    def _rows(self, statement: str, *values: str | int | None) -> list[Any]:
         db = self._db or self._open()
         with self._told():
             found = db.execute(statement.replace("?", "%s") if self.is_server else statement, values)
@@ -110,11 +109,13 @@ class CellMap:
             self.close()
             said = (str(error).strip() or repr(error)).splitlines()[0]
             where = "its server" if self.is_server else self.where
-            raise BusError("unavailable", f"the map of cells ({where}) is to be had again first: {said}") from None
+            step = "see that it runs, and that the map may be opened, then run the same command again"
+            raise BusError("unavailable", f"the map of cells ({where}): {said}", facts={"next": step}) from None
 
     @contextmanager
     def _whole(self) -> Generator[None]:
         self._run("begin" if self.is_server else "begin immediate")
+        self._is_begun = True
         try:
             if self.is_server:
                 self._run("select pg_advisory_xact_lock(?)", _LOCK)
@@ -123,6 +124,8 @@ class CellMap:
         except BaseException:
             self.close()  # which undoes it
             raise
+        finally:
+            self._is_begun = False
 
     # --- cells
 

@@ -117,8 +117,9 @@ def as_command_error(error: BaseException) -> CommandError | None:
 
     if not isinstance(error, RuntimeFault):
         return None
+    step = str(error.facts.get("next", ""))
     if isinstance(error, ConfigError):
-        return UsageFault(error.detail, hint=f"fix it, then: {next_here('config check')}", code=error.code)
+        return UsageFault(error.detail, hint=step or f"fix it, then: {next_here('config check')}", code=error.code)
     if error.code == "other_format":
         return CommandError(error.detail, exit_code=exit_codes.INTEGRITY, code=error.code)  # it says what to do
     if error.code == "damaged":
@@ -127,6 +128,6 @@ def as_command_error(error: BaseException) -> CommandError | None:
     if error.code == "unknown_artifact":
         return UsageFault(error.detail, hint=next_here("memory overlays --all"), code=error.code)
     if error.code in UNREACHABLE_CODES:
-        return UnreachableFault(str(error), hint=next_here("ps"), code=error.code)
+        return UnreachableFault(str(error), hint=step or next_here("ps"), code=error.code)
     refused = error.code in VERDICT_CODES
     return CommandError(str(error), exit_code=exit_codes.REFUSED if refused else exit_codes.FAILED, code=error.code)

@@ -18,7 +18,7 @@ from hobus.bus.limits import DRAIN_MS
 from hobus.bus.port import Bus
 from hobus.config import limits as config_limits
 from hobus.config.recorded import Snapshots
-from hobus.launch.cells import path_of
+from hobus.launch.cells import membership
 from hobus.launch.cluster.endpoints import Place, parts_of
 from hobus.launch.http import limits
 from hobus.launch.http.app import make_app
@@ -45,14 +45,13 @@ class _Open(NamedTuple):
     cells: Cells | None
 
 
-def _cells_of(door: Door, path: Path) -> Cells | None:
-    """Make what passes requests on to other cells; None in a home that is none."""
-    if not path.exists():
+def _cells_of(door: Door, home: Path) -> Cells | None:
+    """Make what passes requests on to other cells; None in a home that is none. Raises ConfigError."""
+    if (mine := membership(home)) is None:
         return None
-    from hobus.launch.cells.map import CellMap, Membership  # noqa: PLC0415 - with a client, of no use to other doors
+    from hobus.launch.cells.map import CellMap  # noqa: PLC0415 - with a client, of no use to other doors
     from hobus.launch.http.cells import Cells  # noqa: PLC0415
 
-    mine = Membership.model_validate_json(path.read_bytes())
     return Cells(door, mine.name, CellMap(mine.map))
 
 
@@ -86,7 +85,7 @@ class HttpDoor(Actor):
             journals=FollowedJournals(bus, self._config),
             body_timeout_ms=limits.BODY_TIMEOUT_MS,
         )
-        cells = _cells_of(door, path_of(self._place.home.root))
+        cells = _cells_of(door, self._place.home.root)
         server = make_server(make_app(door, cells), config, head_timeout_ms=limits.HEAD_TIMEOUT_MS)
         serving = asyncio.get_running_loop().create_task(server.serve(sockets=[bound]))
         recording = asyncio.get_running_loop().create_task(

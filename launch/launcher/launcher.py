@@ -27,6 +27,7 @@ from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus, Clock
 from hobus.bus.record.payloads.governance import OperatorCommand
 from hobus.bus.zeromq.key_book import forget_all
+from hobus.launch import cells
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import client_of
 from hobus.launch.cluster.endpoints import Place
@@ -184,7 +185,8 @@ class Launcher:
         root, (lay_at, is_copy) = self._home.root, claim(self._home)
         if is_copy:
             forget_all(self._home.keys)
-            its_own = "a cluster of its own from now on, which lets in none of the other's workers of other hosts"
+            cells.forget(root)
+            its_own = "a cluster of its own from now on, no cell, which lets in none of the other's remote workers"
             return [f"{root} is a copy of {lay_at}: {its_own}"]
         if lay_at is not None:
             return [f"{root} lay at {lay_at}: it was moved or restored, and stays the same cluster"]

@@ -11,6 +11,7 @@ import pytest
 
 from bench.cluster import Cluster, hobus
 from bench.far_worker import FarWorker, token_of, workers
+from hobus.launch.cells import membership
 
 pytestmark = pytest.mark.process
 
@@ -47,14 +48,17 @@ def test_no_command_on_a_copy_reaches_the_cluster_that_runs(make_cluster: Callab
 
 
 def test_a_copy_starts_as_a_cluster_of_its_own(make_cluster: Callable[[str], Cluster]) -> None:
-    """Both run, with the same past; the copy's broker has another key, and says so; ending it ends nobody else."""
+    """Both run, with the same past; the copy's broker has another key, it is no cell; ending it ends nobody else."""
     original, copy = make_cluster("home"), make_cluster("copy")
     original.up("--listen", "127.0.0.1:0")
     original.ask("hello")
+    assert original("cell add", "a", "--url", "http://127.0.0.1:1").code == 0
     before = original.run()
     _copied(original, copy)
     started = copy.up("--listen", "127.0.0.1:0")
     assert f"is a copy of {original.home.root}" in started.err
+    assert membership(original.home.root) and not membership(copy.home.root)
+    assert not list(copy.home.root.glob("cells.sqlite*"))
     assert (copy.home.keys / "broker.key").read_bytes() != (original.home.keys / "broker.key").read_bytes()
     assert copy.ask("hello")["outcome"] == original.ask("hello")["outcome"] == "success"
     assert copy("down").code == 0

@@ -14,10 +14,10 @@ import click
 from hobus.bus import disk
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ids import KEY_PREFIX, iso
-from hobus.launch.cells import path_of
+from hobus.launch.cells import Membership, membership, path_of
 from hobus.launch.cells.carrying import CellSide
 from hobus.launch.cells.far import far, serve
-from hobus.launch.cells.map import Cell, CellMap, Membership, Move
+from hobus.launch.cells.map import Cell, CellMap, Move
 from hobus.launch.cells.moving import move as made
 from hobus.launch.cells.placement import cell_for
 from hobus.launch.cli.commands.access import seconds_of
@@ -43,13 +43,9 @@ def cell() -> None:
 
 def _own(home: Home) -> Membership:
     """Which cell this home is. Raises UsageFault where it is none."""
-    try:
-        return Membership.model_validate_json(path_of(home.root).read_bytes())
-    except FileNotFoundError:
-        raise UsageFault(f"{home.root} is no cell", hint=next_command("cell add NAME --url URL", home.root)) from None
-    except ValueError:
-        hint = next_command("cell add NAME --url URL --map MAP", home.root)
-        raise UsageFault(f"{path_of(home.root)} is damaged", hint=f"remove it, then: {hint}") from None
+    if (found := membership(home.root)) is None:
+        raise UsageFault(f"{home.root} is no cell", hint=next_command("cell add NAME --url URL", home.root))
+    return found
 
 
 def _in(cells: CellMap, name: str, home: Home) -> Cell:
@@ -89,7 +85,7 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
             raise UsageFault(f"{given[:80]!r}: expected {what}", hint=next_here("cell add --help"))
     if not home.ledger.is_dir():
         raise UsageFault(f"no cluster has run in {home.root}", hint=next_command("up --detach", home.root))
-    mine = _own(home) if path_of(home.root).exists() else None
+    mine = membership(home.root)
     where = mine.map if mine and where is None else _map_at(home, where)
     if mine and mine != Membership(name=name, map=where):
         raise UsageFault(

@@ -164,6 +164,22 @@ def test_a_server_that_went_is_told_and_asked_again_once_it_is_back(server, tmp_
     OPEN.pop().close()
 
 
+def test_a_server_that_restarted_is_asked_over_a_new_connection(server):
+    """Nobody hears of it, whatever is asked first; a transaction that was under way is told."""
+    found = opened(server.where)
+    found.put(Cell("y", "http://y", "", "k"))
+    for ask in (found.cells, lambda: found.list_people("y", ["bob"])):
+        server.stop()
+        server.start()
+        ask()
+    with pytest.raises(BusError, match="the map of cells"), found._whole():  # noqa: PT012
+        server.stop()
+        server.start()
+        found.cells()
+    assert found.cell_of("bob") == "y"
+    OPEN.pop().close()
+
+
 def test_a_file_that_cannot_be_read_is_told(tmp_path):
     """As one fault, whatever the library says of it."""
     (tmp_path / "cells.sqlite").write_bytes(b"no database" * 100)
