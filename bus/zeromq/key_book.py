@@ -2,24 +2,20 @@
 
     broker.key            the broker's own secret, made once; survives restarts, so that tokens and workers stay good
     tokens/<id>.json      a join token: hash of its public key, role, end, number of uses; never changed
-    enrolled/<n>.json     a worker: its public key, its name, the token that it came by; removed to take its key back;
-                          while its key is rotated, when that ends
-    used/<n>@<token>@<key>   a use of a token, by its name alone; never removed
+    enrolled/<n>.json     a worker, which is one use of its token: its public key, those before, whether it is revoked,
+                          until when it is to enrol another; never removed, so that no number or key is given again
 
-Directories 0700, files 0600, each written whole and synced before anybody is answered. An enrolment is written before
-its use, and a use that a crash kept from being written follows at the next start, so that no crash gives a use away or
-takes one. A use without its worker is a key that was revoked: it counts, its number is not given again, and its key
-cannot be enrolled again. All keys that one worker had in turn are one use. The broker's process is the only writer.
+Directories 0700, files 0600, each written whole and synced before anybody is answered. The broker's process is the only
+writer while it runs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Container, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Container, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
@@ -36,7 +32,7 @@ from hobus.bus.zeromq import curve
 if TYPE_CHECKING:
     from hobus.bus.settings import BusSettings
 
-_TOKENS, _ENROLLED, _USED, _BROKER_KEY = "tokens", "enrolled", "used", "broker.key"
+_TOKENS, _ENROLLED, _BROKER_KEY = "tokens", "enrolled", "broker.key"
 R = TypeVar("R", bound=Record)
 _log = structlog.get_logger()
 
@@ -65,30 +61,19 @@ class WorkerFile(Record):
     version: str
     enrolled_at_us: int
     gone_s: int = 0  # its token's
-    replaces: str = ""  # fingerprint of the key before this one
+    before: tuple[str, ...] = ()  # fingerprints of the keys before this one
     ends_at_us: int = 0
     """Its worker is to enrol another key in its place, at the latest then; 0: it has no end."""
+    is_revoked: bool = False
 
     @property
     def fingerprint(self) -> str:
         return curve.fingerprint(self.public_key.encode())
 
     @property
-    def use(self) -> Use:
-        return Use(_short(self.name), self.token_id, self.fingerprint)
-
-
-class Use(NamedTuple):
-    """One use of a token, as its file's name says it."""
-
-    worker: str  # the worker's name without its role
-    token_id: str
-    key: str  # fingerprint of the worker's key
-
-    @property
-    def file_name(self) -> str:
-        """Return the file's name, without a colon, which not every file system takes."""
-        return f"{self.worker}@{self.token_id}@{self.key.removeprefix('key:')}"
+    def ended(self) -> list[str]:
+        """Return the fingerprints of its keys that are good no longer."""
+        return [*self.before, *([self.fingerprint] * self.is_revoked)]
 
 
 class KeyFiles:
@@ -103,16 +88,17 @@ class KeyFiles:
         self.pair = curve.kept_pair(folder / _BROKER_KEY)
         self.listens = ""
         self._tokens = {token.key_hash: token for token in tokens_in(folder)}
-        self._workers = {worker.public_key: worker for worker in workers_in(folder)}
-        self._uses = set(uses_in(folder))
-        self._newest = self._newest_number()
+        self._enrolled: dict[str, WorkerFile] = {}  # by name, revoked ones too
+        self._workers: dict[str, WorkerFile] = {}  # by public key
+        self._ended: set[str] = set()  # fingerprints
+        for one in enrolled_in(folder):
+            self._go_by(one)
+        damaged_too = (folder / _ENROLLED).glob("[!.]*.json")
+        self._newest = max((_number_of(path.stem) for path in damaged_too), default=0)
         self._gone_since: dict[str, float] = {}
-        for one in self._workers.values():
-            self._mark_used(one)
-        enrolled = {one.fingerprint for one in self._workers.values()}
         self._records = [_token_record(token) for token in self._tokens.values()]
         self._records += [_worker_record(one) for one in self._workers.values()]
-        self._records += [_revoked_record(use) for use in sorted(self._uses) if use.key not in enrolled]
+        self._records += [_revoked_record(one, key) for one in self._enrolled.values() for key in one.ended]
 
     def knows(self, public: bytes) -> bool:
         """Return whether a connection with this key (Z85) may speak at all; one of a spent token may, to be told so."""
@@ -170,11 +156,9 @@ class KeyFiles:
                 token_id=token.token_id, host=join.host, version=join.version, enrolled_at_us=round(now * 1_000_000),
                 gone_s=token.gone_s,
             )  # fmt: skip
-            try:
-                self._enrol(worker)
-            except OSError as error:
-                return Refused(code="unavailable", detail=f"the cluster could not store the key: {error.strerror}")
-            self._workers[worker.public_key] = worker
+            if refused := self._unstored(worker):
+                return refused
+            self._newest += 1
             self._records.append(_worker_record(worker))
         assert worker is not None  # noqa: S101 - a refusal otherwise
         return Joined(name=worker.name, config_digest=self._digest)
@@ -190,7 +174,7 @@ class KeyFiles:
         if join.public_key in self._workers:
             return None  # its answer was lost
         fingerprint = curve.fingerprint(join.public_key.encode())
-        if any(use.key == fingerprint for use in self._uses):
+        if fingerprint in self._ended:
             why = f"{fingerprint} was revoked: join with a key of its own, in a new directory"
             return Refused(code="not_enrolled", detail=why)
         if token is None:
@@ -200,7 +184,7 @@ class KeyFiles:
         if now * 1_000_000 >= token.expires_at_us:
             why = f"{token.token_id} expired at {iso(token.expires_at_us / 1_000_000)}: make a new one"
             return Refused(code="token_expired", detail=why)
-        if used_of(token, self._uses, self._workers.values()) >= token.uses:
+        if used_of(token, self._enrolled.values()) >= token.uses:
             workers = f"worker{'s' * (token.uses > 1)}{' at once' * bool(token.gone_s)}"
             return Refused(
                 code="token_used",
@@ -221,19 +205,14 @@ class KeyFiles:
         anew = worker.model_copy(
             update={
                 "public_key": join.public_key, "host": join.host, "enrolled_at_us": round(now * 1_000_000),
-                "replaces": worker.fingerprint, "ends_at_us": 0,
+                "before": (*worker.before, worker.fingerprint), "ends_at_us": 0,
             }
         )  # fmt: skip
-        if anew.use in self._uses:
+        if anew.fingerprint in self._ended:
             return Refused(code="not_enrolled", detail=f"{anew.fingerprint} was revoked: make another one")
-        try:
-            _write_worker(self._folder, anew)
-            self._mark_used(anew)
-        except OSError as error:  # written or not: the same is asked again, or found at the next start
-            return Refused(code="unavailable", detail=f"the cluster could not store the key: {error.strerror}")
-        del self._workers[worker.public_key]
-        self._workers[anew.public_key] = anew
-        self._records += [_worker_record(anew), _revoked_record(worker.use)]
+        if refused := self._unstored(anew):
+            return refused
+        self._records += [_worker_record(anew), _revoked_record(anew, worker.fingerprint)]
         return Joined(name=worker.name, config_digest=self._digest)
 
     def _unfit(self, public: str, key: str) -> str:
@@ -246,51 +225,44 @@ class KeyFiles:
         why = f"the worker runs hobus {version[:64]!r}, this cluster {self._version!r}: install one version"
         return Refused(code="bad_version", detail=why)
 
-    def _newest_number(self) -> int:
-        """Return the newest of all numbers that were ever given: they stand in records."""
-        files = [path.stem for path in (self._folder / _ENROLLED).glob("[!.]*.json")]  # damaged ones too
-        return max(map(_number_of, [*files, *(use.worker for use in self._uses)]), default=0)
-
-    def _enrol(self, worker: WorkerFile) -> None:
-        _write_worker(self._folder, worker)
+    def _unstored(self, worker: WorkerFile) -> Refused | None:
+        """Store it durably and go by it; return why that cannot be."""
         try:
-            self._mark_used(worker, is_durable=False)  # what a crash takes of it follows from the worker at next start
-        except OSError:
-            _path_of(self._folder, worker).unlink(missing_ok=True)
-            raise
-        self._newest = _number_of(worker.name)
+            _write_worker(self._folder, worker)
+        except OSError as error:  # written or not: the same is asked again, or found at the next start
+            return Refused(code="unavailable", detail=f"the cluster could not store the key: {error.strerror}")
+        self._go_by(worker)
+        return None
 
-    def _mark_used(self, worker: WorkerFile, *, is_durable: bool = True) -> None:
-        use = worker.use
-        if use not in self._uses:
-            disk.write_private(self._folder / _USED / use.file_name, b"", is_durable=is_durable)
-            self._uses.add(use)
+    def _go_by(self, worker: WorkerFile) -> None:
+        if (before := self._enrolled.get(worker.name)) is not None:
+            self._workers.pop(before.public_key, None)
+        self._enrolled[worker.name] = worker
+        if not worker.is_revoked:
+            self._workers[worker.public_key] = worker
+        self._ended.update(worker.ended)
 
     # --- taking back ------------------------------------------------------------------------------------------------
 
     def revoke(self, name: str) -> str:
         """Take back the public key of this worker, durably, and return it; it is let in no more. Raises BusError."""
-        worker = self._named(name)
-        with _stored("key could not be revoked"):
-            revoke(self._folder, name)
+        revoked = self._changed(name, is_revoked=True)
         self._gone_since.pop(name, None)
-        self._uses.add(worker.use)
-        del self._workers[worker.public_key]
-        self._records.append(_revoked_record(worker.use))
-        return worker.public_key
+        self._records.append(_revoked_record(revoked, revoked.fingerprint))
+        return revoked.public_key
 
     def rotate(self, name: str, ends_at: float) -> None:
         """Rotate a key; see `bus.broker.enrolment.KeyBook`."""
-        ending = self._named(name).model_copy(update={"ends_at_us": round(ends_at * 1_000_000)})
-        with _stored("key could not be rotated"):
-            _write_worker(self._folder, ending)
-        self._workers[ending.public_key] = ending
+        self._changed(name, ends_at_us=round(ends_at * 1_000_000))
 
-    def _named(self, name: str) -> WorkerFile:
-        found = [worker for worker in self._workers.values() if worker.name == name]
-        if not found:
+    def _changed(self, name: str, **changes: int) -> WorkerFile:
+        worker = self._enrolled.get(name)
+        if worker is None or worker.is_revoked:
             raise BusError("not_found", f"no worker {name[:80]!r} is enrolled; see `hobus keys list`")
-        return found[0]
+        changed = worker.model_copy(update=changes)
+        if refused := self._unstored(changed):
+            raise BusError(refused.code, refused.detail)
+        return changed
 
     def is_rotating(self, key: str) -> bool:
         """See `bus.broker.enrolment.KeyBook`."""
@@ -332,8 +304,10 @@ class KeyFiles:
             created_at_us=round(now * 1_000_000), expires_at_us=round((now + wanted.ttl_s) * 1_000_000),
             gone_s=wanted.gone_s,
         )  # fmt: skip
-        with _stored("token could not be stored"):
+        try:
             _write(self._folder / _TOKENS / f"{token.token_id}.json", token)
+        except OSError as error:
+            raise BusError("unavailable", f"the token could not be stored: {error.strerror}") from error
         self._tokens[key_hash] = token
         self._records.append(_token_record(token))
         return token
@@ -355,15 +329,14 @@ def tokens_in(folder: Path) -> list[TokenFile]:
     return sorted(_read_all(folder / _TOKENS, TokenFile), key=lambda token: (token.created_at_us, token.token_id))
 
 
-def workers_in(folder: Path) -> list[WorkerFile]:
-    """Return all enrolled workers, oldest first."""
+def enrolled_in(folder: Path) -> list[WorkerFile]:
+    """Return all workers that were ever enrolled, oldest first."""
     return sorted(_read_all(folder / _ENROLLED, WorkerFile), key=lambda worker: _number_of(worker.name))
 
 
-def uses_in(folder: Path) -> list[Use]:
-    """Return all uses of tokens, those of revoked workers too."""
-    parts = [path.name.split("@") for path in sorted((folder / _USED).glob("[!.]*@*@*"))]
-    return [Use(worker, token_id, f"key:{key}") for worker, token_id, key in parts]
+def workers_in(folder: Path) -> list[WorkerFile]:
+    """Return all whose key is good, oldest first."""
+    return [worker for worker in enrolled_in(folder) if not worker.is_revoked]
 
 
 def damaged_in(folder: Path) -> list[Path]:
@@ -372,45 +345,30 @@ def damaged_in(folder: Path) -> list[Path]:
     return [path for name, cls in kinds for path in _files(folder / name) if _read(path, cls) is None]
 
 
-def used_of(token: TokenFile, uses: Iterable[Use], workers: Iterable[WorkerFile]) -> int:
+def used_of(token: TokenFile, enrolled: Iterable[WorkerFile]) -> int:
     """Return how many workers came by this token; of an ephemeral one, how many of them are left."""
-    if token.gone_s:
-        return len({one.name for one in workers if one.token_id == token.token_id})
-    return len({use.worker for use in uses if use.token_id == token.token_id})
+    return sum(one.token_id == token.token_id and not (token.gone_s and one.is_revoked) for one in enrolled)
 
 
 def revoke(folder: Path, name: str) -> None:
     """Revoke this worker's key durably, without a running broker. Raises OSError."""
     for worker in workers_in(folder):
         if worker.name == name:
-            disk.write_private(folder / _USED / worker.use.file_name, b"")
-            _path_of(folder, worker).unlink()
-
-
-def _path_of(folder: Path, worker: WorkerFile) -> Path:
-    return folder / _ENROLLED / f"{_short(worker.name)}.json"
+            _write_worker(folder, worker.model_copy(update={"is_revoked": True}))
 
 
 def _write_worker(folder: Path, worker: WorkerFile) -> None:
-    _write(_path_of(folder, worker), worker)
+    _write(folder / _ENROLLED / f"{_short(worker.name)}.json", worker)
 
 
 def _write(path: Path, record: Record) -> None:
     disk.write_private(path, record.model_dump_json().encode() + b"\n")
 
 
-@contextmanager
-def _stored(fault: str) -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise BusError("unavailable", f"the {fault}: {error.strerror}") from error
-
-
 def forget_all(folder: Path) -> None:
     """Forget the keys of a copied home, whose original goes by these: its broker gets another key. Raises OSError."""
     (folder / _BROKER_KEY).unlink(missing_ok=True)
-    for name in (_TOKENS, _ENROLLED, _USED):
+    for name in (_TOKENS, _ENROLLED):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
@@ -469,11 +427,11 @@ def _token_record(token: TokenFile) -> Noted:
 def _worker_record(worker: WorkerFile) -> Noted:
     facts = KeyEnrolled(
         worker.fingerprint, worker.name, worker.role, worker.token_id, worker.host, worker.version,
-        worker.enrolled_at_us, worker.replaces,
+        worker.enrolled_at_us, worker.before[-1] if worker.before else "",
     )  # fmt: skip
     return Noted("KEY_ENROLLED", "ACCEPTED", "", facts, submission_id=f"KEY_ENROLLED:{worker.fingerprint}")
 
 
-def _revoked_record(use: Use) -> Noted:
-    facts = KeyRevoked(use.key, use.worker, use.token_id)
-    return Noted("KEY_REVOKED", "", "", facts, submission_id=f"KEY_REVOKED:{use.key}")
+def _revoked_record(worker: WorkerFile, key: str) -> Noted:
+    facts = KeyRevoked(key, _short(worker.name), worker.token_id)
+    return Noted("KEY_REVOKED", "", "", facts, submission_id=f"KEY_REVOKED:{key}")

@@ -17,7 +17,7 @@ from hobus.bus.limits import JOIN_TTL_MAX_S
 from hobus.bus.messages.control import CreateToken, Done, RevokeKey, RotateKey, TokenCreated
 from hobus.bus.messages.ids import iso, parse_iso
 from hobus.bus.zeromq import curve, key_book
-from hobus.bus.zeromq.key_book import WorkerFile, tokens_in, uses_in, workers_in
+from hobus.bus.zeromq.key_book import WorkerFile, enrolled_in, tokens_in, workers_in
 from hobus.launch.cli.commands.cluster_options import ask
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster import run_file
@@ -189,13 +189,13 @@ def _reached_at(bound: str, given: str | None) -> str:
 @with_json
 def list_tokens(*, home: Home) -> Output:
     """List tokens and how often they were used; secrets are not shown."""
-    now, uses, workers = SystemClock().now(), uses_in(home.keys), workers_in(home.keys)
+    now, enrolled = SystemClock().now(), enrolled_in(home.keys)
     rows: list[dict[str, Any]] = [
         {
             "token_id": known.token_id,
             "role": known.role,
             "uses": known.uses,
-            "used": key_book.used_of(known, uses, workers),
+            "used": key_book.used_of(known, enrolled),
             "ephemeral_s": known.gone_s,
             "expires_at": iso(known.expires_at_us / 1_000_000),
             "expires_in_s": round(known.expires_at_us / 1_000_000 - now, 3),
