@@ -1,9 +1,9 @@
-"""What a worker on another host keeps: its own key, whose worker it is, the last few configurations, its log.
+"""What a worker on another host keeps: its own key, whose worker it is, the last configuration, its log.
 
     <home>/worker.key      its own secret, made here; it never leaves this directory
     <home>/next.key        while its key is rotated, the one that takes its place
     <home>/worker.json     the cluster: address, public key, the name it gave
-    <home>/snapshots/      configurations by digest
+    <home>/snapshot        the configuration that it fetched last
     <home>/.hobus-home     says that this is a home: no agent reads files here
     <home>/logs/, run/     one log; the lock of the process that works here
 
@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hobus.bus import disk
+from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import Record
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.curve_link import CurveEnds
-from hobus.config.snapshot import Snapshot, digest_of
+from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import Home, HomeLock, claim, holder, make_private
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, next_command
 
@@ -124,33 +125,17 @@ class WorkerHome:
             )
         return CurveEnds(cluster.address, cluster.broker_key.encode(), self.pair())
 
-    # --- configurations ---------------------------------------------------------------------------------------------
-
-    def snapshot(self, digest: str) -> Snapshot | None:
-        """Return the configuration of this digest, if it is kept here whole."""
+    def snapshot(self) -> Snapshot | None:
+        """Return the configuration that was fetched last, if it is kept here whole."""
         try:
-            data = self._snapshot(digest).read_bytes()
-        except FileNotFoundError:
+            return Snapshot.from_bytes(self._snapshot.read_bytes())
+        except (FileNotFoundError, ConfigError):
             return None
-        return Snapshot.from_bytes(data) if digest_of(data) == digest else None
 
-    def newest_snapshot(self) -> Snapshot | None:
-        """Return the configuration that was fetched last; a file that is not whole is passed over."""
-        for path in reversed(self._kept()):
-            if (found := self.snapshot(path.name.replace("-", ":", 1))) is not None:
-                return found
-        return None
+    def keep_snapshot(self, data: bytes) -> None:
+        """Keep a configuration in place of the one before. Raises OSError."""
+        disk.write_private(self._snapshot, data)
 
-    def keep_snapshot(self, digest: str, data: bytes, *, kept_max: int) -> None:
-        """Keep a configuration by its digest, and remove the oldest beyond `kept_max`. Raises OSError."""
-        disk.write_private(self._snapshot(digest), data)
-        kept = self._kept()
-        for path in kept[: max(0, len(kept) - kept_max)]:
-            path.unlink(missing_ok=True)
-
-    def _snapshot(self, digest: str) -> Path:
-        return self.home.root / "snapshots" / digest.replace(":", "-")
-
-    def _kept(self) -> list[Path]:
-        found = (self.home.root / "snapshots").glob("sha256-*")
-        return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    @property
+    def _snapshot(self) -> Path:
+        return self.home.root / "snapshot"

@@ -16,7 +16,6 @@ from hobus.bus.port import Clock
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
-from hobus.config import limits
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, digest_of
 from hobus.launch.cluster.version import software_version
@@ -134,8 +133,8 @@ async def snapshot_of(peer: Peer, home: WorkerHome) -> Snapshot:
     Raises CommandError (integrity) for bytes that are not what their digest says; waits while the record is away.
     """
     digest = peer.cluster_digest
-    kept = home.snapshot(digest)
-    if kept is not None:
+    kept = home.snapshot()
+    if kept is not None and kept.digest == digest:
         return kept
     data = await _fetched(peer, digest)
     if digest_of(data) != digest:
@@ -148,7 +147,7 @@ async def snapshot_of(peer: Peer, home: WorkerHome) -> Snapshot:
         snapshot = Snapshot.from_bytes(data)
     except ConfigError as fault:
         raise CommandError(f"the configuration {digest}: {fault.detail}", exit_code=exit_codes.INTEGRITY) from None
-    home.keep_snapshot(digest, data, kept_max=limits.SNAPSHOTS_KEPT)
+    home.keep_snapshot(data)
     return snapshot
 
 

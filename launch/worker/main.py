@@ -134,7 +134,7 @@ def _use_next_key(home: WorkerHome) -> None:
 
 def _bootstrap(home: WorkerHome) -> Snapshot:
     """Return by what to connect before the cluster's configuration is known: the last one, else the shipped one."""
-    return home.newest_snapshot() or load_snapshot()
+    return home.snapshot() or load_snapshot()
 
 
 def _work(

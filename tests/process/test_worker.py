@@ -118,7 +118,7 @@ def test_a_worker_joins_by_token_and_does_all_the_work(remote_only: Site) -> Non
         "lock",
         "logs",
         "run",
-        "snapshots",
+        "snapshot",
         "worker.json",
         "worker.key",
     ]

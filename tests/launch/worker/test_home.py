@@ -1,4 +1,4 @@
-"""What a worker elsewhere keeps: one process, one cluster, the last few configurations, nothing that is not whole."""
+"""What a worker elsewhere keeps: one process, one cluster, the last configuration, nothing that is not whole."""
 
 from __future__ import annotations
 
@@ -14,10 +14,6 @@ from hobus.launch.console.errors import CommandError
 from hobus.launch.worker.home import JoinedCluster, WorkerHome
 
 ME = JoinedCluster(address="10.0.0.7:5570", broker_key="k" * 40, name="ho1/remote-1")
-
-
-def snapshots(count: int):
-    return [shipped_snapshot().listening("bus", f"127.0.0.1:{port}") for port in range(1, count + 1)]
 
 
 def test_its_key_is_made_once_and_its_cluster_is_remembered(tmp_path) -> None:
@@ -61,18 +57,12 @@ def test_a_copy_beside_its_original_works_for_nobody(tmp_path) -> None:
     home.hold().release()
 
 
-def test_the_last_few_configurations_are_kept_and_torn_ones_count_for_nothing(tmp_path) -> None:
-    """By digest; the newest whole one is what a start begins with."""
+def test_the_last_configuration_is_kept_and_a_torn_one_counts_for_nothing(tmp_path) -> None:
+    """It is what a start begins with."""
     home = WorkerHome(home_of(tmp_path))
-    assert home.newest_snapshot() is None
-    kept = snapshots(3)
-    for number, snapshot in enumerate(kept):
-        home.keep_snapshot(snapshot.digest, snapshot.to_bytes(), kept_max=2)
-        os.utime(home._snapshot(snapshot.digest), ns=(number, number))
-    home.keep_snapshot(kept[2].digest, kept[2].to_bytes(), kept_max=2)
-    assert home.snapshot(kept[0].digest) is None
-    assert home.snapshot(kept[1].digest) == kept[1]
-    assert home.newest_snapshot() == kept[2]
-    home._snapshot(kept[2].digest).write_bytes(kept[1].to_bytes())
-    assert home.snapshot(kept[2].digest) is None
-    assert home.newest_snapshot() == kept[1]
+    assert home.snapshot() is None
+    for snapshot in (shipped_snapshot().listening("bus", f"127.0.0.1:{port}") for port in (1, 2)):
+        home.keep_snapshot(snapshot.to_bytes())
+        assert home.snapshot() == snapshot
+    home._snapshot.write_bytes(home._snapshot.read_bytes()[:-1])
+    assert home.snapshot() is None

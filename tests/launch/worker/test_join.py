@@ -66,7 +66,7 @@ async def test_bytes_that_do_not_match_the_digest_are_not_worked_under(tmp_path,
     with pytest.raises(CommandError) as caught:
         await fetched(home, Record(wrong))
     assert caught.value.exit_code == 3
-    assert home.newest_snapshot() is None
+    assert home.snapshot() is None
 
 
 def test_every_refusal_of_the_broker_says_what_to_do() -> None:
