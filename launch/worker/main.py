@@ -1,9 +1,8 @@
 """A worker on another host: the executor of `process/roles/ho1.py`, connected over TCP and CURVE instead of a launcher.
 
-Learn the cluster's configuration, work under it until told to end. Where the cluster goes over to another one, the
-worker hears it, fetches it and executes what names it; where that is not enough, or a cluster that comes back refuses
-it for that, it executes itself anew: a copy of a process that knows secrets would know them. Everything goes through
-the one connection to the broker, records too.
+Learn the cluster's configuration, work under it until told to end. Where the cluster goes over to another one, or comes
+back under it, the worker ends its orders and executes itself anew: a copy of a process that knows secrets would know
+them. Everything goes through the one connection to the broker, records too.
 """
 
 from __future__ import annotations
@@ -19,16 +18,14 @@ import structlog
 
 from hobus.bus import collector, limits
 from hobus.bus.clock import SystemClock
-from hobus.bus.errors import BusError, ConfigError, RuntimeFault
+from hobus.bus.errors import BusError, ConfigError
 from hobus.bus.join_token import JoinToken
 from hobus.bus.peer import Peer
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
-from hobus.config.difference import differences
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
-from hobus.launch.cluster.takes_effect import effects_of
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
@@ -250,26 +247,10 @@ class _Life:
             heeding.cancel()
 
     async def _heeded(self, peer: Peer) -> None:
-        """Fetch and keep another configuration of the cluster; end where it changes what is made at a start.
-
-        Orders are executed under the one that each names in any case.
-        """
-        known = self._snapshot.digest
-        while not self._is_outdated:
+        """End where the cluster has gone over to another configuration."""
+        while peer.cluster_digest in ("", self._snapshot.digest):
             await peer.sleep(WATCH_INTERVAL_MS / 1000)
-            if peer.cluster_digest in ("", known):
-                continue
-            try:
-                snapshot = await snapshot_of(peer, self._home)
-            except (RuntimeFault, CommandError, OSError) as fault:
-                _log.warning("snapshot_not_fetched", digest=peer.cluster_digest, reason=str(fault))
-                continue
-            known = snapshot.digest
-            effects = effects_of(differences(self._snapshot, snapshot))
-            self._is_outdated = "ho1" in effects.roles or bool(effects.refused)
-            anew = "; this worker begins anew under it, once its orders are done" if self._is_outdated else ""
-            note(f"the cluster runs under {known[:19]} now: fetched{anew}")
-            _log.info("snapshot_fetched", digest=known, begins_anew=self._is_outdated)
+        self._is_outdated = True
         self._end()
 
     # --- how it ends ------------------------------------------------------------------------------------------------

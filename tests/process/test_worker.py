@@ -23,6 +23,7 @@ from hobus.bus.record.catalog import read_body
 from hobus.bus.record.ends import order_receipt
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.key_book import workers_in
+from hobus.config.snapshot import digest_of
 from hobus.launch.cluster import identity
 from tests.actors.ho1_executor.tools.packages import install
 from tests.process.mcp_servers import ROOT, configure, use
@@ -265,8 +266,17 @@ def test_a_worker_comes_back_by_itself_and_under_a_new_configuration(cluster: Cl
         digest = cluster.run().config_digest
         eventually(site.remote_rows, within_s=60)
         assert "another configuration" in again.said
-        assert len(list((again.home / "snapshots").iterdir())) == 2
-        assert (again.home / "snapshots" / digest.replace(":", "-")).exists()
+        assert digest_of((again.home / "snapshot").read_bytes()) == digest
+        assert cluster.ask(TOOL_QUESTION)["outcome"] == "success"
+
+        # The cluster goes over to another one as it runs.
+        before = again.said
+        write_config(tmp_path / "c.json", ("ho1.repair_calls_max", 1), ("bus.listen", address))
+        answer = cluster("reload")
+        assert answer.code == 0, answer.err
+        eventually(lambda: digest_of((again.home / "snapshot").read_bytes()) != digest)
+        eventually(lambda: again.said.count("another configuration") == before.count("another configuration") + 1)
+        eventually(site.remote_rows)
         assert cluster.ask(TOOL_QUESTION)["outcome"] == "success"
 
 
