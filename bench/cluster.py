@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -131,6 +132,8 @@ class Cluster:
         """Up, and every process ready, with the shipped configuration and these settings (dotted path -> value)."""
         config = self.home.root.with_name(f"{self.home.root.name}.json")
         given = ("--config", str(write_config(config, *settings.items()))) if settings else ()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that `end` has its say
         answer = self("up", "--wait", *words, *given)
         assert answer.code == 0, answer.out + answer.err
         return answer
