@@ -70,9 +70,13 @@ class Door:
             )  # fmt: skip
 
     def note_refusal(self, principal: str, problem: Problem) -> None:
-        """Refuse here for a moment, at a fraction of the cost, what the cluster refused for want of room."""
-        if problem.code == "busy":
-            self._busy_until[principal] = self.bus.clock.monotonic() + REFUSED_FOR_S
+        """Refuse here for a moment, at a fraction of the cost, what the cluster refused for want of room.
+
+        Refusals of this door's own prolong nothing: after the moment the cluster is asked again.
+        """
+        now = self.bus.clock.monotonic()
+        if problem.code == "busy" and self._busy_until.get(principal, 0.0) <= now:
+            self._busy_until[principal] = now + REFUSED_FOR_S
 
     @contextmanager
     def turn_of(self, principal: str) -> Generator[None]:
