@@ -190,6 +190,12 @@ def packaged() -> EntryPoints:
     return entry_points(group=GROUP)
 
 
+def prepare() -> None:
+    """Look up, for all processes to be forked from this one, what each would for its first tool: a fifth of its start."""
+    packaged()
+    signature_of(prepare).schema()
+
+
 def _from_package(name: str) -> Any:
     found = list(packaged().select(name=name) or entry_points(group=GROUP, name=name))
     if not found:

@@ -26,6 +26,8 @@ KEEPS = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
+_SYS_CLONE3, _CLONE_ARGUMENTS, _CLONE_PARENT = 435, 11, 0x8000
+"""The system call has one number on all architectures (Linux 5.3); its arguments are as many numbers, the flags first."""
 _LIMITS = {
     "open_files": resource.RLIMIT_NOFILE,
     "file_bytes": resource.RLIMIT_FSIZE,
@@ -49,6 +51,21 @@ def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
 def adopt_orphans() -> None:
     """Make orphans below this process its own children from now on."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def fork_sibling() -> int:
+    """Fork a child of this process's parent; return 0 there, its pid here. Raises OSError; call it before any thread."""
+    ctypes.pythonapi.PyOS_BeforeFork()
+    arguments = (ctypes.c_uint64 * _CLONE_ARGUMENTS)(_CLONE_PARENT)
+    pid = ctypes.PyDLL(None, use_errno=True).syscall(_SYS_CLONE3, arguments, ctypes.sizeof(arguments))
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        return 0
+    error = ctypes.get_errno()
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(error, os.strerror(error))
+    return pid
 
 
 def only_socket(worker: int, *, is_kept: bool, prints: bool = False) -> int:

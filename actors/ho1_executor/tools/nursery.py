@@ -1,9 +1,8 @@
 """Makes tool processes by forking: a process that holds no loop, no socket of its worker's and no secret of anybody's.
 
 Forked while its worker is being made, or a fresh interpreter where that is over; it loads, once, what any of them would
-and nothing of anybody else's, so that a tool process costs milliseconds whenever one is needed. Each is forked twice,
-the process between ending at once: so the kernel gives it to the worker, which is subreaper, and the worker alone ends
-it and learns of its end.
+and nothing of anybody else's, so that a tool process costs milliseconds whenever one is needed. Each is its sibling, a
+child of the worker (`keeper.fork_sibling`), which alone ends it and learns of its end.
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ _ANSWER_S = 10.0
 _APP_NAMES = ("Agent", "Cluster")
 """What a file with an agent and its tools imports beside `tool`: ten times the work of a tool process without it."""
 _PID_BYTES = 4
-_REPARENTED_S = 0.0005
-"""Between two looks at whether the process between has ended."""
 
 
 class Nursery:
@@ -48,7 +45,6 @@ class Nursery:
         """Start the forking process before the worker has sockets; later it is started when needed. Raises OSError."""
         if self._line is not None or not keeper.KEEPS:
             return
-        keeper.adopt_orphans()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             if not may_fork():
@@ -97,7 +93,7 @@ def _begin(worker: int, line: int, preload: Sequence[str]) -> None:
 def _serve(worker: int, preload: Sequence[str]) -> None:
     """Fork for whoever asks by the socket at 0, until the worker is gone, or the system makes no more processes."""
     line = socket.socket(fileno=keeper.only_socket(worker, is_kept=False))
-    importlib.import_module(child_main.ENTRY_POINTS).packaged()  # what every process would look up for its tool
+    importlib.import_module(child_main.ENTRY_POINTS).prepare()
     for name in preload:
         getattr(importlib.import_module("hobus"), name)
     gc.collect()
@@ -106,22 +102,15 @@ def _serve(worker: int, preload: Sequence[str]) -> None:
         _word, descriptors, _flags, _address = socket.recv_fds(line, 1, 2)
         if len(descriptors) != 2:  # noqa: PLR2004 - frames, and prints
             return
-        between = os.fork()
-        if between == 0:
-            _end_with(functools.partial(_be_between, worker, line, *descriptors))
-        if os.waitpid(between, 0)[1]:
-            return
+        sibling = keeper.fork_sibling()
+        if sibling == 0:
+            _end_with(functools.partial(_be_tool_process, worker, *descriptors))
+        line.send(sibling.to_bytes(_PID_BYTES, "big"))
         for each in descriptors:
             os.close(each)
 
 
-def _be_between(worker: int, line: socket.socket, frames: int, prints: int) -> None:
-    between = os.getpid()
-    if os.fork():
-        os._exit(0)
-    while os.getppid() == between:
-        signal.sigtimedwait((), _REPARENTED_S)
-    line.send(os.getpid().to_bytes(_PID_BYTES, "big"))
+def _be_tool_process(worker: int, frames: int, prints: int) -> None:
     os.setsid()
     os.dup2(frames, 0)
     os.dup2(prints, 1)
