@@ -2,7 +2,7 @@
 
 Whoever would wait too long is told so before anything of the run is recorded: a burst may wait for
 `sessions.wait_max_ms`; a queue that has stood for long is no burst but more than the cluster can do, and behind it one
-waits for seconds alone (`limits.py`).
+waits for seconds alone (`limits.py`), also where it was empty for a moment, as whoever was refused comes again.
 Source: operations.md, Capacity; of standing queues K. Nichols, V. Jacobson, "Controlling Queue Delay" (2012).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable
-from math import exp
+from math import exp, inf
 from typing import Generic, TypeVar
 
 from hobus.actors.ho2_supervisor import limits
@@ -27,7 +27,8 @@ class Intake(Generic[K]):
         self._wait_max_s = wait_max_s
         self._waiting: FairQueue[K, K] = FairQueue(weight)
         self._counts: Counter[str] = Counter()  # of those that wait, by principal
-        self._stands_since = 0.0  # since when the queue was never empty
+        self._stands_since = 0.0  # since when the queue was never empty, or not for long after a refusal
+        self._refused_at = -inf
         self._let_in_at = 0.0
         self._let_in_lately = 0.0  # each worth less with time
 
@@ -35,7 +36,7 @@ class Intake(Generic[K]):
         return self._counts.total()
 
     def add(self, principal: str, key: K, now: float) -> None:
-        if not self._waiting:
+        if not self._waiting and now - self._refused_at > limits.QUEUE_STANDING_S:
             self._stands_since = self._let_in_at = now
             self._let_in_lately = 0.0
         self._waiting.add(principal, key, key)
@@ -75,6 +76,7 @@ class Intake(Generic[K]):
         is_standing = bool(self._waiting) and now - self._stands_since > limits.QUEUE_STANDING_S
         wait_max_s = min(self._wait_max_s, limits.QUEUE_STANDING_WAIT_MAX_S) if is_standing else self._wait_max_s
         if wait_s > wait_max_s:
+            self._refused_at = now
             raise BusError(
                 "busy",
                 f"{len(self)} turns wait to begin; a further one would wait for {wait_s:.0f} s",

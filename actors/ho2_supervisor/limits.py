@@ -7,9 +7,9 @@ SNAPSHOT_ENTRIES = 400
 MISTAKES_MAX = 3
 """Rounds in a row in which a model gets every call wrong: what three results have not helped, more will not."""
 QUEUE_STANDING_S = 10.0
-"""A queue that was not empty for so long is no burst, but more than the cluster can do."""
-QUEUE_STANDING_WAIT_MAX_S = 5.0
-"""Behind such a queue a new run waits no longer: once the load is normal again, so are the answers."""
+"""A queue that was not empty for so long is no burst, but more than the cluster can do; so is one that soon follows."""
+QUEUE_STANDING_WAIT_MAX_S = 3.0
+"""Behind such a queue a new run waits no longer: five seconds after the load is normal again, so are the answers."""
 UNWRITTEN_MAX = 128
 """Entries on their way to the ledger with which no run begins: it has enough to do for the time of some looks."""
 BEGUN_FOR_ENDED = 1 / 2

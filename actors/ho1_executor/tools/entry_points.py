@@ -191,7 +191,7 @@ def packaged() -> EntryPoints:
 
 
 def prepare() -> None:
-    """Look up, for all processes to be forked from this one, what each would for its first tool: a fifth of its start."""
+    """Look up, for all processes forked from this one, what each would for its first tool: a third of its start."""
     packaged()
     signature_of(prepare).schema()
 

@@ -27,7 +27,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _SYS_CLONE3, _CLONE_ARGUMENTS, _CLONE_PARENT = 435, 11, 0x8000
-"""The system call has one number on all architectures (Linux 5.3); its arguments are as many numbers, the flags first."""
+"""A system call with one number on all architectures (Linux 5.3); its arguments are as many numbers, flags first."""
 _LIMITS = {
     "open_files": resource.RLIMIT_NOFILE,
     "file_bytes": resource.RLIMIT_FSIZE,
@@ -54,7 +54,7 @@ def adopt_orphans() -> None:
 
 
 def fork_sibling() -> int:
-    """Fork a child of this process's parent; return 0 there, its pid here. Raises OSError; call it before any thread."""
+    """Fork a child of this process's parent; return 0 there, its pid here. Raises OSError. Call it before a thread."""
     ctypes.pythonapi.PyOS_BeforeFork()
     arguments = (ctypes.c_uint64 * _CLONE_ARGUMENTS)(_CLONE_PARENT)
     pid = ctypes.PyDLL(None, use_errno=True).syscall(_SYS_CLONE3, arguments, ctypes.sizeof(arguments))

@@ -85,6 +85,28 @@ def test_behind_a_queue_that_has_stood_for_long_one_waits_for_seconds_alone():
         made.require_room("ann", now)
 
 
+@pytest.mark.parametrize(("pause_s", "is_burst"), [(STANDING_S - 1.0, False), (STANDING_S + 1.0, True)])
+def test_a_queue_that_builds_soon_after_a_refusal_is_no_new_burst(pause_s: float, is_burst: bool):
+    """An overload whose queue was empty for a moment is the same overload; later it is another one."""
+    made = intake()
+    for key in range(300):
+        made.add("ann", key, 0.0)
+    now = served(made, 120, 0.0, 0.1)
+    with pytest.raises(BusError):
+        made.require_room("ann", now)
+    refused_at, now = now, served(made, 180, now, 0.01)
+    now = refused_at + pause_s
+    for key in range(1000, 1100):
+        made.add("ann", key, now)
+    now = served(made, 30, now, 0.1)
+    assert STANDING_WAIT_MAX_S < made.wait_s("ann", now) < 30.0
+    if is_burst:
+        made.require_room("ann", now)
+    else:
+        with pytest.raises(BusError):
+            made.require_room("ann", now)
+
+
 @given(st.lists(st.tuples(st.sampled_from(["ann", "bob", "cid"]), st.booleans()), max_size=60))
 def test_whatever_happens_each_begins_once_and_none_is_forgotten(events: list[tuple[str, bool]]):
     """In the order in which they came, within each person."""
