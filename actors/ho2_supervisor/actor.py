@@ -161,9 +161,10 @@ class Supervisor(Actor):
         """
         session_id = message.session_id or self._bus.new_id()
         self._demand_well_formed(message)
-        if self._registry.held(session_id) is None:
-            await self._runs.queue.enter(self._bus.principal)
-        return await self._begun(message, session_id, call)
+        with ExitStack() as line:
+            if self._registry.held(session_id) is None:
+                await self._runs.queue.enter(self._bus.principal, line)
+            return await self._begun(message, session_id, call)
 
     async def _begun(self, message: StartSession, session_id: str, call: Call) -> SessionReady:
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
@@ -384,7 +385,7 @@ class Supervisor(Actor):
         # Nothing is read before its turn, which the caller of an agent has had.
         if message.start is not None and not message.called_by and self._registry.held(message.session_id) is None:
             with self._runs.told_to_wait(call) if message.stream else nullcontext():
-                await self._runs.queue.enter(self._bus.principal)
+                await self._runs.queue.enter(self._bus.principal, line)
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._started(message.session_id, message.start, call.trace)
             said_before = self._runs.said_before(session, message.input_id)

@@ -2,14 +2,15 @@
 
 Runs wait for models and tools most of their lives, and waiting costs memory alone. Scarce are the time of this loop, of
 which each pass has one step of a run, in turns between principals, and the ledger's. What has begun goes before what is
-new: a run begins where no step waits and few entries do, so that there is always something to do, and little more.
+new: a run begins where no step waits, few entries do, and few others are between their beginning and their first order,
+so that there is always something to do, and little more.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from msgspec import Struct
 
@@ -28,6 +29,7 @@ class RunQueue:
         self._since_new = 0  # steps, while a run waits to begin
         self._is_taken = False  # in this pass of the loop
         self._owed = 0.0  # beginnings, for runs that have ended
+        self.beginning = 0  # that have not come to their first order
         self._later: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -42,10 +44,11 @@ class RunQueue:
         """Raise BusError(busy) for a run that would wait too long."""
         self._new.require_room(principal, _now())
 
-    async def enter(self, principal: str) -> None:
-        """Wait until what is new may begin. Raises BusError(busy) as `require_room`."""
+    async def enter(self, principal: str, line: ExitStack) -> None:
+        """Wait until what is new may begin; it counts as beginning until `line` ends. Raises BusError(busy)."""
         self.require_room(principal)
         await self.turn(principal, is_new=True)
+        line.callback(self.begun)
 
     async def turn(self, principal: str, *, is_new: bool) -> None:
         """Wait until the next step of this principal may run, or its run begin."""
@@ -61,6 +64,12 @@ class RunQueue:
             with suppress(KeyError):  # it has had its turn
                 (self._new if is_new else self._steps).remove(principal, waiter)
             raise
+        self.beginning += is_new
+
+    def begun(self) -> None:
+        """Count what was beginning as at work, or given up."""
+        self.beginning -= 1
+        self._look()
 
     def ended(self) -> None:
         """Count a run as over."""
@@ -89,7 +98,8 @@ class RunQueue:
 
     def _taken(self) -> asyncio.Future[None] | None:
         """Whose turn it is."""
-        has_room = self._owed >= 1.0 or self._unwritten() <= limits.UNWRITTEN_MAX
+        has_little = self._unwritten() <= limits.UNWRITTEN_MAX and self.beginning < limits.BEGINNING_MAX
+        has_room = has_little or self._owed >= 1.0
         if self._new and has_room and (self._since_new >= limits.STEPS_BEFORE_NEW or not self._steps):
             self._since_new, self._owed = 0, 0.0
             return self._new.take(_now())
@@ -104,6 +114,7 @@ class RunTicket(Struct, eq=False):
     queue: RunQueue
     principal: str
     has_begun: bool = False
+    is_beginning: bool = False
 
     @property
     def place(self) -> int:
@@ -112,8 +123,15 @@ class RunTicket(Struct, eq=False):
 
     async def turn(self) -> None:
         """Wait until the run's next step may run."""
-        await self.queue.turn(self.principal, is_new=not self.has_begun)
-        self.has_begun = True
+        is_new = not self.has_begun
+        await self.queue.turn(self.principal, is_new=is_new)
+        self.has_begun, self.is_beginning = True, is_new or self.is_beginning
+
+    def works(self) -> None:
+        """Note that the run has come to its first order, stands still, or is over; repeats change nothing."""
+        if self.is_beginning:
+            self.is_beginning = False
+            self.queue.begun()
 
 
 def _now() -> float:

@@ -94,6 +94,7 @@ class RunTask:
     async def stand_still(self, standstill: Standstill) -> None:
         """Stand still until the next change: no deadline comes meanwhile, and nobody else is kept waiting."""
         self.due(None)
+        self.ticket.works()
         self.has_stood_still = True
         if self.standstill != standstill:
             self.standstill = standstill

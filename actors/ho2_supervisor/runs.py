@@ -252,8 +252,10 @@ class Runs:
             self._registry.stop(earlier, SessionMoved(session.session_id, "was read anew"))
         run = RunTask(
             session, requested, bodies=bodies, trace=trace, draft=draft or Draft(),
-            ticket=RunTicket(self.queue, self._bus.principal, has_begun=has_waited), drive=self._driver.drive,
+            ticket=RunTicket(self.queue, self._bus.principal, has_begun=has_waited, is_beginning=has_waited),
+            drive=self._driver.drive,
         )  # fmt: skip
+        self.queue.beginning += has_waited
         self._registry.runs[session.session_id] = run
         run.task.add_done_callback(partial(self._over, run))
         return run
@@ -316,6 +318,7 @@ class Runs:
     def _over(self, run: RunTask, task: asyncio.Task[None]) -> None:
         """End the run with its task; pass a programming error to the requesters, and have the session read again."""
         self._registry.remove(run)
+        run.ticket.works()
         if run.ticket.has_begun:
             self.queue.ended()
         run.changed()

@@ -237,6 +237,7 @@ class Effects:
     async def _sent(self, pending: OpenOrder) -> Receipt:
         """Return the pool's receipt, or a failed one made here when nobody answers within the order's time-out."""
         order, first_attempt = pending.order, pending.attempt
+        self._task.ticket.works()
         session, task, bus = self._session, self._task, self._resources.bus
         call, agents = order.tool_call, self._resources.snapshot.agents
         if call is not None and may_call(agents[order.agent_id], call.tool_id, agents):

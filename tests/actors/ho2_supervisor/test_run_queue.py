@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from hobus.actors.ho2_supervisor import limits
-from hobus.actors.ho2_supervisor.run_queue import RunQueue
+from hobus.actors.ho2_supervisor.run_queue import RunQueue, RunTicket
 
 MANY = limits.UNWRITTEN_MAX + 1
 
@@ -16,6 +16,7 @@ class Played:
 
     def __init__(self) -> None:
         self.unwritten = 0
+        self.work = True  # what begins comes to an order at once
         self.had: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.queue = RunQueue(wait_max_s=30.0, unwritten=lambda: self.unwritten)
@@ -26,6 +27,8 @@ class Played:
         async def one() -> None:
             await self.queue.turn(f"client/{principal}", is_new=is_new)
             self.had.append(f"{principal}{'+' if is_new else ''}")
+            if is_new and self.work:
+                self.queue.begun()
 
         self.tasks.append(asyncio.ensure_future(one()))
         return self.tasks[-1]
@@ -56,6 +59,7 @@ def test_nobody_waits_where_nobody_else_wants_a_turn():
 
     async def story(play: Played) -> None:
         await play.queue.turn("ann", is_new=True)
+        play.queue.begun()
         await passes(2)
         await play.queue.turn("ann", is_new=False)
         for _ in range(1000):
@@ -132,3 +136,24 @@ def test_who_waits_no_longer_takes_no_turn():
             await passes(9)
 
     assert played(story) == ["ann", "bob", "ann+", "bob+"]
+
+
+def test_few_are_between_their_beginning_and_their_first_order():
+    """Whatever the ledger has to do; each that comes to an order, stands still or ends lets another one begin."""
+
+    async def story(play: Played) -> None:
+        play.work = False
+        for _ in range(limits.BEGINNING_MAX):
+            play.ask("ann", is_new=True)
+        late = RunTicket(play.queue, "client/ann")
+        waits = asyncio.ensure_future(late.turn())
+        await passes(2 * limits.BEGINNING_MAX)
+        assert (len(play.had), len(play.queue)) == (limits.BEGINNING_MAX, 1)
+        play.queue.begun()
+        await passes(4)
+        assert waits.done() and play.queue.beginning == limits.BEGINNING_MAX
+        for _ in range(2):
+            late.works()
+        assert play.queue.beginning == limits.BEGINNING_MAX - 1
+
+    played(story)
