@@ -1,15 +1,16 @@
-"""What prompts have in common: earlier turns of a session, of which the next prompt brings what is new, and tools."""
+"""What prompts have in common: earlier turns of a session, of which the next brings what is new, and standing parts."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 from hobus.bus.errors import BusError
 from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import Prompt
-from hobus.bus.messages.work_order import ToolSpec
+from hobus.bus.messages.work_order import Segment, ToolSpec
 from hobus.bus.window import remember
-from hobus.gateway_service.limits import TOLD_TOOLS_MAX
+from hobus.gateway_service.limits import CONTRACTS_SHARED_MAX, TOLD_TOOLS_MAX
 
 
 class Histories:
@@ -46,15 +47,28 @@ class Histories:
         return prompt.model_copy(update={"messages": messages, "history_after": None})
 
 
-class ToldTools:
-    """The newest description of each tool, held once for all prompts that wait; the one told longest ago goes first."""
+class Standing:
+    """What prompts tell again and again, held once for all that wait: tools, and a contract's instructions and schema.
+
+    The newest of each; what was told longest ago goes first.
+    """
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, ToolSpec] = OrderedDict()
         self._last: list[ToolSpec] = []  # of the last prompt that told of others than the one before
+        self._contracts: OrderedDict[str, tuple[dict[str, Any], list[Segment]]] = OrderedDict()
 
     def share(self, prompt: Prompt) -> None:
-        """Replace each tool of the prompt by an equal one of an earlier prompt."""
+        """Replace parts of the prompt by equal ones of an earlier prompt."""
+        self._share_tools(prompt)
+        schema, said = prompt.output_schema or {}, prompt.messages[0].segments if prompt.messages else []
+        earlier_schema, earlier = self._contracts.get(prompt.contract_id, ({}, []))
+        if schema == earlier_schema:
+            schema.update(earlier_schema)
+        said[: len(earlier)] = [was if was == own else own for own, was in zip(said, earlier, strict=False)]
+        remember(self._contracts, prompt.contract_id, (schema, said), at_most=CONTRACTS_SHARED_MAX)
+
+    def _share_tools(self, prompt: Prompt) -> None:
         if prompt.tools == self._last:
             prompt.tools[:] = self._last
             return

@@ -24,6 +24,8 @@ FRAMES_PER_S = 400
 HISTORIES_MAX_CHARS = 32 * 1024 * 1024
 """Of earlier turns that prompts showed, so that the next ones need not bring them: of a thousand sessions and more."""
 
+CONTRACTS_SHARED_MAX = 64
+"""Contracts whose instructions and schema waiting prompts share: memory, some 10 KB each."""
 TOLD_TOOLS_MAX = 512
 """Tools whose descriptions waiting prompts share: memory, some 2 KB each and 64 KB at most."""
 
