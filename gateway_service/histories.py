@@ -10,7 +10,7 @@ from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.work_order import Segment, ToolSpec
 from hobus.bus.window import remember
-from hobus.gateway_service.limits import CONTRACTS_SHARED_MAX, TOLD_TOOLS_MAX
+from hobus.gateway_service.limits import SHARED_PARTS_MAX
 
 
 class Histories:
@@ -47,34 +47,19 @@ class Histories:
         return prompt.model_copy(update={"messages": messages, "history_after": None})
 
 
-class Standing:
-    """What prompts tell again and again, held once for all that wait: tools, and a contract's instructions and schema.
-
-    The newest of each; what was told longest ago goes first.
-    """
+class SharedParts:
+    """What prompts of an agent under a contract repeat, held once for all that wait: instructions, tools and schema."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, ToolSpec] = OrderedDict()
-        self._last: list[ToolSpec] = []  # of the last prompt that told of others than the one before
-        self._contracts: OrderedDict[str, tuple[dict[str, Any], list[Segment]]] = OrderedDict()
+        self._newest: OrderedDict[tuple[str, str], tuple[dict[str, Any], list[Segment], list[ToolSpec]]] = OrderedDict()
 
     def share(self, prompt: Prompt) -> None:
-        """Replace parts of the prompt by equal ones of an earlier prompt."""
-        self._share_tools(prompt)
-        schema, said = prompt.output_schema or {}, prompt.messages[0].segments if prompt.messages else []
-        earlier_schema, earlier = self._contracts.get(prompt.contract_id, ({}, []))
-        if schema == earlier_schema:
-            schema.update(earlier_schema)
-        said[: len(earlier)] = [was if was == own else own for own, was in zip(said, earlier, strict=False)]
-        remember(self._contracts, prompt.contract_id, (schema, said), at_most=CONTRACTS_SHARED_MAX)
-
-    def _share_tools(self, prompt: Prompt) -> None:
-        if prompt.tools == self._last:
-            prompt.tools[:] = self._last
-            return
-        known = self._known
-        for place, tool in enumerate(prompt.tools):
-            earlier = known.get(tool.tool_id)
-            prompt.tools[place] = tool if earlier is None or earlier != tool else earlier
-            remember(known, tool.tool_id, prompt.tools[place], at_most=TOLD_TOOLS_MAX)
-        self._last = list(prompt.tools)
+        """Replace parts of the prompt by equal ones, in the same places, of the one before."""
+        key, said = (prompt.agent_id, prompt.contract_id), prompt.messages[0].segments if prompt.messages else []
+        parts = (prompt.output_schema or {}, said, prompt.tools)
+        for part, earlier in zip(parts, self._newest.get(key, ()), strict=False):
+            if isinstance(part, dict) and part == earlier:
+                part.update(earlier)
+            elif isinstance(part, list):
+                part[: len(earlier)] = [was if was == own else own for own, was in zip(part, earlier, strict=False)]
+        remember(self._newest, key, parts, at_most=SHARED_PARTS_MAX)

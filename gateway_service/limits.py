@@ -24,10 +24,8 @@ FRAMES_PER_S = 400
 HISTORIES_MAX_CHARS = 32 * 1024 * 1024
 """Of earlier turns that prompts showed, so that the next ones need not bring them: of a thousand sessions and more."""
 
-CONTRACTS_SHARED_MAX = 64
-"""Contracts whose instructions and schema waiting prompts share: memory, some 10 KB each."""
-TOLD_TOOLS_MAX = 512
-"""Tools whose descriptions waiting prompts share: memory, some 2 KB each and 64 KB at most."""
+SHARED_PARTS_MAX = 64
+"""Agents and contracts whose instructions, tools and schemas waiting prompts share: memory, some 30 KB each."""
 
 IMAGES_MAX_BYTES = 20 * 1024 * 1024
 """Of one request, the newest ones: as base64, which is a third more, providers take some 28 to 50 MB."""

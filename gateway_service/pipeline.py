@@ -30,7 +30,7 @@ from hobus.gateway_service import images, limits, pricing, records, routing, val
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.calls import Calls, Failed, InFlight
-from hobus.gateway_service.histories import Histories, Standing
+from hobus.gateway_service.histories import Histories, SharedParts
 from hobus.gateway_service.places import Places, is_awaited
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PromptCall
@@ -58,7 +58,7 @@ class Shared(Struct):
     breakers: BreakerDesk
     last_faults: routing.LastFaults
     histories: Histories
-    standing: Standing
+    parts: SharedParts
     on_call_over: Callable[[], None]
     rejections: int = 0
 
@@ -96,7 +96,7 @@ class Pipeline(Struct, frozen=True):
                 validation.demand_own_key(prompt, call.message_id)
             route = routing.choose_route(prompt, config)
             validation.authorise(prompt, call.role, route, agents, is_degraded=is_degraded)  # 3 authorise
-            self.shared.standing.share(prompt)
+            self.shared.parts.share(prompt)
             prompt = self.shared.histories.whole(prompt)
             prompt = routing.with_profile(prompt, route, config)
             ask = records.ask_of(

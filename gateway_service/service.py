@@ -37,7 +37,7 @@ from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.budget import BudgetState
 from hobus.gateway_service.calls import Calls
-from hobus.gateway_service.histories import Histories, Standing
+from hobus.gateway_service.histories import Histories, SharedParts
 from hobus.gateway_service.pipeline import Pipeline, Shared, refused
 from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
@@ -104,7 +104,7 @@ class GatewayService(Actor):
         self._recovery = Recovery(bus, self._ledger, self._spool)
         self._shared = Shared(
             bus=bus, keeper=self._keeper, calls=self._calls, breakers=self._breakers, last_faults=self._last_faults,
-            histories=Histories(chars_max=limits.HISTORIES_MAX_CHARS), standing=Standing(),
+            histories=Histories(chars_max=limits.HISTORIES_MAX_CHARS), parts=SharedParts(),
             on_call_over=self._take_snapshot_sometimes,
         )  # fmt: skip
 

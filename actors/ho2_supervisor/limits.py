@@ -13,8 +13,7 @@ QUEUE_STANDING_WAIT_MAX_S = 3.0
 UNWRITTEN_MAX = 128
 """Entries on their way to the ledger with which no run begins: it has enough to do for the time of some looks."""
 BEGINNING_MAX = 32
-"""Runs that have begun and not come to their first order, with which no other begins: where something else than this
-loop is slow, a loop with nothing to do would begin all that wait, and each would take as long as all of them."""
+"""Runs between beginning and first order, with which no other begins: else an idle loop begins all while others lag."""
 BEGUN_FOR_ENDED = 1 / 2
 """Meanwhile one begins for two that end: of another person, too, and what is at work shrinks."""
 LOOK_S = 0.01

@@ -83,7 +83,7 @@ class Cells:
         if cell.name == self._own:
             await self._app(scope, _again(body, receive), send)
             return
-        with self._door.turn_of(scope["principal"]):
+        with self._door.turn_under_way():
             await self._pass_on(cell, person, scope, body, receive, send)
 
     async def _place(self, person: str) -> tuple[Cell, bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,7 +40,6 @@ class Door:
     """Until the whole of a request's body has come."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     _busy_until: dict[str, float] = field(default_factory=dict[str, float])
-    _turns: Counter[str] = field(default_factory=Counter[str])
     _waiting: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
     """Who waits for a turn's answer."""
     _has_given_up: bool = False
@@ -61,9 +59,8 @@ class Door:
         return len(self._waiting)
 
     def require_room(self, principal: str) -> None:
-        """Raise Problem(busy) where this key, with turns under way, was just refused one: the cluster is not asked."""
-        left_s = self._busy_until.get(principal, 0.0) - self.bus.clock.monotonic()
-        if left_s > 0 and self._turns[principal]:
+        """Raise Problem(busy) where this person was just refused a turn: the cluster is not asked."""
+        if self._busy_until.get(principal, 0.0) > self.bus.clock.monotonic():
             raise Problem(
                 429, "busy", "as many turns of this key are under way as can be answered in time; ask again later",
                 headers={"retry-after": "1"},
@@ -79,13 +76,12 @@ class Door:
             self._busy_until[principal] = now + REFUSED_FOR_S
 
     @contextmanager
-    def turn_of(self, principal: str) -> Generator[None]:
-        """Count a turn of this key, waited for by this task. Raises Problem(door_closing) if the door gave up."""
+    def turn_under_way(self) -> Generator[None]:
+        """Count a turn, waited for by this task. Raises Problem(door_closing) if the door gave up."""
         if self._has_given_up:
             raise door_closing()
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a handler runs in a task
-        self._turns[principal] += 1
         self._waiting.add(task)
         try:
             yield
@@ -96,9 +92,6 @@ class Door:
             raise door_closing() from None
         finally:
             self._waiting.discard(task)
-            self._turns[principal] -= 1
-            if not self._turns[principal]:
-                del self._turns[principal]
 
     def aside(self, what: Coroutine[Any, Any, None]) -> None:
         """Run this beside its request, and on when that has ended; log its fault."""

@@ -208,7 +208,7 @@ async def _going_on(first: Message | TurnResult | None, source: AsyncGenerator[M
 
 
 async def _answer(door: Door, asked: AskedTurn, heard: Callable[[Message], None] | None) -> TurnResult:
-    with door.turn_of(asked.principal):
+    with door.turn_under_way():
         await keep_images(door.bus, asked.session_id, asked.images, timeout_s=door.timeout_s)
         result = await process_turn(
             door.bus,

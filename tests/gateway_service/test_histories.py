@@ -10,8 +10,7 @@ from hobus.bus.errors import BusError
 from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import Prompt, PromptMessage
 from hobus.bus.messages.work_order import Segment, ToolSpec, WorkOrder
-from hobus.gateway_service import histories
-from hobus.gateway_service.histories import Histories, Standing
+from hobus.gateway_service.histories import Histories, SharedParts
 
 FIRST = "\x1euser\nfirst\n\x1eassistant\nanswer\n"
 SECOND = FIRST + "\x1euser\nsecond\n\x1eassistant\nanswer\n"
@@ -70,16 +69,16 @@ def told(*names: str, description: str = "reads") -> Prompt:
 
 
 def test_prompts_that_tell_the_same_tools_hold_them_once():
-    shared, first, second = Standing(), told("a", "b"), told("b", "c")
+    shared, first, second = SharedParts(), told("a", "b"), told("a", "c", "d")
     for prompt in (first, second):
         shared.share(prompt)
-    assert second == told("b", "c")
-    assert second.tools[0] is first.tools[1]
+    assert second == told("a", "c", "d")
+    assert second.tools[0] is first.tools[0]
 
 
 def test_a_tool_that_is_described_otherwise_stays_as_it_was_told():
     shared, old, new, next_one = (
-        Standing(),
+        SharedParts(),
         told("a"),
         told("a", description="writes"),
         told("a", description="writes"),
@@ -92,7 +91,7 @@ def test_a_tool_that_is_described_otherwise_stays_as_it_was_told():
 
 def test_prompts_of_one_contract_hold_its_instructions_and_schema_once():
     """Only what is equal: each keeps its own words."""
-    shared = Standing()
+    shared = SharedParts()
 
     def arrived(words: str) -> Prompt:
         segments = [Segment(name="system", text="Be kind."), Segment(name="about", text=words)]
@@ -109,14 +108,3 @@ def test_prompts_of_one_contract_hold_its_instructions_and_schema_once():
     assert one[0] is other[0] and [part.text for part in one + other] == ["Be kind.", "ann", "Be kind.", "bob"]
     assert first.output_schema == second.output_schema
     assert (first.output_schema or {})["properties"] is (second.output_schema or {})["properties"]
-
-
-def test_only_so_many_tools_are_kept_the_one_told_longest_ago_goes_first(monkeypatch):
-    monkeypatch.setattr(histories, "TOLD_TOOLS_MAX", 2)
-    shared, first = Standing(), told("a", "b")
-    shared.share(first)
-    shared.share(told("a", "c"))
-    again = told("a", "b")
-    shared.share(again)
-    assert again.tools[0] is first.tools[0]
-    assert again.tools[1] is not first.tools[1]

@@ -48,23 +48,12 @@ def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
         os._exit(0)
 
 
-def adopt_orphans() -> None:
-    """Make orphans below this process its own children from now on."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
 def fork_sibling() -> int:
-    """Fork a child of this process's parent; return 0 there, its pid here. Raises OSError. Call it before a thread."""
-    ctypes.pythonapi.PyOS_BeforeFork()
+    """Fork a child of this process's parent that splits next; return 0 there, its pid here. Raises OSError."""
     arguments = (ctypes.c_uint64 * _CLONE_ARGUMENTS)(_CLONE_PARENT)
     pid = ctypes.PyDLL(None, use_errno=True).syscall(_SYS_CLONE3, arguments, ctypes.sizeof(arguments))
-    if pid == 0:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
-        return 0
-    error = ctypes.get_errno()
-    ctypes.pythonapi.PyOS_AfterFork_Parent()
     if pid < 0:
-        raise OSError(error, os.strerror(error))
+        raise OSError(ctypes.get_errno(), "no process can be made")
     return pid
 
 
@@ -112,7 +101,7 @@ def split(worker: int, socket: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _TOLD)
     die_with(worker, signal.SIGTERM)
-    adopt_orphans()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans below it become its children
     keeper = os.getpid()
     working = os.fork()
     if working:

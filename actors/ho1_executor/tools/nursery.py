@@ -52,7 +52,7 @@ class Nursery:
             elif pid := os.fork():
                 self._process = ForkedProcess(pid)
             else:
-                _end_with(functools.partial(_begin, os.getppid(), theirs.fileno(), self._preload))
+                _become([theirs.fileno()], functools.partial(_serve, os.getppid(), self._preload))
         ours.settimeout(_ANSWER_S)
         self._line = ours
 
@@ -84,12 +84,6 @@ class Nursery:
         return int.from_bytes(self._line.recv(_PID_BYTES), "big")
 
 
-def _begin(worker: int, line: int, preload: Sequence[str]) -> None:
-    os.setsid()
-    os.dup2(line, 0)
-    _serve(worker, preload)
-
-
 def _serve(worker: int, preload: Sequence[str]) -> None:
     """Fork for whoever asks by the socket at 0, until the worker is gone, or the system makes no more processes."""
     line = socket.socket(fileno=keeper.only_socket(worker, is_kept=False))
@@ -104,22 +98,18 @@ def _serve(worker: int, preload: Sequence[str]) -> None:
             return
         sibling = keeper.fork_sibling()
         if sibling == 0:
-            _end_with(functools.partial(_be_tool_process, worker, *descriptors))
+            _become(descriptors, functools.partial(child_main.live, worker))
         line.send(sibling.to_bytes(_PID_BYTES, "big"))
         for each in descriptors:
             os.close(each)
 
 
-def _be_tool_process(worker: int, frames: int, prints: int) -> None:
-    os.setsid()
-    os.dup2(frames, 0)
-    os.dup2(prints, 1)
-    child_main.live(worker)
-
-
-def _end_with(body: Callable[[], None]) -> NoReturn:
-    """Run `body` in a process that was just forked, and exit: none of its maker's calls is run to its end."""
+def _become(descriptors: Sequence[int], body: Callable[[], None]) -> NoReturn:
+    """Run `body` in a process that was just forked, these from 0 on, and exit: no call of its maker's is run on."""
     try:
+        os.setsid()
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
         body()
     except BaseException:  # noqa: BLE001 - the last place that can say anything
         traceback.print_exc()
