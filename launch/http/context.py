@@ -71,8 +71,7 @@ class Door:
 
         Refusals of this door's own prolong nothing: after the moment the cluster is asked again.
         """
-        now = self.bus.clock.monotonic()
-        if problem.code == "busy" and self._busy_until.get(principal, 0.0) <= now:
+        if problem.code == "busy" and self._busy_until.get(principal, 0.0) <= (now := self.bus.clock.monotonic()):
             self._busy_until[principal] = now + REFUSED_FOR_S
 
     @contextmanager

@@ -12,7 +12,6 @@ from hobus.actors.ho2_supervisor.session.intents import Intents
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
 
 IntentStatus = Literal["active", "superseded", "closed"]
-_JOURNAL = "session/"
 
 
 class IntentLife(NamedTuple):
