@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
+from typing import Any, TypeVar
 
 from hobus.bus.errors import BusError
 from hobus.bus.messages import transcript
@@ -11,6 +11,8 @@ from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.work_order import Segment, ToolSpec
 from hobus.bus.window import remember
 from hobus.gateway_service.limits import SHARED_PARTS_MAX
+
+T = TypeVar("T")
 
 
 class Histories:
@@ -56,10 +58,14 @@ class SharedParts:
     def share(self, prompt: Prompt) -> None:
         """Replace parts of the prompt by equal ones, in the same places, of the one before."""
         key, said = (prompt.agent_id, prompt.contract_id), prompt.messages[0].segments if prompt.messages else []
-        parts = (prompt.output_schema or {}, said, prompt.tools)
-        for part, earlier in zip(parts, self._newest.get(key, ()), strict=False):
-            if isinstance(part, dict) and part == earlier:
-                part.update(earlier)
-            elif isinstance(part, list):
-                part[: len(earlier)] = [was if was == own else own for own, was in zip(part, earlier, strict=False)]
-        remember(self._newest, key, parts, at_most=SHARED_PARTS_MAX)
+        schema, segments, tools = self._newest.get(key, ({}, [], []))
+        if prompt.output_schema and prompt.output_schema == schema:
+            prompt.output_schema.update(schema)
+        said[: len(segments)] = map(_same, said, segments)
+        prompt.tools[: len(tools)] = map(_same, prompt.tools, tools)
+        newest = (prompt.output_schema or {}, said, prompt.tools)
+        remember(self._newest, key, newest, at_most=SHARED_PARTS_MAX)
+
+
+def _same(own: T, earlier: T) -> T:
+    return earlier if own == earlier else own
