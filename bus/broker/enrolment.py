@@ -107,9 +107,7 @@ class Enrolment:
 
     def overdue(self, connected: Container[str]) -> list[str]:
         """Whose keys are to be revoked: not connected for as long as their token says, or not rotated in time."""
-        return (
-            [] if self._keys is None else [*self._keys.gone(connected, self._state.now), *self._keys.late(self._wall)]
-        )
+        return [] if self._keys is None else self._keys.overdue(connected, self._state.now, self._wall)
 
     def key_refused(self, fingerprint: str, address: str) -> None:
         """Count a key that nobody enrolled, and record it unless that was done just before."""
@@ -184,7 +182,6 @@ class KeyBook(Protocol):
 
     def use_snapshot(self, digest: str) -> None:
         """Require this snapshot of every hello that offers anything from now on."""
-        ...
 
     def revoke(self, name: str) -> str:
         """Take back the public key of this worker, durably, and return it; it is let in no more. Raises BusError."""
@@ -195,18 +192,13 @@ class KeyBook(Protocol):
 
         Raises BusError.
         """
-        ...
 
     def is_rotating(self, key: str) -> bool:
         """Whether its worker is to enrol another key."""
         ...
 
-    def late(self, now: float) -> list[str]:
-        """Workers that had to enrol another key until now (wall seconds), and have not."""
-        ...
-
-    def gone(self, connected: Container[str], now: float) -> list[str]:
-        """Return workers absent from `connected` for as long as their token says; `now`: monotonic seconds."""
+    def overdue(self, connected: Container[str], now: float, wall: float) -> list[str]:
+        """Return workers not `connected` for as long as their token says (`now`: monotonic), or not rotated in time."""
         ...
 
     def take_records(self) -> list[Noted]:

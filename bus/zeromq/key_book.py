@@ -269,17 +269,14 @@ class KeyFiles:
         worker = self._workers.get(key)
         return worker is not None and worker.ends_at_us > 0
 
-    def late(self, now: float) -> list[str]:
+    def overdue(self, connected: Container[str], now: float, wall: float) -> list[str]:
         """See `bus.broker.enrolment.KeyBook`."""
-        return [one.name for one in self._workers.values() if 0 < one.ends_at_us <= now * 1_000_000]
-
-    def gone(self, connected: Container[str], now: float) -> list[str]:
-        """Return ephemeral workers that are gone; see `bus.broker.enrolment.KeyBook`."""
         found: list[str] = []
         for worker in self._workers.values():
-            if not worker.gone_s or worker.name in connected:
+            if is_here := not worker.gone_s or worker.name in connected:
                 self._gone_since.pop(worker.name, None)
-            elif now - self._gone_since.setdefault(worker.name, now) >= worker.gone_s:
+            is_gone = not is_here and now - self._gone_since.setdefault(worker.name, now) >= worker.gone_s
+            if is_gone or 0 < worker.ends_at_us <= wall * 1_000_000:
                 found.append(worker.name)
         return found
 

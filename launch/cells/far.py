@@ -27,6 +27,8 @@ from hobus.bus.limits import BODY_MAX_BYTES
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.failure import Failure
 from hobus.bus.port import Bus
+from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.version import software_version
 
 R = TypeVar("R", bound=Message)
@@ -84,26 +86,27 @@ async def far(host: str, home: str) -> AsyncGenerator[tuple[Bus, float]]:
         await process.wait()
 
 
-async def serve(bus: Bus, timeout_s: float) -> None:
+async def serve(place: Place) -> None:
     """On this process's standard input and output, until there is no more input."""
     reader, out = StreamReader(), sys.stdout.buffer
     await asyncio.get_running_loop().connect_read_pipe(lambda: StreamReaderProtocol(reader), sys.stdin)
-    _write(out, [software_version(), timeout_s])
-    while True:
-        try:
-            service, name, body, within_s, key, trace = await _read(reader)
-        except IncompleteReadError:
-            return
-        row = row_of(service, name)
-        answer: Message
-        try:
-            if row is None or row.reply is None:
-                raise BusError("rejected", f"{service} takes no {name}")
-            message = decode(row.cls, body, BODY_MAX_BYTES)
-            answer = await bus.request(service, message, expect=row.reply, timeout_s=within_s, key=key, trace=trace)
-        except RuntimeFault as fault:
-            answer = fault.as_failure()
-        _write(out, [answer.TYPE, encode(answer, BODY_MAX_BYTES)])
+    async with connected(place, "operator") as bus:
+        _write(out, [software_version(), place.client_timeout_s])
+        while True:
+            try:
+                service, name, body, within_s, key, trace = await _read(reader)
+            except IncompleteReadError:
+                return
+            row = row_of(service, name)
+            answer: Message
+            try:
+                if row is None or row.reply is None:
+                    raise BusError("rejected", f"{service} takes no {name}")
+                message = decode(row.cls, body, BODY_MAX_BYTES)
+                answer = await bus.request(service, message, expect=row.reply, timeout_s=within_s, key=key, trace=trace)
+            except RuntimeFault as fault:
+                answer = fault.as_failure()
+            _write(out, [answer.TYPE, encode(answer, BODY_MAX_BYTES)])
 
 
 def _write(to: StreamWriter | BinaryIO, frame: list[Any]) -> None:

@@ -65,66 +65,50 @@ async def join(ends: CurveEnds, pair: curve.KeyPair, config: AdminConfig, *, clo
     wanted = Join(
         public_key=pair.public.decode(), role="ho1", version=software_version(), protocol=HEADER_VERSION, host=host
     )
-    answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
-    asking = _Asking(wanted, ends, answer)
-    zeromq = ZeroMQ(config.bus)
-    link = CurveLink(zeromq, config.bus, ends, clock=clock, on_happened=asking.happened)
-    asking.link = link
-    link.attach(asking.heard)
+    heard: asyncio.Queue[Happened | tuple[bytes, bytes]] = asyncio.Queue()
+    zeromq, why = ZeroMQ(config.bus), ""
+    link = CurveLink(zeromq, config.bus, ends, clock=clock, on_happened=heard.put_nowait)
+    link.attach(lambda head, body: heard.put_nowait((head, body)))
     try:
-        async with asyncio.timeout(config.launcher.client_timeout_ms / 1000) as asking.limit:
-            joined = await answer
+        async with asyncio.timeout(config.launcher.client_timeout_ms / 1000) as limit:
+            while True:
+                event = await heard.get()
+                if not isinstance(event, Happened):
+                    if joined := _answer_in(*event):
+                        return JoinedCluster(
+                            address=ends.address, broker_key=ends.broker_key.decode(), name=joined.name
+                        )
+                elif event.what == "connected":
+                    if not why:  # one of many is let in after the other: each is a synced write
+                        limit.reschedule(asyncio.get_running_loop().time() + JOIN_ANSWER_S)
+                    why = " (it let this worker in and then said nothing)"
+                    link.send(pack_header(header(Kind.JOIN, "", type=Join.TYPE)), encode(wanted, BODY_MAX_BYTES))
+                elif event.what == "refused":
+                    raise not_let_in(ends)
+                elif event.what == "no_handshake":
+                    raise other_cluster(ends)
+                elif event.why:
+                    why = f" ({event.why})"
     except TimeoutError:
         raise UnreachableFault(
-            f"nobody answers at {ends.address}{asking.why}: no worker joined",
+            f"nobody answers at {ends.address}{why}: no worker joined",
             hint="is the cluster up, does it listen there, does a firewall stand between? on its host: hobus ps",
         ) from None
     finally:
         link.close()
         zeromq.close()
-    return JoinedCluster(address=ends.address, broker_key=ends.broker_key.decode(), name=joined.name)
 
 
-class _Asking:
-    """Ask whenever there is a connection, until there is an answer."""
-
-    def __init__(self, wanted: Join, ends: CurveEnds, answer: asyncio.Future[Joined]) -> None:
-        self._wanted = wanted
-        self._ends = ends
-        self._answer = answer
-        self.link: CurveLink | None = None
-        self.limit: asyncio.Timeout | None = None
-        self.why = ""
-
-    def happened(self, event: Happened) -> None:
-        if event.what == "connected" and self.link is not None:
-            if not self.why and self.limit is not None:  # one of many is let in after the other: each is a synced write
-                self.limit.reschedule(asyncio.get_running_loop().time() + JOIN_ANSWER_S)
-            self.why = " (it let this worker in and then said nothing)"
-            head = header(Kind.JOIN, "", type=Join.TYPE)
-            self.link.send(pack_header(head), encode(self._wanted, BODY_MAX_BYTES))
-        elif event.what == "refused":
-            self._end(not_let_in(self._ends))
-        elif event.what == "no_handshake":
-            self._end(other_cluster(self._ends))
-        elif event.why:
-            self.why = f" ({event.why})"
-
-    def heard(self, head_bytes: bytes, body: bytes) -> None:
-        """Take the broker's answer; nothing else is of interest yet."""
-        try:
-            head = unpack_header(head_bytes)
-            if head.type == Joined.TYPE and not self._answer.done():
-                self._answer.set_result(decode(Joined, body, BODY_MAX_BYTES))
-            elif head.type == Refused.TYPE:
-                said = decode(Refused, body, BODY_MAX_BYTES)
-                self._end(refused(said.code, said.detail))
-        except BusError as fault:
-            self._end(refused("malformed", fault.detail))
-
-    def _end(self, error: CommandError) -> None:
-        if not self._answer.done():
-            self._answer.set_exception(error)
+def _answer_in(head_bytes: bytes, body: bytes) -> Joined | None:
+    """Return the broker's yes; None for anything that is no answer. Raises CommandError."""
+    try:
+        kind = unpack_header(head_bytes).type
+        if kind == Refused.TYPE:
+            said = decode(Refused, body, BODY_MAX_BYTES)
+            raise refused(said.code, said.detail)
+        return decode(Joined, body, BODY_MAX_BYTES) if kind == Joined.TYPE else None
+    except BusError as fault:
+        raise refused("malformed", fault.detail) from None
 
 
 async def snapshot_of(peer: Peer, home: WorkerHome) -> Snapshot:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -193,7 +192,7 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
         target = _in(cells, name, home).name
         if cells.cell_of(who) is None:
             raise UsageFault(f"no door of a cell has seen {who}", hint=next_command("cell list", home.root))
-        asyncio.run(_moved(home, own, cells, who, lambda: target, wait_s))
+        asyncio.run(_moved(home, own, cells, who, target, wait_s))
 
 
 @cell.command()
@@ -211,7 +210,7 @@ def remove(*, home: Home, name: str, wait: str) -> None:
             raise UsageFault(f"no other cell takes people who are new: {name} is the last one", hint=hint)
         cells.put(leaving._replace(is_open=False))
         for who in cells.people(name):
-            asyncio.run(_moved(home, own, cells, who, lambda who=who: cell_for(who, others), wait_s))
+            asyncio.run(_moved(home, own, cells, who, cell_for(who, others), wait_s))
         if not cells.drop(name):
             raise RefusedFault(f"{name} has people again, or on their way", hint=next_command("cell list", home.root))
     say(f"cell {name} is removed; its home is as it was")
@@ -221,17 +220,11 @@ def remove(*, home: Home, name: str, wait: str) -> None:
 @with_home
 def serve_command(*, home: Home) -> None:
     """Answer a move that another machine makes, on standard input and output."""
-    place = cluster_of(home)
-
-    async def served() -> None:
-        async with connected(place, "operator") as bus:
-            await serve(bus, place.client_timeout_s)
-
-    asyncio.run(served())
+    asyncio.run(serve(cluster_of(home)))
 
 
 async def _moved(  # noqa: PLR0913, PLR0917 - who, from where, to where
-    home: Home, own: Membership, cells: CellMap, who: str, target: Callable[[], str], wait_s: float
+    home: Home, own: Membership, cells: CellMap, who: str, target: str, wait_s: float
 ) -> None:
     """Move a person; a move that is under way is brought to its end before."""
     clock = SystemClock()
@@ -244,14 +237,14 @@ async def _moved(  # noqa: PLR0913, PLR0917 - who, from where, to where
 
     while True:
         on_way, found = cells.move_of(who), cells.cells()
-        ends = sorted({on_way.source, on_way.target} if on_way else {target(), cells.cell_of(who) or ""})
+        ends = sorted({on_way.source, on_way.target} if on_way else {target, cells.cell_of(who) or ""})
         async with AsyncExitStack() as stack:
             sides = {name: await _side(home, own, found[name], stack) for name in ends if name in found}
             for side in sides.values():
                 await side.people()  # may take a while, in which the door refuses nobody
-            begun = cells.begin(who, target(), now_us())
+            begun = cells.begin(who, target, now_us())
             one = await made(cells, begun, sides, wait_s=wait_s, now_us=now_us, said=told)
-        if cells.cell_of(who) == target():
+        if cells.cell_of(who) == target:
             return say(f"{who} is in cell {one.target}")
 
 

@@ -296,11 +296,15 @@ def test_an_ephemeral_token_counts_workers_at_once(tmp_path):
     keys.join(join(), token_for(keys), NOW)  # of another token: for good
     assert keys.join(join(), token, NOW).code == "token_used"
     keys = book(tmp_path)
-    assert [keys.gone([], 0.0), keys.gone([], 59.9)] == [[], []]
-    assert [keys.gone(["ho1/remote-1"], 60.0), keys.gone([], 61.0), keys.gone([], 120.9)] == [[], [], []]
-    assert keys.gone([], 121.0) == ["ho1/remote-1"]
+    assert [keys.overdue([], 0.0, NOW), keys.overdue([], 59.9, NOW)] == [[], []]
+    assert [keys.overdue(["ho1/remote-1"], 60.0, NOW), keys.overdue([], 61.0, NOW), keys.overdue([], 120.9, NOW)] == [
+        [],
+        [],
+        [],
+    ]
+    assert keys.overdue([], 121.0, NOW) == ["ho1/remote-1"]
     keys.revoke("ho1/remote-1")
-    assert keys.gone([], 999.0) == []
+    assert keys.overdue([], 999.0, NOW) == []
     assert keys.join(mine, token, NOW).code == "not_enrolled"
     assert keys.join(join(), token, NOW).name == "ho1/remote-3"
 
@@ -324,7 +328,7 @@ def test_a_rotated_key_s_place_is_taken_at_once(tmp_path, is_restarted):
         keys = again()
     assert keys.authenticate(hello("ho1/remote-1"), mine.public_key).code == "not_enrolled"
     assert not keys.is_rotating(mine.public_key) and not keys.is_rotating(then.public_key)
-    assert keys.late(NOW + 99) == []
+    assert keys.overdue([], 0.0, NOW + 99) == []
     assert not keys.knows(mine.public_key.encode())
     assert keys.authenticate(hello("ho1/remote-1"), then.public_key) is None
     assert keys.join(join(), token, NOW).code == "token_used"
@@ -336,9 +340,13 @@ def test_who_has_not_enrolled_another_key_in_time_is_named(tmp_path):
     """And told to do so until then, a broker that was restarted, too."""
     keys, _, mine, _ = rotating(tmp_path)
     assert keys.is_rotating(mine.public_key)
-    assert (keys.late(NOW + 59.9), book(tmp_path).late(NOW + 60)) == ([], ["ho1/remote-1"])
+    assert (keys.overdue([], 0.0, NOW + 59.9), book(tmp_path).overdue([], 0.0, NOW + 60)) == ([], ["ho1/remote-1"])
     assert keys.revoke("ho1/remote-1") == mine.public_key
-    assert not keys.knows(mine.public_key.encode()) and keys.late(NOW + 999) == [] and workers_in(tmp_path) == []
+    assert (
+        not keys.knows(mine.public_key.encode())
+        and keys.overdue([], 0.0, NOW + 999) == []
+        and workers_in(tmp_path) == []
+    )
 
 
 def test_a_rotation_is_recorded_and_the_same_whoever_reads_it_back(tmp_path):
