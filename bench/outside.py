@@ -33,13 +33,9 @@ class Outside:
     @classmethod
     def at(cls, root: Path) -> Outside:
         """Installed, as far as an import path installs; nothing has happened yet."""
-        info = root / "site" / "hobus_outside-1.0.dist-info"
-        info.mkdir(parents=True)
+        (root / "site").mkdir(parents=True)
         (root / "seen").mkdir()
         shutil.copy(SOURCE, root / "site")
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hobus-outside\nVersion: 1.0\n")
-        points = "\n".join(f"{tool_id} = hobus_outside:{tool_id}" for tool_id in TOOLS)
-        (info / "entry_points.txt").write_text(f"[hobus.tools]\n{points}\n")
         return cls(root)
 
     def environment(self) -> dict[str, str]:
@@ -51,7 +47,7 @@ class Outside:
         """The home's own configuration: the shipped one with these settings, and an agent that may use the tools."""
         (home / "config" / "agents").mkdir(parents=True)
         config = changed(json.loads((SHIPPED_ROOT / "admin_config.json").read_text()), changes.items())
-        config["tools"]["entry_points"] = list(TOOLS)
+        config["tools"]["entry_points"] = [f"{tool_id} = hobus_outside:{tool_id}" for tool_id in TOOLS]
         config["tools"]["environment"] = ["HOBUS_OUTSIDE"]
         (home / "config" / "admin_config.json").write_text(json.dumps(config))
         for agent_file in sorted((SHIPPED_ROOT / "agents").glob("*.json")):

@@ -8,15 +8,11 @@
         \"\"\"Opens a ticket and gives its number.\"\"\"
         return {"ticket": tickets.create(title, urgent, key=call.idempotency_key)}
 
-    # pyproject.toml of that package
-    [project.entry-points."hobus.tools"]
-    open_ticket = "my_package.tools:open_ticket"
-
-The name of the entry point is the tool's id. Without a package, `"open_ticket = /path/to/tools.py:open_ticket"` among
-`tools.entry_points` says the same. The function stays a plain function; it runs in a killable tool process, a
-`def` alone in it, an `async def` beside others that wait. What it returns is shown as JSON; an `Image` or a `File`,
-alone or anywhere in it, is kept and shown as what it is. Standard library alone: tool processes load this and
-nothing else of the bus. See docs/tools.md.
+An agent in Python lists the function; in the files of a home `"open_ticket = my_package.tools:open_ticket"` among
+`tools.entry_points` names it, or a file with it. The function stays a plain function; it runs in a killable tool
+process, a `def` alone in it, an `async def` beside others that wait. What it returns is shown as JSON; an `Image` or a
+`File`, alone or anywhere in it, is kept and shown as what it is. Light on imports: tool processes load this and nothing
+else of the bus. See docs/tools.md.
 """
 
 from __future__ import annotations
@@ -120,7 +116,7 @@ def call_key(tool: str, arguments: Mapping[str, Any]) -> str:
 
 
 def entry_of(entry: str) -> tuple[str, str]:
-    """Return name and target of one of `tools.entry_points`; without a target, the name of an installed entry point."""
+    """Return name and target of one of `tools.entry_points`."""
     name, _, target = entry.partition("=")
     return name.strip(), target.strip()
 

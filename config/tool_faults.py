@@ -20,7 +20,7 @@ from hobus.config.sections.tools import HttpServer, McpServerConfig, ToolsConfig
 
 TOOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every model provider takes as the name of a tool."""
-_TARGET = re.compile(r"/[^\0]+\.py:[A-Za-z_][A-Za-z0-9_.]*")
+_TARGET = re.compile(r"(/[^\0]+\.py|[A-Za-z_][A-Za-z0-9_.]*):[A-Za-z_][A-Za-z0-9_.]*")
 
 OWN_SOURCES = ("builtin", "python")
 """Where tools come from that are no server's."""
@@ -64,10 +64,10 @@ def _entry_point_faults(tools: ToolsConfig) -> Iterator[str]:
                 f"tools.entry_points: {name!r}: a tool's name has 1 to 64 letters, digits, `-` and single `_`; "
                 "rename it"
             )
-        elif "=" in entry and _TARGET.fullmatch(target) is None:
+        elif _TARGET.fullmatch(target) is None:
             yield (
-                f"tools.entry_points.{number}: {target[:80]!r} is no `/path/to/file.py:function`; "
-                "write the whole path of a Python file and the name of a function in it"
+                f"tools.entry_points.{number}: {entry[:80]!r} is no `name = /path/to/file.py:function`; "
+                "write the whole path of a Python file, or its module's name in a package, and the function in it"
             )
         elif name in names[:number]:
             yield f"tools.entry_points.{number}: {name!r} is named twice; remove one"

@@ -1,4 +1,4 @@
-"""Tools with effects outside the cluster, as an installed distribution offers them (entry points `hobus.tools`).
+"""Tools with effects outside the cluster, as an installed package has them.
 
 What they do is seen in the directory that `HOBUS_OUTSIDE` names: `<tool>.runs` gets a line whenever a tool is begun,
 `<tool>.effects` one for each effect. A tool stands still behind its effect while there is a file `hold` there.

@@ -71,8 +71,7 @@ class ToolsConfig(Section):
         "RULE, a Python tool that only reads, returns false for the call's arguments"
     )
     entry_points: list[str] = Field(
-        description="Python tools: a name in the group `hobus.tools` of an installed package, or `name = "
-        "/path/to/file.py:function`"
+        description="Python tools: `name = /path/to/file.py:function`, or `name = package.module:function`"
     )
     environment: list[str] = Field(
         description="variables for Python tools besides launcher.environment (shell patterns)"

@@ -5,28 +5,23 @@ from __future__ import annotations
 import ast
 import importlib.util
 from collections.abc import Iterable, Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from hobus.bus.tool import entry_of
 
-_GROUP = "hobus.tools"
-
 
 def files_of(entry: str) -> Iterator[Path]:
     """Yield the files of one of `tools.entry_points`, as far as they are there."""
-    name, target = entry_of(entry)
-    if target:
-        file = Path(target.rpartition(":")[0])
-        yield from with_imported([file], beside=file.parent)
+    where = entry_of(entry)[1].rpartition(":")[0]
+    if where.endswith(".py"):
+        yield from with_imported([Path(where)], beside=Path(where).parent)
         return
-    for point in entry_points(group=_GROUP, name=name):
-        spec = importlib.util.find_spec(point.module.partition(".")[0])
-        if spec is not None and spec.submodule_search_locations:
-            for folder in map(Path, spec.submodule_search_locations):
-                yield from with_imported(folder.rglob("*.py"), beside=folder.parent)
-        elif spec is not None and spec.origin:
-            yield from with_imported([Path(spec.origin)], beside=Path(spec.origin).parent)
+    spec = importlib.util.find_spec(where.partition(".")[0])
+    if spec is not None and spec.submodule_search_locations:
+        for folder in map(Path, spec.submodule_search_locations):
+            yield from with_imported(folder.rglob("*.py"), beside=folder.parent)
+    elif spec is not None and spec.origin:
+        yield from with_imported([Path(spec.origin)], beside=Path(spec.origin).parent)
 
 
 def with_imported(files: Iterable[Path], *, beside: Path) -> Iterator[Path]:

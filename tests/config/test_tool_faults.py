@@ -39,7 +39,7 @@ def test_what_is_right_has_no_fault():
         "files": STDIO | {"env": {"API_TOKEN": "env:TOKEN", "LANG": "C"}, "tools": ["ab"], "reads": ["ab", "a*", "*"]},
         "far-1": HTTP | {"headers": {"Authorization": "file:/k"}},
     }
-    assert faults(servers, ("greet", "a-b_c"), ("files__*", "far-1__x")) == []
+    assert faults(servers, ("greet = /a/b.py:greet", "a-b_c = m.n:f"), ("files__*", "far-1__x")) == []
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,10 @@ def test_each_fault_of_a_server_names_its_place_and_no_value(servers, part):
     assert "pw@" not in fault
 
 
-@pytest.mark.parametrize("names", [("a b",), ("a__b",), ("",), ("x" * 65,), ("a", "a")])
+@pytest.mark.parametrize(
+    "names",
+    [("a b = m:f",), ("a__b = m:f",), (" = m:f",), ("x" * 65 + " = m:f",), ("a = m:f", "a = m:g"), ("a",), ("a = m",)],
+)
 def test_names_of_entry_points_are_names_of_tools(names):
     (fault,) = faults({}, names)
     assert fault.startswith("tools.entry_points")
@@ -99,7 +102,7 @@ def test_an_agent_names_only_tools_of_servers_that_are_there():
     ],
 )
 def test_a_misspelt_tool_is_told_with_the_nearest_name(named: str, said: str):
-    names = ("weather",)
+    names = ("weather = m:weather",)
     (fault,) = faults({}, names, (named, "weather", "list_tools", "*"))
     assert fault.startswith(f"agents/ADMIN.json: tools: {named!r}: there is no such tool or agent; {said}")
 

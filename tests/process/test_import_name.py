@@ -13,7 +13,7 @@ import pytest
 from bench.cluster import Cluster
 from bench.far_worker import FarWorker, token_of, workers
 from hobus.launch.launcher.children import environment
-from tests.actors.ho1_executor.tools.packages import install
+from tests.actors.ho1_executor.tools.packages import entries, install
 from tests.process.mcp_servers import ROOT, configure, use
 from tests.process.test_package_tools import SOURCE
 
@@ -43,11 +43,17 @@ def test_an_installation_holds_one_package() -> None:
 
 def test_modules_of_our_folders_names_disturb_no_process(cluster: Cluster, strangers: Path, tmp_path: Path) -> None:
     """First on the import path of a whole cluster, its tool processes, and a worker elsewhere; in that one's directory."""
-    packages = install(tmp_path / "packages", "tested_pack", SOURCE, double="double")
+    packages = install(tmp_path / "packages", "tested_pack", SOURCE)
     cluster.env["PYTHONPATH"] = f"{strangers}:{packages}:{ROOT}"
     cluster.env["PYTHONUNBUFFERED"] = "1"  # so that each command is an interpreter of its own
     cluster.up(
-        *configure(cluster, {}, tools=["double"], permitted=["double"], tools__entry_points=["double"]),
+        *configure(
+            cluster,
+            {},
+            tools=["double"],
+            permitted=["double"],
+            tools__entry_points=entries("tested_pack", ["double"]),
+        ),
         "--listen",
         "127.0.0.1:0",
     )

@@ -12,7 +12,7 @@ import pytest
 
 from bench.cluster import Cluster, cluster_in, eventually
 from hobus.launch.console import exit_codes
-from tests.actors.ho1_executor.tools.packages import install
+from tests.actors.ho1_executor.tools.packages import entries, install
 from tests.process.mcp_servers import ROOT, configure, use
 
 pytestmark = pytest.mark.process
@@ -78,9 +78,10 @@ NAMES = ["double", "refuse", "blunder", "invite", "pay", "repeat", "draw"]
 
 def up(cluster: Cluster, directory: Path, names: list[str] = NAMES, **settings: Any) -> None:
     """A cluster that knows these tools, and whose agent may use them."""
-    packages = install(directory / "packages", "tested_pack", SOURCE, **{name: name for name in NAMES})
+    packages = install(directory / "packages", "tested_pack", SOURCE)
     cluster.env["PYTHONPATH"] = f"{packages}:{ROOT}"
-    cluster.up(*configure(cluster, {}, tools=names, permitted=names, tools__entry_points=names, **settings))
+    settings |= {"tools__entry_points": entries("tested_pack", names)}
+    cluster.up(*configure(cluster, {}, tools=names, permitted=names, **settings))
     eventually(lambda: set(names) <= {row["tool_id"] for row in cluster("tools", "--json").json["tools"]})
 
 
@@ -132,10 +133,11 @@ def test_the_author_of_a_tool_sees_what_it_printed_and_raised_and_the_model_does
 
 def test_a_tool_that_writes_needs_its_exact_name(cluster: Cluster, tmp_path: Path):
     """A wildcard gives the reading ones alone; the model is not even told of the others."""
-    packages = install(tmp_path / "packages", "tested_pack", SOURCE, double="double", pay="pay")
+    packages = install(tmp_path / "packages", "tested_pack", SOURCE)
     cluster.env["PYTHONPATH"] = f"{packages}:{ROOT}"
     names = ["double", "pay"]
-    cluster.up(*configure(cluster, {}, tools=names, permitted=["*"], tools__entry_points=names))
+    points = entries("tested_pack", names)
+    cluster.up(*configure(cluster, {}, tools=names, permitted=["*"], tools__entry_points=points))
     eventually(lambda: "pay" in {row["tool_id"] for row in cluster("tools", "--json").json["tools"]})
     asked = cluster.ask(use("double", number=2))
     assert "double: 4" in asked["response"] and asked["tools_withheld"] == ["pay"]
@@ -152,18 +154,18 @@ def test_a_tool_that_writes_needs_its_exact_name(cluster: Cluster, tmp_path: Pat
 def test_a_package_that_offers_no_tool_is_said_before_anything_starts(cluster: Cluster, tmp_path: Path):
     """`up` and `doctor` name it, why, and the fix; no traceback; the same from the configuration in the home."""
     broken = "raise RuntimeError('no licence')"
-    packages = install(tmp_path / "packages", "broken_pack", broken, licensed="x")
+    packages = install(tmp_path / "packages", "broken_pack", broken)
     cluster.env["PYTHONPATH"] = f"{packages}:{ROOT}"
-    words = configure(cluster, {}, tools=[], permitted=[], tools__entry_points=["licensed", "nowhere"])
+    words = configure(
+        cluster, {}, tools=[], permitted=[], tools__entry_points=["licensed = broken_pack:x", "nowhere = no_pack:x"]
+    )
     refused = cluster("up", "--wait", *words)
     assert refused.code == exit_codes.USAGE, (refused.out, refused.err)
     assert (
-        "tools.entry_points: 'licensed': broken_pack:x cannot be imported (RuntimeError: no licence, " in refused.err
+        "tools.entry_points: 'licensed': broken_pack cannot be imported (RuntimeError: no licence, " in refused.err
         and "broken_pack.py:1)" in refused.err
     )
-    assert (
-        "'nowhere': no installed package has it in the group hobus.tools (there: licensed); install it" in refused.err
-    )
+    assert "'nowhere': no_pack cannot be imported (ModuleNotFoundError: No module named 'no_pack')" in refused.err
     assert "Traceback" not in refused.out + refused.err
     (cluster.home.config / "admin_config.json").write_text((cluster.home.root / "tested.json").read_text())
     told = cluster("doctor", "--json")
@@ -183,10 +185,11 @@ while os.path.exists({hold!r}):
 def test_a_turn_waits_for_a_package_that_is_still_being_loaded(cluster: Cluster, tmp_path: Path):
     """An executor that replaces a killed one is there with the built-in tools alone."""
     hold = tmp_path / "hold"
-    packages = install(tmp_path / "packages", "tested_pack", HOLDS.format(hold=str(hold)) + SOURCE, double="double")
+    packages = install(tmp_path / "packages", "tested_pack", HOLDS.format(hold=str(hold)) + SOURCE)
     cluster.env["PYTHONPATH"] = f"{packages}:{ROOT}"
     names, settings = ["double"], {"bus__service_grace_ms": 20_000, "ho2__classify": False}
-    cluster.up(*configure(cluster, {}, tools=names, permitted=names, tools__entry_points=names, **settings))
+    points = entries("tested_pack", names)
+    cluster.up(*configure(cluster, {}, tools=names, permitted=names, tools__entry_points=points, **settings))
     hold.touch()
     cluster.kill("ho1/1")
     asked = cluster.start_ask(use("double", number=21))

@@ -22,7 +22,7 @@ from bench.far_worker import FarWorker, token_of, workers
 from hobus.config.secret_refs import allowed
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.kernel import keep_memory_private
-from tests.actors.ho1_executor.tools.packages import install
+from tests.actors.ho1_executor.tools.packages import entries, install
 from tests.process.mcp_servers import ROOT, configure, stdio, use
 
 pytestmark = pytest.mark.process
@@ -85,7 +85,7 @@ for line in sys.stdin:
 
 def words_of(cluster: Cluster, directory: Path) -> list[str]:
     """A tool and a server that tell what they see; each is given one variable by name."""
-    packages = install(directory / "packages", "looking", TOOL, look="look")
+    packages = install(directory / "packages", "looking", TOOL)
     script = directory / "server.py"
     script.write_text(SERVER)
     cluster.env |= PLANTED | {"PYTHONPATH": f"{packages}:{ROOT}"}
@@ -93,7 +93,7 @@ def words_of(cluster: Cluster, directory: Path) -> list[str]:
     return list(
         configure(
             cluster, {"s": server}, tools=["look", "s__look"], permitted=["look", "s__*"],
-            tools__entry_points=["look"], tools__environment=["TOOL_KEY"],
+            tools__entry_points=entries("looking", ["look"]), tools__environment=["TOOL_KEY"],
         )
     )  # fmt: skip
 

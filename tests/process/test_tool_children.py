@@ -24,7 +24,7 @@ from hobus.actors.ho1_executor.tools.protocol import FRAME_OVERHEAD_BYTES, pack_
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.config.sections.tools import ToolsConfig
 from hobus.config.snapshot import load_snapshot
-from tests.actors.ho1_executor.tools.packages import install
+from tests.actors.ho1_executor.tools.packages import entries, install
 from tests.actors.ho1_executor.tools.runner_suite import (
     FILES_MAX_BYTES,
     OUTPUT_MAX_BYTES,
@@ -408,13 +408,13 @@ def copy(times: int) -> str:
 
 
 def make_packaged() -> ChildToolRunner:
-    return make(children=1, entry_points=["start", "copy"])
+    return make(children=1, entry_points=entries("startling_pack", ["start", "copy"]))
 
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where fresh interpreters find this checkout and the tools above."""
-    directory = install(tmp_path / "packages", "startling_pack", PACKAGE, start="start", copy="copy")
+    directory = install(tmp_path / "packages", "startling_pack", PACKAGE)
     monkeypatch.setenv("PYTHONPATH", f"{directory}:{ROOT}")
     return tmp_path
 

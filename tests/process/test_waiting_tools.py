@@ -18,7 +18,7 @@ from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.sources import described
 from hobus.bus.tool import ToolResult
-from tests.actors.ho1_executor.tools.packages import install
+from tests.actors.ho1_executor.tools.packages import entries, install
 from tests.actors.ho1_executor.tools.runner_suite import run
 from tests.process.started_here import ROOT, lives, until
 from tests.process.test_tool_children import make
@@ -88,12 +88,12 @@ TOOLS = ("waits", "blocks", "deaf", "program", "sleeps")
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install(tmp_path_factory.mktemp("packages"), "waiting_pack", PACKAGE, **{name: name for name in TOOLS})
+    return install(tmp_path_factory.mktemp("packages"), "waiting_pack", PACKAGE)
 
 
 def runner_of(**settings: Any) -> ChildToolRunner:
     """It knows the package's tools, and has described none."""
-    settings = {"entry_points": list(TOOLS), **settings}
+    settings = {"entry_points": entries("waiting_pack", TOOLS), **settings}
     return make(children=64, **settings)
 
 

@@ -25,7 +25,7 @@ from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.key_book import workers_in
 from hobus.config.snapshot import digest_of
 from hobus.launch.cluster import identity
-from tests.actors.ho1_executor.tools.packages import install
+from tests.actors.ho1_executor.tools.packages import entries, install
 from tests.process.mcp_servers import ROOT, configure, use
 
 pytestmark = pytest.mark.process
@@ -320,10 +320,10 @@ def pay(directory: str, *, call: Invocation) -> str:
 
 def test_a_pod_killed_without_grace_while_its_tool_writes(cluster: Cluster, tmp_path: Path) -> None:
     """The call ends in doubt and the answer says so; another worker with that tool, which is idle, never runs it again."""
-    packages = install(tmp_path / "packages", "paying", PAYS, pay="pay")
+    packages = install(tmp_path / "packages", "paying", PAYS)
     env = {"PYTHONPATH": f"{packages}:{ROOT}"}
     cluster.env |= env
-    once = {"tools__entry_points": ["pay"], "launcher__crash_budget": 1}
+    once = {"tools__entry_points": entries("paying", ["pay"]), "launcher__crash_budget": 1}
     cluster.up("--listen", "127.0.0.1:0", *configure(cluster, {}, tools=["pay"], permitted=["pay"], **once))
     with workers(tmp_path / "far") as started:
         site = Site(cluster, tmp_path / "far", started)

@@ -1,4 +1,4 @@
-"""Tools of installed Python packages: found by their names in the group `hobus.tools`, loaded in tool processes alone.
+"""Tools of Python files and packages: functions that `tools.entry_points` names, loaded in tool processes alone.
 
 Their imports may be anything, so no worker makes them: a tool process loads one and describes it, and its worker goes
 by that description; the schema of its arguments is made from its annotations. Light on imports, as everything that tool
@@ -8,7 +8,6 @@ processes load.
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import json
 import math
@@ -19,7 +18,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -117,7 +115,6 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(".")
 
 
-GROUP = "hobus.tools"
 SOURCE = "python"
 DESCRIBED = ("description", "parameters", "idempotent", "writes", "timeout_s", "is_alone")
 
@@ -139,28 +136,27 @@ def load(entry: str) -> ToolDefinition:
 
 
 def _function_of(entry: str) -> Any:
-    name, target = entry_of(entry)
-    return _from_file(target) if target else _from_package(name)
-
-
-def _where(function: Any) -> str:
-    """Return file and line of a function as the beginning of a sentence; empty where it has none."""
-    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
-    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}: "
-
-
-def _from_file(target: str) -> Any:
-    """Return what stands under `/path/to/file.py:name`; a file in a package is imported as that package's."""
-    path, _, name = target.rpartition(":")
-    if not Path(path).is_file():
-        raise BadEntryPoint(f"there is no file {path}; it has to be on the machine of each worker")
-    found = module_of(Path(path))
+    """Return what stands under `/path/to/file.py:name` or `package.module:name`. Raises BadEntryPoint."""
+    target = entry_of(entry)[1]
+    where, _, name = target.rpartition(":")
+    if not where.endswith(".py"):
+        found = _imported(where, where)
+    elif Path(where).is_file():
+        found = module_of(Path(where))
+    else:
+        raise BadEntryPoint(f"there is no file {where}; it has to be on the machine of each worker")
     try:
         for part in name.split("."):
             found = getattr(found, part)
     except AttributeError as error:
         raise BadEntryPoint(f"{target} cannot be imported ({_why(error)}); fix that file") from None
     return found
+
+
+def _where(function: Any) -> str:
+    """Return file and line of a function as the beginning of a sentence; empty where it has none."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}: "
 
 
 def module_of(file: Path) -> Any:
@@ -170,44 +166,26 @@ def module_of(file: Path) -> Any:
         folder, module = folder.parent, f"{folder.name}.{module}"
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))  # as where Python runs the file: what lies beside it is imported, too
-    IMPORTING.append(file)
-    try:
-        found = import_module(module)
-        if (loaded := getattr(found, "__file__", None)) is None or not file.samefile(loaded):
-            raise BadEntryPoint(f"another module is called {module} ({loaded}); rename {file}")
-    except BadEntryPoint:
-        raise
-    except BaseException as error:  # noqa: BLE001 - an import may raise anything, SystemExit too
-        raise BadEntryPoint(f"{file} cannot be imported ({_why(error)}); fix that file") from None
-    finally:
-        IMPORTING.pop()
+    found = _imported(module, file)
+    if (loaded := getattr(found, "__file__", None)) is None or not file.samefile(loaded):
+        raise BadEntryPoint(f"another module is called {module} ({loaded}); rename {file}")
     return found
 
 
-@functools.cache
-def packaged() -> EntryPoints:
-    """All packages' tools, as they were when this was first asked, in the process from which this one was forked."""
-    return entry_points(group=GROUP)
-
-
 def prepare() -> None:
-    """Look up, for all processes forked from this one, what each would for its first tool: a third of its start."""
-    packaged()
+    """Look up, for all processes forked from this one, what each would for its first tool."""
     signature_of(prepare).schema()
 
 
-def _from_package(name: str) -> Any:
-    found = list(packaged().select(name=name) or entry_points(group=GROUP, name=name))
-    if not found:
-        known = ", ".join(sorted({point.name for point in entry_points(group=GROUP)})[:20]) or "none"
-        raise BadEntryPoint(f"no installed package has it in the group {GROUP} (there: {known}); install it")
-    if len({point.value for point in found}) > 1:
-        packages = ", ".join(sorted({point.dist.name for point in found if point.dist is not None}))
-        raise BadEntryPoint(f"several packages have it ({packages}); uninstall all but one")
+def _imported(module: str, named: Path | str) -> Any:
+    IMPORTING.append(Path(named))
     try:
-        return found[0].load()
+        return import_module(module)
     except BaseException as error:  # noqa: BLE001 - an import may raise anything, SystemExit too
-        raise BadEntryPoint(f"{found[0].value} cannot be imported ({_why(error)}); fix its package") from None
+        mend = "install it" if isinstance(error, ModuleNotFoundError) and error.name == module else "fix that file"
+        raise BadEntryPoint(f"{named} cannot be imported ({_why(error)}); {mend}") from None
+    finally:
+        IMPORTING.pop()
 
 
 def definition_of(name: str, function: Any) -> ToolDefinition:

@@ -49,7 +49,7 @@ def test_what_a_person_wrote_in_the_home_stays(tmp_path: Path) -> None:
     home.config.mkdir()
     own = {
         "host": {"agent_id": "OTHER"}, "gateway": {"attempts_max": 2},
-        "tools": {"entry_points": ["weather", "search_mail"], "approval": ["search_mail"], "timeout_ms": 5},
+        "tools": {"entry_points": ["weather = a:b", "search_mail = a:c"], "approval": ["search_mail"], "timeout_ms": 5},
     }  # fmt: skip
     (home.config / "admin_config.json").write_text(json.dumps(own))
     clerk = Agent("clerk", "Be brief.", tools=[weather], approval=[weather])
@@ -58,7 +58,7 @@ def test_what_a_person_wrote_in_the_home_stays(tmp_path: Path) -> None:
     settings = json.loads((home.config / "admin_config.json").read_text())
     [entry] = clerk.to_files()["admin_config.json"]["tools"]["entry_points"]
     assert settings == own | {
-        "tools": {"entry_points": [entry, "search_mail"], "approval": ["search_mail", "weather"], "timeout_ms": 5}
+        "tools": {"entry_points": [entry, "search_mail = a:c"], "approval": ["search_mail", "weather"], "timeout_ms": 5}
     }
     assert write_files(home, [clerk]) == {}
     (home.config / "admin_config.json").write_text("[")

@@ -99,7 +99,6 @@ TOOLS: dict[str, tuple[str | None, str]] = {
     "plain": ("f = 3\n", "it is not a tool; decorate the function with @hobus.tool("),
     "empty": ("\n", "has no attribute 'f'"),
     "exits": ("import os; os._exit(3)\n", "importing its package ended the process"),
-    "twice": ("\n", "several packages have it (p_again, p_twice); uninstall all but one"),
     "list_tools": ("\n", "a built-in tool has this name; rename yours"),
 }
 
@@ -108,24 +107,20 @@ def test_every_tool_that_cannot_be_loaded_is_named_at_once_with_its_own_reason(t
     """Also behind one that ends the process; one that is in order is not named."""
     site, home = tmp_path / "site", tmp_path / "home"
     for name, (source, _said) in TOOLS.items():
-        install(site, f"p_{name}", source or "", **{name: "f"})
+        install(site, f"p_{name}", source or "")
     (site / "p_gone.py").unlink()
-    install(site, "p_again", "", twice="f")
-    install(
-        site, "p_good", 'from hobus import tool\n@tool(idempotent=True, writes=False)\ndef f():\n    "d"\n', good="f"
-    )
+    install(site, "p_good", 'from hobus import tool\n@tool(idempotent=True, writes=False)\ndef f():\n    "d"\n')
     monkeypatch.setenv("PYTHONPATH", str(site))
     (home / "config").mkdir(parents=True)
-    points = {"tools": {"entry_points": [*TOOLS, "good", "missing"]}}
+    points = {"tools": {"entry_points": [f"{name} = p_{name}:f" for name in (*TOOLS, "good")]}}
     (home / "config" / "admin_config.json").write_text(json.dumps(points), encoding="utf-8")
     code, out = run(capsys, "config", "check", "--home", str(home))
     assert code == exit_codes.USAGE
     begin = f"- {home / 'config' / 'admin_config.json'}: tools.entry_points: "
     lines = {line.split("'")[1]: line for line in out.splitlines() if line.startswith(begin)}
-    assert list(lines) == [*TOOLS, "missing"]
+    assert list(lines) == [*TOOLS]
     for name, (_source, said) in TOOLS.items():
         assert said.format(site=site) in lines[name] and lines[name].endswith(", or remove it here")
-    assert "no installed package has it" in lines["missing"] and "; install it" in lines["missing"]
 
 
 @pytest.mark.slow  # starts interpreters that import tools
@@ -133,10 +128,10 @@ def test_faults_of_tools_are_told_once_the_files_that_name_them_are_sound(tmp_pa
     """By `config check` and `up` alike; a name that no tool can have is told once."""
     own = tmp_path / "config" / "admin_config.json"
     own.parent.mkdir()
-    tools = {"tools": {"entry_points": ["missing", "a b"]}}
+    tools = {"tools": {"entry_points": ["missing = p_missing:f", "a b = p_missing:f"]}}
     steps = (
         (tools | {"ho2": {"sessions_mx": 1}}, [f"{own}: ho2.sessions_mx: unknown key"]),
-        (tools, ["a tool's name has", "'missing': no installed package"]),
+        (tools, ["a tool's name has", "'missing': p_missing cannot be imported"]),
     )
     for written, says in steps:
         own.write_text(json.dumps(written))

@@ -1,17 +1,18 @@
-"""Installed packages for tests: a module and the metadata that an installer would write."""
+"""Modules with tools for tests, as an installed package brings them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def install(directory: Path, package: str, source: str, **tools: str) -> Path:
-    """A directory for the import path with this module in it, whose attributes are tools by these names."""
+def install(directory: Path, package: str, source: str) -> Path:
+    """A directory for the import path with this module in it."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{package}.py").write_text(source, encoding="utf-8")
-    info = directory / f"{package}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", encoding="utf-8")
-    lines = "".join(f"{name} = {package}:{attribute}\n" for name, attribute in tools.items())
-    (info / "entry_points.txt").write_text(f"[hobus.tools]\n{lines}", encoding="utf-8")
     return directory
+
+
+def entries(package: str, names: Iterable[str]) -> list[str]:
+    """What `tools.entry_points` says of these functions of it."""
+    return [f"{name} = {package}:{name}" for name in names]
