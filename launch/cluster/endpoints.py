@@ -13,9 +13,11 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from hobus.bus.link import Link
+    from hobus.bus.port import Bus
     from hobus.bus.zeromq.context import ZeroMQ
     from hobus.config.snapshot import Snapshot
 
@@ -36,6 +38,8 @@ class Place(Struct, frozen=True):
     snapshot: Snapshot
     listening: int | None = None
     """Of an HTTP door: the descriptor of the socket that it accepts from."""
+    connect: Callable[[str], AbstractAsyncContextManager[Bus]] | None = None
+    """Connects a client in this role; None: by its sockets."""
 
     @property
     def client_timeout_s(self) -> float:

@@ -6,8 +6,8 @@ import difflib
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.evidence import body_of, text_in
 from hobus.launch.sessions.why_prompts import messages_sent
 from hobus.launch.testing.model import Request, ScriptedCall, ShownMessage, request_of
-from hobus.ledger_service.reader import head_of, read_entries
+from hobus.ledger_service.reader import read_entries
 
 
 class TapedAnswer(Struct):
@@ -65,15 +65,10 @@ def recorded(entries: list[Entry], packs: Mapping[str, str], *, after: int) -> l
     return found
 
 
-@contextmanager
-def taped(home: Path, path: Path | None, *, is_wanted: Callable[[], bool]) -> Generator[None]:
-    """Write what the cluster of this home is asked in the context as a cassette for people; None: write none."""
-    before = -1 if path is None else head_of(home / "ledger")
-    yield
-    if path is None or not is_wanted():
-        return
+def write_cassette(home: Path, path: Path, *, after: int) -> None:
+    """Write what the cluster of this home was asked behind this sequence of its record as a cassette for people."""
     packs = Snapshot.from_bytes((home / "run" / "snapshot").read_bytes()).prompt_packs
-    calls = recorded(list(read_entries(home / "ledger", with_bodies=True)), packs, after=before)
+    calls = recorded(list(read_entries(home / "ledger", with_bodies=True)), packs, after=after)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgjson.format(msgjson.encode(Tape(1, calls)), indent=1) + b"\n")
 

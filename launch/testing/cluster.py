@@ -64,7 +64,7 @@ class ScriptedCluster(Cluster):
     """
 
     def __init__(self, agents: Sequence[Agent], *, settings: Mapping[str, Any], is_real: bool = False) -> None:
-        self.is_real, self.is_scripted = is_real, False
+        self.is_real = is_real
         self._directory = tempfile.TemporaryDirectory(prefix="hobus-test-")
         root = Path(self._directory.name)
         self.tool_answers = root / "tool_answers.json"
@@ -94,7 +94,6 @@ class ScriptedCluster(Cluster):
     def use(self, model: M) -> M:
         """Let this model answer from now on; return it. Skips the test while cassettes are recorded."""
         if self.is_real:
-            self.is_scripted = True
             pytest.skip("it scripts its model: there is nothing to record")
         self._script.model = model
         return model
@@ -120,7 +119,7 @@ class ScriptedCluster(Cluster):
             if all(one.lifecycle != "Completed" for one in self.sessions()):
                 break  # no message is classified any more, for which the next one's script has no answer
             self.wait_for(asyncio.sleep(_POLL_S))
-        model, self._script.model, self.is_scripted = self._script.model, None, False
+        model, self._script.model = self._script.model, None
         return "" if model is None else model.fault()
 
     def _scripted(self) -> dict[str, Any]:

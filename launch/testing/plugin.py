@@ -78,20 +78,20 @@ def hobus_cluster(request: pytest.FixtureRequest, _hobus_running: ScriptedCluste
 
     `use(ScriptedModel([...]))` says what its model answers in this test.
     """
-    from hobus.launch.testing.cassette import Cassette, taped  # noqa: PLC0415
+    from hobus.launch.testing.cassette import Cassette, write_cassette  # noqa: PLC0415
+    from hobus.ledger_service.reader import head_of  # noqa: PLC0415
 
     cluster, path = _hobus_running, cassette_of(request)
-
-    def has_passed() -> bool:
-        return request.node.stash.get(_PASSED, False)
-
     cluster.tool_answers.unlink(missing_ok=True)
     if not cluster.is_real and path.exists():
         cassette = cluster.use(Cassette(path))
         cluster.tool_answers.write_text(json.dumps(cassette.tool_answers()))
-    with taped(cluster.home, path if cluster.is_real else None, is_wanted=has_passed):
-        yield cluster
-    if (fault := cluster.rest()) and has_passed():  # else the first fault is the one to see
+    before = head_of(cluster.home / "ledger") if cluster.is_real else -1
+    yield cluster
+    has_passed = request.node.stash.get(_PASSED, False)
+    if cluster.is_real and has_passed:
+        write_cassette(cluster.home, path, after=before)
+    if (fault := cluster.rest()) and has_passed:  # else the first fault is the one to see
         pytest.fail(fault, pytrace=False)
 
 

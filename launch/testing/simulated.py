@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,10 +12,7 @@ import structlog
 
 from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, load
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.bus.limits import RETRY_INTERVAL_MS
-from hobus.bus.messages.session import CommandVerdict, HostCommand, ReadSession, SessionCommand, SessionView
-from hobus.bus.port import Bus, Provider, R
-from hobus.bus.sim.world import World
+from hobus.bus.port import Bus, Provider
 from hobus.config.gates.run import look
 from hobus.config.snapshot import frozen
 from hobus.launch.app.agent import Agent
@@ -28,8 +25,6 @@ from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.process.roles.gateway import providers
 from hobus.launch.sessions.client_errors import as_hobus_errors
 from hobus.launch.sessions.cluster_client import AsyncClusterClient
-from hobus.launch.sessions.journal import FromLedger
-from hobus.launch.sessions.turns import asked_of_owner
 from hobus.launch.testing.cluster import ScriptedCluster, answer_of
 from hobus.launch.testing.model import Request
 from hobus.launch.testing.provider import ScriptedProvider
@@ -56,7 +51,17 @@ class SimulatedScriptedCluster(ScriptedCluster):
         models: dict[str, Provider] = {**providers(snapshot, {}), "scripted": _InProcess(self)}
         cluster = SimulatedCluster(snapshot, providers=models, tools={**BUILTIN, **own})
         self._home, self._cluster = home, cluster
-        self.client = _Client(Place(home, home.run, snapshot), cluster.world)
+        buses: dict[str, Bus] = {role: cluster.world.client(role) for role in ("door", "operator")}
+
+        @asynccontextmanager
+        async def connected(role: str) -> AsyncGenerator[Bus]:
+            if role == "operator":
+                await buses[role].sleep(_INDEXED_S)
+            yield buses[role]
+
+        timeout_s = snapshot.config.host.turn_timeout_ms / 1000
+        place = Place(home, home.run, snapshot, connect=connected)
+        self.client = _Client(place, buses["door"], AsyncExitStack(), timeout_s=timeout_s)
         self.wait_for(cluster.world.settled())
 
     @property
@@ -92,34 +97,7 @@ class _InProcess(ScriptedProvider):
 
 
 class _Client(AsyncClusterClient):
-    """A client over buses of the world."""
-
-    def __init__(self, place: Place, world: World) -> None:
-        timeout_s = place.snapshot.config.host.turn_timeout_ms / 1000
-        super().__init__(place, world.client("door"), AsyncExitStack(), timeout_s=timeout_s)
-        self._as_operator = world.client("operator")
-
-    @asynccontextmanager
-    async def _lent(self) -> AsyncGenerator[Bus]:
-        await self._as_operator.sleep(_INDEXED_S)
-        yield self._as_operator
-
-    def _operator(self) -> AbstractAsyncContextManager[Bus]:
-        return self._lent()
-
-    async def _session_named(self, given: str) -> str:
-        return await FromLedger(self._as_operator, timeout_s=self._timeout_s).named(given)
-
-    async def _view(self, session_id: str) -> SessionView:
-        return await self._of_owner(self._as_operator, ReadSession(session_id=session_id), SessionView)
-
-    async def _verdict(self, session_id: str, command: HostCommand) -> CommandVerdict:
-        return await self._of_owner(self._bus, SessionCommand(session_id=session_id, command=command), CommandVerdict)
-
-    async def _of_owner(self, bus: Bus, question: Any, expect: type[R]) -> R:
-        return await asked_of_owner(
-            bus, question.session_id, question, expect, timeout_s=self._timeout_s, pause_s=RETRY_INTERVAL_MS / 1000
-        )
+    """A client over buses of the world, which ends with its test alone."""
 
     def _gone(self) -> None:
         return None

@@ -133,7 +133,11 @@ def test_a_running_cluster_is_joined_and_goes_on(cluster: Cluster, app: Path) ->
     cluster.up()
     with developing(cluster, app, "--http") as (_, shown):
         told = shown.until("watching")
-        assert "runs already, and goes on afterwards" in told and "(--http)" in told and "agent CLERK (added)" in told
+        assert (
+            "runs already, and goes on afterwards" in told
+            and "--http counts at a start" in told
+            and "agent CLERK (added)" in told
+        )
     assert 'weather: "Sunny in Rome"' in cluster("ask", "use weather for Rome").out
     assert holder(cluster.home) is not None
     process = cluster.begin("dev", str(app))

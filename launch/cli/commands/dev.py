@@ -101,7 +101,8 @@ class _Developed:
 
     def _reload(self) -> None:
         if self._after is None:
-            _say(f"the cluster in {self._home.root} runs already, and goes on afterwards")
+            at_start = "; --http counts at a start" if self._options.http else ""
+            _say(f"the cluster in {self._home.root} runs already, and goes on afterwards{at_start}")
         done = reload_in_turn(self._home)
         named = ", ".join([*dict.fromkeys(name for one in done.changes for name in _names(one)), *done.beside])
         _say(f"taken in after {duration(done.elapsed_ms / 1000)}: {named}" if named else "nothing changed", "green")
