@@ -1,11 +1,11 @@
 """The console: `python -m bench.console --write` makes the pictures of docs/console.md, `--load` and `--pages` measure.
 
-Pictures need the extra `browser` and a Chromium. `--load`: processor time of the cluster's processes and of the console's
-for one turn, alone and while twenty browsers follow four pages and fetch each anew whenever they are told to, one of them
-of the session whose turns these are; counted, since turns per second of a machine that others use as well say less than
-what is looked for. `--pages`: how
-long each screen takes, on a record of `--entries` and a session of `--turns` (`bench.console_record`), which is made where
-`--home` has none yet.
+Pictures need the extra `browser` and a Chromium. `--load`: processor time for one turn, of the cluster's processes alone,
+and of these and the console's while twenty browsers follow four pages and fetch each anew whenever they are told to, one
+of them of a session whose turns these are. The cluster is given as many turns as it can do: what a turn costs more is what
+is lost of its turns per second. It is counted, since other users of a machine, and the browsers, move the turns per second
+more than what is looked for. `--pages`: how long each screen takes, on a record of `--entries` and a session of `--turns`
+(`bench.console_record`), which is made where `--home` has none yet.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def write(pictures: Path) -> list[Path]:
 
 
 BROWSERS = 20
-WINDOWS, TURNS = 10, 60
-"""Of turns alone and of turns watched, one after the other; and turns in each, every other one of a session of its own."""
+TURNS, LANES = 480, 8
+"""Of one window, so many at once, an eighth of them in one session."""
 START_S = 900.0
 """The first start on a record that was copied reads every prompt and signal of it."""
 
@@ -131,48 +131,56 @@ def counted_s(processes: Iterable[psutil.Process]) -> float:
     )
 
 
-async def turns(cluster: Cluster, session: str) -> float:
-    """Milliseconds of processor time of all processes of the cluster, for a turn, one after the other."""
+async def turns(cluster: Cluster, session: str, *more: psutil.Process) -> tuple[float, float]:
+    """Milliseconds of processor time for a turn, of the cluster's processes and of `more`; and turns per second."""
     async with connected(cluster.place, "door") as door:
-        before = counted_s(cluster.processes.values())
-        for number in range(TURNS):
-            turn = ProcessTurn(session_id=session if number % 2 else None, input_id=door.new_id(), text=QUESTIONS[0])
-            result = await door.request("host", turn, expect=TurnResult, timeout_s=60)
-            assert result.outcome == "success", result
-        return 1000 * (counted_s(cluster.processes.values()) - before) / TURNS
+
+        async def lane(number: int) -> None:
+            for _ in range(TURNS // LANES):
+                turn = ProcessTurn(session_id=None if number else session, input_id=door.new_id(), text=QUESTIONS[0])
+                result = await door.request("host", turn, expect=TurnResult, timeout_s=60)
+                assert result.outcome == "success", result
+
+        counted = [*cluster.processes.values(), *more]
+        before, begun_at = counted_s(counted), time.perf_counter()
+        await asyncio.gather(*map(lane, range(LANES)))
+        return 1000 * (counted_s(counted) - before) / TURNS, TURNS / (time.perf_counter() - begun_at)
 
 
-async def load(cluster: Cluster, served: psutil.Process, link: str, session: str) -> dict[str, float]:
+async def load(cluster: Cluster, served: psutil.Process, link: str, session: str, windows: int) -> dict[str, float]:
     """In windows alone, watched, watched, alone, …, so that what grows with the record is in both alike."""
     pages = (("/", "beats"), ("/sessions", "*"), (f"/sessions/{session}", session), ("/record", "*"))
     base, cookies = link.partition("/sign-in")[0], httpx2.get(link).cookies
-    alone, watched, fetched, console_s = list[float](), list[float](), 0, 0.0
+    found: dict[str, list[float]] = {"alone": [], "watched": [], "rate": [], "console": []}
     await turns(cluster, session)
-    took_s = 0.0
-    for number in range(2 * WINDOWS):
+    fetched, took_s = 0, 0.0
+    for number in range(2 * windows):
         if number % 4 in (0, 3):
-            alone.append(await turns(cluster, session))
+            took_ms, rate = await turns(cluster, session)
+            found["alone"].append(took_ms)
+            found["rate"].append(rate)
             continue
-        until, before = asyncio.Event(), counted_s([served])
+        until = asyncio.Event()
         browsers = asyncio.create_task(followed(base, cookies, pages, until))
-        await asyncio.sleep(1)
         begun_at = time.perf_counter()
-        watched.append(await turns(cluster, session))
+        await asyncio.sleep(2)
+        before = counted_s([served])
+        found["watched"].append((await turns(cluster, session, served))[0])
+        found["console"].append(1000 * (counted_s([served]) - before) / TURNS)
         until.set()
         fetched += await browsers
         took_s += time.perf_counter() - begun_at
-        console_s += counted_s([served]) - before
-    return compared(alone, watched) | {
-        "console_ms_per_turn": 1000 * console_s / WINDOWS / TURNS, "console_ms_per_second": 1000 * console_s / took_s,
-        "pages_fetched": fetched, "pages_per_second": fetched / took_s,
+    return compared(found["alone"], found["watched"]) | {
+        "of_it_console_ms": mean(found["console"]), "turns_per_second_alone": mean(found["rate"]),
+        "pages_per_second": fetched / took_s,
     }  # fmt: skip
 
 
 def compared(alone: Sequence[float], watched: Sequence[float]) -> dict[str, float]:
-    """Means, and between what the difference lies with 95 % (windows drawn anew, 10,000 times); in percent of alone."""
-    drawn, dice = list[float](), Random(0)
+    """Means, and between what the difference lies with 95 % (neighbouring windows drawn anew, 10,000 times), in percent."""
+    drawn, dice, pairs = list[float](), Random(0), list(zip(alone, watched, strict=True))
     for _ in range(10_000):
-        one, other = (mean(dice.choices(found, k=len(found))) for found in (alone, watched))
+        one, other = map(sum, zip(*dice.choices(pairs, k=len(pairs)), strict=True))
         drawn.append(100 * (other / one - 1))
     drawn.sort()
     return {
@@ -181,7 +189,7 @@ def compared(alone: Sequence[float], watched: Sequence[float]) -> dict[str, floa
     }  # fmt: skip
 
 
-def measured() -> dict[str, float]:
+def measured(windows: int) -> dict[str, float]:
     """What `load` finds on a cluster of its own."""
     with tempfile.TemporaryDirectory() as directory:
         cluster = cluster_in(Path(directory) / ".hobus")
@@ -191,7 +199,7 @@ def measured() -> dict[str, float]:
             session = cluster.ask(QUESTIONS[0])["session_id"]
             served = begun("console", "--home", str(cluster.home.root), stdin=subprocess.DEVNULL)
             link = re.search(r"http\S+", served.stdout.readline().decode())[0]
-            return asyncio.run(load(cluster, psutil.Process(served.pid), link, session))
+            return asyncio.run(load(cluster, psutil.Process(served.pid), link, session, windows))
         finally:
             if served is not None:
                 served.terminate()
@@ -264,10 +272,10 @@ if __name__ == "__main__":
     parser.add_argument("--home", type=Path, help="keep the record of --pages here")
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--turns", type=int, default=5_000, help="of the long session")
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=20, help="of each screen; windows alone, and watched")
     given = parser.parse_args()
     if given.load:
-        print(json.dumps({name: round(value, 2) for name, value in measured().items()}, indent=1))
+        print(json.dumps({name: round(value, 2) for name, value in measured(given.rounds).items()}, indent=1))
     elif given.pages:
         with tempfile.TemporaryDirectory() as made_in:
             kept = paged(given.home or Path(made_in) / ".hobus", given.entries, given.turns, given.rounds)

@@ -147,7 +147,7 @@ class Console:
         self.changes = Changes(self.source)
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
-            trim_blocks=True, lstrip_blocks=True,
+            trim_blocks=True, lstrip_blocks=True, auto_reload=False,
         )  # fmt: skip
         proxy = urlsplit(self.url)
         self._at, self._hosts = proxy.path, names_of("127.0.0.1", [host_of(proxy.netloc)] if self.url else [])
@@ -327,8 +327,7 @@ class Console:
     async def _live(self, request: Request) -> Response:
         if self.changes.streams >= limits.STREAMS_MAX:
             return self._told(request, 503, "As many browsers as may follow this console do", "")
-        of = request.query_params.get("of", "")
-        return streamed(self.changes.frames(of if of not in ("*", "beats") else "", with_beats=of == "beats"))
+        return streamed(self.changes.frames(request.query_params.get("of", "")))
 
     def _failed(self, request: Request, error: Exception) -> Response:
         if not isinstance(error, (RuntimeFault, CommandError)):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import dataclass, field
+from time import process_time
 
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entries, Tail
@@ -20,7 +20,8 @@ from hobus.launch.http.sse import PING, frame
 
 @dataclass(slots=True, eq=False)
 class _Follower:
-    session_id: str  # "": of all
+    of: str
+    """A session; `*`: any of them; `beats`: what stands in no record, too."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -29,32 +30,27 @@ class Changes:
 
     def __init__(self, source: HomeSource) -> None:
         self._source = source
-        self.streams = 0
-        """How many are open."""
         self._followers: set[_Follower] = set()
         self._poll: asyncio.Task[None] | None = None
-        self._lists_at = float("-inf")
-        """When those of all sessions were told last."""
-        self._lists_due: float | None = None
-        """When they are told next; None: nothing has changed since."""
+        self._told_at = {"*": float("-inf"), "beats": float("-inf")}
+        self._has_news = False
+        """Something has changed since those of any session were told."""
+        self._paced = (float("-inf"), 0.0)
+        """When a pause was counted last, and the processor time that was spent until then."""
 
-    async def frames(self, session_id: str, *, with_beats: bool) -> AsyncGenerator[str]:
-        """Yield `changed` when the session has, "": when any has; `with_beats`: regularly. Ends with its reader."""
-        self.streams += 1
-        try:
-            yield frame("{}", event="begun")
-            async with aclosing(_beats() if with_beats else self._changes(session_id)) as told:
-                async for one in told:
-                    yield one
-        finally:
-            self.streams -= 1
+    @property
+    def streams(self) -> int:
+        """How many are open."""
+        return len(self._followers)
 
-    async def _changes(self, session_id: str) -> AsyncGenerator[str]:
-        one = _Follower(session_id)
+    async def frames(self, of: str) -> AsyncGenerator[str]:
+        """Yield `changed` when this session has; `*`: when any has; `beats`: regularly. Ends with its reader."""
+        one = _Follower(of)
         self._followers.add(one)
         if self._poll is None or self._poll.done():
             self._poll = asyncio.get_running_loop().create_task(self._follow())
         try:
+            yield frame("{}", event="begun")
             while True:
                 try:
                     async with asyncio.timeout(limits.PING_S):
@@ -79,41 +75,37 @@ class Changes:
                 if seen < 0:
                     seen = await self._source.head()
                 place, bus = await self._source.connection()
-                wait_ms = limits.TAIL_WAIT_MS if self._lists_due is None else limits.LISTS_MS
-                question = Tail(after=seen, limit=limits.TAIL_MAX, wait_ms=wait_ms)
+                question = Tail(after=seen, limit=limits.TAIL_MAX, wait_ms=limits.TAIL_WAIT_MS)
                 wait_s = place.client_timeout_s + limits.TAIL_WAIT_MS / 1000
                 page = await bus.request("ledger", question, expect=Entries, timeout_s=wait_s)
                 seen = max(seen, page.head)
-                await asyncio.sleep(limits.TICK_S)  # further ones come with it, and the index follows
                 changed = {entry.provenance.session_id for entry in page.entries}
-                self._tell(None if page.more or not is_there else changed)
-                is_there = True
+                changed, is_there = None if page.more or not is_there else changed, True
             except (RuntimeFault, CommandError):
-                if is_there:
-                    self._tell(None)
-                is_there = False
-                await asyncio.sleep(limits.TICK_S)
+                changed, is_there = None if is_there else set[str](), False
+            await asyncio.sleep(self._pause_s())  # further ones come with it, and the index follows
+            self._tell(changed)
+
+    def _pause_s(self) -> float:
+        """Return how long nobody is told: the longer, the more processor time pages took since the pause before."""
+        (before, spent_before), now, spent = self._paced, self._source.clock.monotonic(), process_time()
+        self._paced = (now, spent)
+        owed_s = (spent - spent_before) / limits.SHARE - (now - before)
+        return min(limits.PAUSE_MAX_S, max(limits.TICK_S, owed_s))
 
     def _tell(self, sessions: set[str] | None) -> None:
-        """Tell followers of these sessions; of all sessions less often and together, so that one read serves them."""
+        """Tell followers of these sessions, None: of every one; of any session less often and together."""
         now = self._source.clock.monotonic()
         if sessions is None or sessions:
             self._source.forget()  # who is told asks anew, and is not answered by what was read before
-            self._lists_due = (
-                max(now, self._lists_at + limits.LISTS_MS / 1000) if self._lists_due is None else self._lists_due
-            )
+            self._has_news = True
+        is_due = {
+            "*": self._has_news and now - self._told_at["*"] >= limits.LISTS_S,
+            "beats": now - self._told_at["beats"] >= limits.BEAT_S,
+        }
+        for name in (name for name, due in is_due.items() if due):
+            self._told_at[name] = now
+        self._has_news = self._has_news and not is_due["*"]
         for one in self._followers:
-            if one.session_id and (sessions is None or one.session_id in sessions):
+            if is_due.get(one.of, sessions is None or one.of in sessions):
                 one.news.set()
-        if self._lists_due is not None and self._lists_due <= now:
-            self._lists_at, self._lists_due = now, None
-            for one in self._followers:
-                if not one.session_id:
-                    one.news.set()
-
-
-async def _beats() -> AsyncGenerator[str]:
-    """Yield beats for pages of what stands in no record; all browsers together, so that one read serves them."""
-    while True:
-        await asyncio.sleep(limits.BEAT_S - asyncio.get_running_loop().time() % limits.BEAT_S)
-        yield frame("{}", event="changed")

@@ -49,7 +49,7 @@ def _at_once(monkeypatch):
 async def told(source, session, *, count):
     """The first frames of one browser, without their data."""
     changes, found = Changes(source), []
-    async with aclosing(changes.frames(session, with_beats=False)) as frames:
+    async with aclosing(changes.frames(session)) as frames:
         async with asyncio.timeout(10):
             while len(found) < count:
                 found += [(await anext(frames)).partition("\n")[0]]
@@ -65,26 +65,38 @@ async def test_a_browser_is_told_of_its_session_of_a_crowd_and_of_a_ledger_that_
     assert source.forgotten >= 1
 
 
-async def test_those_of_all_sessions_are_told_together_and_seldom(monkeypatch):
+async def test_those_of_all_sessions_and_of_the_beats_are_told_together_and_seldom(monkeypatch):
     """Of changes one after the other they hear once, and of the last one all the same, once its time has come."""
-    monkeypatch.setattr(limits, "LISTS_MS", 10**9)
-    changes = Changes(_Record())
-    followers = [changes.frames("", with_beats=False) for _ in range(3)]
+    monkeypatch.setattr(limits, "LISTS_S", 10.0**9)
+    monkeypatch.setattr(limits, "BEAT_S", 10.0**9)
+    monkeypatch.setattr(limits, "TICK_S", 60.0)
+    changes = Changes(_Record(["b"]))
+    followers = [changes.frames(of) for of in ("*", "*", "beats", "a")]
     assert {(await anext(one)).partition("\n")[0] for one in followers} == {"event: begun"}
     waiting = [asyncio.ensure_future(anext(one)) for one in followers]
-    while len(changes._followers) < len(followers):
-        await asyncio.sleep(0)
+    await asyncio.sleep(0)
     changes._tell({"a"})
     assert {one.partition("\n")[0] for one in await asyncio.gather(*waiting)} == {"event: changed"}
     changes._tell({"b"})
     changes._tell(set())
     assert not any(one.news.is_set() for one in changes._followers)
-    changes._lists_due = 0.0
+    monkeypatch.setattr(limits, "LISTS_S", 0.0)
     changes._tell(set())
-    assert all(one.news.is_set() for one in changes._followers)
+    assert sorted(one.of for one in changes._followers if one.news.is_set()) == ["*", "*"]
     for one in followers:
         await one.aclose()
     await changes.close()
+
+
+@pytest.mark.parametrize(("spent_s", "pause_s"), [(0.0, 1.0), (0.03, 1.0), (0.3, 9.0), (6.0, 10.0)])
+def test_pages_take_no_more_than_their_share_of_a_processor(monkeypatch, spent_s, pause_s):
+    """By the processor time of this process since a second ago; however long they take, browsers are told at times."""
+    monkeypatch.setattr(limits, "TICK_S", 1.0)
+    record = SimpleNamespace(clock=SimpleNamespace(monotonic=iter((50.0, 51.0)).__next__))
+    monkeypatch.setattr("hobus.launch.cli.web.changes.process_time", iter((2.0, 2.0 + spent_s)).__next__)
+    paced = Changes(record)
+    assert paced._pause_s() == 1.0
+    assert paced._pause_s() == pytest.approx(pause_s)
 
 
 async def test_what_is_asked_twice_at_once_is_read_once_until_something_changed(tmp_path):
