@@ -33,6 +33,7 @@ from hobus.launch.sessions.provenance import Configuration, Used, named_by_run, 
 from hobus.launch.sessions.tool_texts import ToolText, texts_in
 from hobus.launch.sessions.why_failed import (
     FailureSeen,
+    Purpose,
     WaitSeen,
     event_of,
     failures_in,
@@ -64,6 +65,8 @@ class Span:
     sequences: tuple[int, ...]
     about: str = ""
     """What the order is for: a tool by its name, `answer`, `classification`; empty: the record does not say."""
+    arguments: dict[str, Any] | None = None
+    """Of the order's tool call; None: it is of a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +237,7 @@ def spans_in(turn: Sequence[Entry], waits: Iterable[WaitSeen] = ()) -> tuple[Spa
         if entry.event_type not in _SPANS:
             continue
         what, ends = _SPANS[entry.event_type]
+        purpose = purposes.get(_order_of(entry), Purpose())
         end = next((one for one in turn if one.event_type in ends and _ends(entry, one)), None)
         spans.append(
             Span(
@@ -242,7 +246,8 @@ def spans_in(turn: Sequence[Entry], waits: Iterable[WaitSeen] = ()) -> tuple[Spa
                 begin_us=entry.ledger_at_us,
                 end_us=None if end is None else end.ledger_at_us,
                 sequences=(entry.sequence,) if end is None else (entry.sequence, end.sequence),
-                about=purposes.get(_order_of(entry), ""),
+                about=purpose.about,
+                arguments=purpose.arguments,
             )
         )
     return tuple(sorted(spans, key=lambda one: (one.begin_us, one.sequences)))

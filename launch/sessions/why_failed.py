@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.ids import iso_of_us, position_of
@@ -45,7 +45,7 @@ def failures_in(turn: Iterable[Entry]) -> tuple[FailureSeen, ...]:
             event=one.event_type,
             sequence=one.sequence,
             order=short(one.provenance.work_order_id or ""),
-            about=purposes.get(one.provenance.work_order_id or "", ""),
+            about=purposes.get(one.provenance.work_order_id or "", Purpose()).about,
             attempt=attempt_of(one) if one.event_type == "PROMPT_FAILED" else None,
             code=said[0],
             words=said[1],
@@ -101,14 +101,23 @@ def orders_of_type(turn: Sequence[Entry], wo_type: str) -> set[str]:
 _PURPOSES = {"synthesize": "answer", "classify": "classification", "consolidate": "consolidation"}
 
 
-def purposes_in(turn: Sequence[Entry]) -> dict[str, str]:
-    """Map each order to what it is for, in people's words; a call of a tool to that one's name."""
-    found: dict[str, str] = {}
+class Purpose(NamedTuple):
+    """What an order is for, in people's words; of a tool's call its name, and the arguments."""
+
+    about: str = ""
+    arguments: dict[str, Any] | None = None
+    """None: it calls no tool."""
+
+
+def purposes_in(turn: Sequence[Entry]) -> dict[str, Purpose]:
+    """Map each order to what it is for."""
+    found: dict[str, Purpose] = {}
     for one in turn:
         event = event_of(one) if one.event_type == "WO_DISPATCHED" and is_session_stream(one.stream) else None
         if isinstance(event, events.OrderDispatched):
             call: Any = event.order.get("tool_call") or {}
-            found[event.wo_id] = str(call.get("tool_id") or _PURPOSES.get(event.wo_type, ""))
+            about = str(call.get("tool_id") or _PURPOSES.get(event.wo_type, ""))
+            found[event.wo_id] = Purpose(about, call.get("arguments"))
     return found
 
 
@@ -168,7 +177,8 @@ def waits_in(turn: Sequence[Entry]) -> tuple[WaitSeen, ...]:
                 case events.ToolBatchIssued() as batch:
                     seen += _held(entry, batch, tools)
                 case events.HostCommandReceived(command=command) as said if isinstance(command.command, Approve | Deny):
-                    commands[command.command_id] = entry, command.command, str(SaidBy(said.principal, said.door))
+                    by = ", ".join(filter(None, (str(SaidBy(said.principal, said.door)), said.person)))
+                    commands[command.command_id] = entry, command.command, by
                 case events.HostCommandApplied(command_id=command_id) if command_id in commands:
                     received, decision, by = commands[command_id]
                     seen = [_decided(one, decision, received, entry, by) for one in seen]

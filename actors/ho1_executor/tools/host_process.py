@@ -241,7 +241,9 @@ class HostProcess:
         for _ in range(_EXIT_LOOKS):
             if (code := self._process.poll()) is not None:
                 number = -code if code < 0 else code - keeper.SIGNAL_EXIT
-                return f" by signal {number}" if number > 0 else f" with exit status {code}"
+                if number > 0:
+                    return f" by signal {number} ({signal.strsignal(number)})"
+                return f" with exit status {code}"
             with suppress(TimeoutError):
                 async with asyncio.timeout(_EXIT_LOOK_S):
                     await asyncio.get_running_loop().create_future()

@@ -48,14 +48,19 @@ def waterfall(spans: Sequence[Span]) -> tuple[list[Bar], int]:
         width = max(_THIN, (until - one.begin_us) * _WIDTH / whole)
         x = min((one.begin_us - begin) * _WIDTH / whole, _WIDTH - width)
         took_ms = None if one.end_us is None else (one.end_us - one.begin_us) // 1000
-        kind = one.what if one.what in ("order", "model", "tool") else "wait"
+        kind = "tool" if one.arguments is not None else one.what if one.what in ("order", "model", "tool") else "wait"
         bars.append(Bar(one, kind, round(x, 1), round(width, 1), took_ms))
     return bars, (end - begin) // 1000
+
+
+_FAILED = {"WO_FAILED": "order", "RunFailed": "turn", "DEGRADATION": "degraded answer"}
+"""What failed by its entry, in words; the others are calls of a model."""
 
 
 class FailureRow(NamedTuple):
     """What failed in the same way, again and again: the first of it, and where the others stand."""
 
+    what: str
     first: FailureSeen
     attempts: str
     sequences: list[int]
@@ -75,7 +80,8 @@ def failure_rows(failures: Sequence[FailureSeen], texts: Sequence[ToolText]) -> 
         attempts = f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else "".join(map(str, numbers))
         said = [one for one in texts if same[0].event == "WO_FAILED" and short(one.work_order) == same[0].order]
         first = said_by.setdefault(same[0].words, same[0].sequence)
-        rows.append(FailureRow(same[0], attempts, [one.sequence for one in same], said, first))
+        what = _FAILED.get(same[0].event, "model call")
+        rows.append(FailureRow(what, same[0], attempts, [one.sequence for one in same], said, first))
     return rows
 
 
@@ -86,6 +92,7 @@ async def turn(look: PageRequest) -> PageAnswer:
     shown: dict[str, Any] = {
         "failures": failure_rows(found.why.failures, found.why.tool_texts),
         "last_of": {one.order: one.sequence for one in found.why.prompts},
+        "arguments": {one.order: one.arguments for one in found.why.spans if one.arguments is not None},
         "found": found, "turn": found.account.turn, "why": found.why, "bars": bars, "whole_ms": whole_ms,
         "told": [one.strip() for one in opening(found)], "moments": found.account.lines(), "taken": found.account.taken,
         "made_headings": MADE_UNDER, "made": rows_of(found.why.made_of), "in_words": value_in_words,

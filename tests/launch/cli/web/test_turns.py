@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -95,6 +96,7 @@ def test_a_bar_begins_and_ends_where_its_work_did():
         span("waits for approval", 2000, None),
     ]
     bars, whole_ms = waterfall(spans)
+    assert waterfall([replace(spans[0], what="order", arguments={})])[0][0].kind == "tool"
     assert [(one.kind, one.x, one.width, one.took_ms) for one in bars] == [
         ("order", 0, 1000, 4), ("model", 250, 500, 2), ("tool", 997, 3, 0), ("wait", 500, 500, None),
     ]  # fmt: skip
@@ -118,7 +120,7 @@ def test_what_failed_again_and_again_is_one_row_with_what_its_tool_told():
     assert [(one.first.sequence, one.attempts, one.sequences, one.said_by) for one in rows] == [
         (7, "1 to 2", [7, 9], 7), (8, "1", [8], 7), (10, "", [10], 10),
     ]  # fmt: skip
-    assert [len(one.texts) for one in rows] == [0, 0, 1]
+    assert [(one.what, len(one.texts)) for one in rows] == [("model call", 0), ("model call", 0), ("order", 1)]
 
 
 def test_a_tool_that_failed_is_named_where_its_turn_is_listed_and_told(tmp_path):
@@ -129,3 +131,7 @@ def test_a_tool_that_failed_is_named_where_its_turn_is_listed_and_told(tmp_path)
     [row] = browser.get("/sessions.json?state=tool failed").json()["sessions"]
     failures = browser.get(f"/sessions/{row['session_id']}/turns/1.json").json()["failures"]
     assert row["tools_failed"] == ["list_packages"] and [one["about"] for one in failures] == ["list_packages"]
+    page = browser.get(f"/sessions/{row['session_id']}/turns/1").text
+    row = words_in(page.partition("What failed")[2].partition("</table>")[0])
+    assert "tool call list_packages 1.2.2.001 { &#34;nonsense&#34;: 1 }".replace("&#34;", '"') in row, row
+    assert "WO_FAILED" not in row
