@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from shlex import quote
 from typing import Any, NamedTuple
@@ -27,6 +27,8 @@ class PlottedCall(NamedTuple):
     """One call of a model that is over."""
 
     sequence: int
+    call: str
+    """Its key, which its attempts share."""
     session_id: str
     run: int
     order: str
@@ -38,6 +40,8 @@ class PlottedCall(NamedTuple):
     output_tokens: int
     cost_usd: float | None
     failure: str
+    instead_of: str = ""
+    """The model that failed in the call before, where this one is its fallback."""
 
 
 class Point(NamedTuple):
@@ -52,7 +56,8 @@ class Point(NamedTuple):
 def call_in(entry: Entry) -> PlottedCall | None:
     """Return the call that this entry ends; None: it ends none, or was erased."""
     about = entry.provenance
-    facts = (entry.sequence, about.session_id, about.run_seq, about.work_order_id, entry.ledger_at_us)
+    key = entry.submission_id.partition(":")[2].rpartition("/")[0]
+    facts = (entry.sequence, key, about.session_id, about.run_seq, about.work_order_id, entry.ledger_at_us)
     if entry.event_type == "PROMPT_RECEIVED" and (said := payload_in(PromptReceived, entry)) is not None:
         model, spent = f"{said.provider_id}/{said.model_id}", (said.input_tokens, said.output_tokens, said.cost_usd)
         return PlottedCall(*facts, model, about.agent_id, said.latency_ms, *spent, "")
@@ -62,6 +67,15 @@ def call_in(entry: Entry) -> PlottedCall | None:
             *facts, model, about.agent_id, None, failed.tokens, 0, failed.cost_usd, entry.reason or "failed"
         )
     return None
+
+
+def with_fallbacks(calls: Iterable[PlottedCall]) -> list[PlottedCall]:
+    """Name in each call the model that was asked before another one in it, oldest first. Pure."""
+    asked: dict[str, str] = {}
+    return [
+        one._replace(instead_of=first if (first := asked.setdefault(one.call, one.model)) != one.model else "")
+        for one in calls
+    ]
 
 
 def plotted(calls: Sequence[PlottedCall]) -> tuple[list[Point], int, int]:
@@ -101,7 +115,7 @@ async def gateway(look: PageRequest) -> PageAnswer:
     entries, groups, is_cut = await run_in_threadpool(newest)
     begun_us = entries[-1].ledger_at_us if is_cut else since_us
     last = islice((call for one in entries if (call := call_in(one)) is not None), limits.CALLS)
-    calls = list(last)[::-1]
+    calls = with_fallbacks(list(last)[::-1])
     points, slowest, most = plotted(calls)
     failures = Counter((one.failure, one.model) for one in calls if one.failure)
     document = document_of(keys, groups) | {"since_us": begun_us, "calls": [one._asdict() for one in calls]}

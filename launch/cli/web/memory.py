@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from hobus.bus.errors import in_doubt
@@ -22,6 +24,7 @@ _CHANGES: dict[str, type[m.ConfirmOverlay | m.DeactivateOverlay | m.ActivateOver
 }
 _WIDTH, _HEIGHT = 100.0, 20.0
 _HALF_LIVES = 4.0
+_EVENT = re.compile(r"EVT-([0-9a-f-]{36})-([0-9]+)-")
 
 
 def curve(decay: float) -> str:
@@ -29,6 +32,11 @@ def curve(decay: float) -> str:
     count = limits.CURVE_POINTS
     at = [number / (count - 1) for number in range(count)]
     return " ".join(f"{x * _WIDTH:.1f},{_HEIGHT - _HEIGHT * decay * 2 ** (-x * _HALF_LIVES):.1f}" for x in at)
+
+
+def turns_behind(event_ids: Iterable[str]) -> list[tuple[str, str]]:
+    """Return session and run of the turns that logged these events, each once. Pure."""
+    return list(dict.fromkeys(found.groups() for one in event_ids if (found := _EVENT.match(one))))
 
 
 async def memory(look: PageRequest) -> PageAnswer:
@@ -54,7 +62,7 @@ async def memory(look: PageRequest) -> PageAnswer:
         "agent": agent, "agents": list(place.snapshot.agents), "overlays": overlays, "review": review,
         "gate": config.memory,
         "signals": [(one, gate, curve(one.decay)) for one, gate in zip(rows, gates, strict=True)],
-        "is_cut": bool(len(rows) < len(signals.signals) or signals.next),
+        "turns_behind": turns_behind, "is_cut": bool(len(rows) < len(signals.signals) or signals.next),
     }  # fmt: skip
     command = f"memory overlays --all --agent {agent}"
     return PageAnswer("memory.html", "Memory", document, command, shown, has_texts=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from uuid import uuid4
 
 import pytest
 
@@ -11,7 +12,8 @@ from hobus.bus.broker.tap_record import TapRecord
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.web import limits, record
 from hobus.launch.cli.web.frames import drawing
-from hobus.launch.cli.web.memory import curve
+from hobus.launch.cli.web.gateway import PlottedCall, with_fallbacks
+from hobus.launch.cli.web.memory import curve, turns_behind
 from tests.launch.cli.web.pages import Browser, words_in
 
 
@@ -103,3 +105,19 @@ def test_a_curve_falls_by_half_in_each_half_life():
     points = [tuple(map(float, one.split(","))) for one in curve(0.5).split()]
     assert points[0] == (0.0, 10.0) and points[-1] == (100.0, pytest.approx(20 - 20 * 0.5 / 16, abs=0.1))
     assert sorted(y for _, y in points) == [y for _, y in points]
+
+
+def test_a_line_leads_to_the_turns_that_taught_it():
+    one, other = str(uuid4()), str(uuid4())
+    events = [f"EVT-{one}-2-tool:pay", f"EVT-{one}-2-task:pay", f"EVT-{other}-11-tool:pay", "EVT-imported"]
+    assert turns_behind(events) == [(one, "2"), (other, "11")]
+
+
+def test_a_fallback_says_which_model_it_is_asked_instead_of():
+    """Of one call alone: another order is asked of the other model in its own right."""
+
+    def call(key: str, model: str) -> PlottedCall:
+        return PlottedCall(1, key, "", 1, "", 0, model, "", 1, 1, 1, 0.0, "")
+
+    calls = [call("a#1", "x/big"), call("b#1", "y/small"), call("a#1", "x/big"), call("a#1", "y/small")]
+    assert [one.instead_of for one in with_fallbacks(calls)] == ["", "", "", "x/big"]
