@@ -16,6 +16,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -87,8 +88,8 @@ def write(pictures: Path) -> list[Path]:
 
 
 BROWSERS = 20
-TURNS, LANES = 480, 8
-"""Of one window, so many at once, an eighth of them in one session."""
+WINDOW_S, LANES = 8.0, 8
+"""Of turns alone and of turns watched, one after the other; turns at once, an eighth of them in one session."""
 START_S = 900.0
 """The first start on a record that was copied reads every prompt and signal of it."""
 
@@ -132,47 +133,51 @@ def counted_s(processes: Iterable[psutil.Process]) -> float:
 
 
 async def turns(cluster: Cluster, session: str, *more: psutil.Process) -> tuple[float, float]:
-    """Milliseconds of processor time for a turn, of the cluster's processes and of `more`; and turns per second."""
+    """Milliseconds of processor time for a turn, of the cluster's processes and of `more`; and how many turns."""
     async with connected(cluster.place, "door") as door:
 
-        async def lane(number: int) -> None:
-            for _ in range(TURNS // LANES):
+        async def lane(number: int) -> int:
+            count = 0
+            while time.perf_counter() < until:
+                count += 1
                 turn = ProcessTurn(session_id=None if number else session, input_id=door.new_id(), text=QUESTIONS[0])
                 result = await door.request("host", turn, expect=TurnResult, timeout_s=60)
                 assert result.outcome == "success", result
+            return count
 
         counted = [*cluster.processes.values(), *more]
-        before, begun_at = counted_s(counted), time.perf_counter()
-        await asyncio.gather(*map(lane, range(LANES)))
-        return 1000 * (counted_s(counted) - before) / TURNS, TURNS / (time.perf_counter() - begun_at)
+        before, until = counted_s(counted), time.perf_counter() + WINDOW_S
+        count = sum(await asyncio.gather(*map(lane, range(LANES))))
+        return 1000 * (counted_s(counted) - before) / count, count
 
 
 async def load(cluster: Cluster, served: psutil.Process, link: str, session: str, windows: int) -> dict[str, float]:
     """In windows alone, watched, watched, alone, …, so that what grows with the record is in both alike."""
     pages = (("/", "beats"), ("/sessions", "*"), (f"/sessions/{session}", session), ("/record", "*"))
     base, cookies = link.partition("/sign-in")[0], httpx2.get(link).cookies
-    found: dict[str, list[float]] = {"alone": [], "watched": [], "rate": [], "console": []}
+    alone, watched, console, counts = list[float](), list[float](), list[float](), list[float]()
     await turns(cluster, session)
     fetched, took_s = 0, 0.0
     for number in range(2 * windows):
         if number % 4 in (0, 3):
-            took_ms, rate = await turns(cluster, session)
-            found["alone"].append(took_ms)
-            found["rate"].append(rate)
+            took_ms, count = await turns(cluster, session)
+            alone.append(took_ms)
+            counts.append(count / WINDOW_S)
+            print(f"alone {took_ms:.2f} ms a turn, {counts[-1]:.1f} turns a second", file=sys.stderr)
             continue
-        until = asyncio.Event()
+        until, begun_at = asyncio.Event(), time.perf_counter()
         browsers = asyncio.create_task(followed(base, cookies, pages, until))
-        begun_at = time.perf_counter()
         await asyncio.sleep(2)
         before = counted_s([served])
-        found["watched"].append((await turns(cluster, session, served))[0])
-        found["console"].append(1000 * (counted_s([served]) - before) / TURNS)
+        took_ms, count = await turns(cluster, session, served)
+        watched.append(took_ms)
+        console.append(1000 * (counted_s([served]) - before) / count)
+        print(f"watched {took_ms:.2f} ms a turn, the console's {console[-1]:.2f}", file=sys.stderr)
         until.set()
         fetched += await browsers
         took_s += time.perf_counter() - begun_at
-    return compared(found["alone"], found["watched"]) | {
-        "of_it_console_ms": mean(found["console"]), "turns_per_second_alone": mean(found["rate"]),
-        "pages_per_second": fetched / took_s,
+    return compared(alone, watched) | {
+        "of_it_console_ms": mean(console), "turns_per_second_alone": mean(counts), "pages_per_second": fetched / took_s,
     }  # fmt: skip
 
 
