@@ -149,7 +149,9 @@ async def test_a_process_that_dies_leaves_its_outcome_unknown(runner: ChildToolR
     """Said at once, not at the deadline; a new process takes the next call."""
     output = await run(runner, "die", how=how, timeout_s=30.0)
     assert (output.ok, output.code) == (False, "unknown_outcome")
-    assert output.text.endswith({"exit": "with exit status 3", "signal": "by signal 11 (Segmentation fault)"}[how]), output.text
+    assert output.text.endswith({"exit": "with exit status 3", "signal": "by signal 11 (Segmentation fault)"}[how]), (
+        output.text
+    )
     assert (await run(runner, "text", text="x", times=1)).ok
 
 
