@@ -36,7 +36,7 @@ def curve(decay: float) -> str:
 
 def turns_behind(event_ids: Iterable[str]) -> list[tuple[str, str]]:
     """Return session and run of the turns that logged these events, each once. Pure."""
-    return list(dict.fromkeys(found.groups() for one in event_ids if (found := _EVENT.match(one))))
+    return list(dict.fromkeys((found[1], found[2]) for one in event_ids if (found := _EVENT.match(one))))
 
 
 async def memory(look: PageRequest) -> PageAnswer:
