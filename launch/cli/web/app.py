@@ -254,30 +254,35 @@ class Console:
 
     def _page_of(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            screen = await self._screen(page, request)
-            head = await self.source.shared("head", self.source.head)
+            screen, head = await self._screen(page, request)
             return self._rendered(request, screen.template, screen=screen, head=head, **screen.shown)
 
         return answer
 
     def _twin_of(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            screen = await self._screen(page, request)
+            screen, _ = await self._screen(page, request)
             return Response(as_json(screen.document, indent=1) + "\n", media_type="application/json")
 
         return answer
 
-    async def _screen(self, page: Page, request: Request) -> PageAnswer:
+    async def _screen(self, page: Page, request: Request) -> tuple[PageAnswer, int]:
+        """Return what the page shows, and the last entry of the record before it was read."""
         look = PageRequest(self.source, dict(request.path_params), dict(request.query_params))
         key = json.dumps([page.path, sorted(look.path.items()), sorted(look.query.items())])
-        answer = await self.source.shared(key, lambda: page.screen(look))
+
+        async def made() -> tuple[PageAnswer, int]:
+            head = await self.source.head()
+            return await page.screen(look), head
+
+        answer, head = await self.source.shared(key, made)
         person: Person = request.scope["person"]
         if answer.has_texts and answer.command not in person.looked_at:
             await self.source.record_look(person.name, answer.command)
             person.looked_at[answer.command] = None
             if len(person.looked_at) > limits.LOOKS_MAX:
                 del person.looked_at[next(iter(person.looked_at))]
-        return answer
+        return answer, head
 
     def _rendered(self, request: Request, template: str, *, status: int = HTTPStatus.OK, **shown: Any) -> Response:
         person: Person | None = request.scope["person"]
@@ -327,7 +332,8 @@ class Console:
     async def _live(self, request: Request) -> Response:
         if self.changes.streams >= limits.STREAMS_MAX:
             return self._told(request, 503, "As many browsers as may follow this console do", "")
-        return streamed(self.changes.frames(request.query_params.get("of", "")))
+        after = PageRequest(self.source, {}, request.query_params).sequence("after")
+        return streamed(self.changes.frames(request.query_params.get("of", ""), after=-1 if after is None else after))
 
     def _failed(self, request: Request, error: Exception) -> Response:
         if not isinstance(error, (RuntimeFault, CommandError)):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import process_time
 
@@ -43,14 +44,20 @@ class Changes:
         """How many are open."""
         return len(self._followers)
 
-    async def frames(self, of: str) -> AsyncGenerator[str]:
-        """Yield `changed` when this session has; `*`: when any has; `beats`: regularly. Ends with its reader."""
+    async def frames(self, of: str, *, after: int) -> AsyncGenerator[str]:
+        """Yield `changed` when this session has; `*`: when any has; `beats`: regularly. Ends with its reader.
+
+        `after`: the record's last entry when the page was made; if there is a later one, the first comes at once.
+        """
         one = _Follower(of)
         self._followers.add(one)
         if self._poll is None or self._poll.done():
             self._poll = asyncio.get_running_loop().create_task(self._follow())
         try:
             yield frame("{}", event="begun")
+            with suppress(RuntimeFault, CommandError):
+                if await self._source.head() > after:
+                    one.news.set()
             while True:
                 try:
                     async with asyncio.timeout(limits.PING_S):

@@ -49,7 +49,7 @@ def _at_once(monkeypatch):
 async def told(source, session, *, count):
     """The first frames of one browser, without their data."""
     changes, found = Changes(source), []
-    async with aclosing(changes.frames(session)) as frames:
+    async with aclosing(changes.frames(session, after=7)) as frames:
         async with asyncio.timeout(10):
             while len(found) < count:
                 found += [(await anext(frames)).partition("\n")[0]]
@@ -65,13 +65,29 @@ async def test_a_browser_is_told_of_its_session_of_a_crowd_and_of_a_ledger_that_
     assert source.forgotten >= 1
 
 
+async def test_what_changed_while_the_page_was_on_its_way_is_told_at_once():
+    """Between its reads and its stream; a page that has all of it is told nothing."""
+    changes = Changes(_Record())
+    async with aclosing(changes.frames("a", after=6)) as frames:
+        assert [(await anext(frames)).partition("\n")[0] for _ in range(2)] == ["event: begun", "event: changed"]
+    async with aclosing(changes.frames("a", after=7)) as frames:
+        await anext(frames)
+        waiting = asyncio.ensure_future(anext(frames))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    await changes.close()
+
+
 async def test_those_of_all_sessions_and_of_the_beats_are_told_together_and_seldom(monkeypatch):
     """Of changes one after the other they hear once, and of the last one all the same, once its time has come."""
     monkeypatch.setattr(limits, "LISTS_S", 10.0**9)
     monkeypatch.setattr(limits, "BEAT_S", 10.0**9)
     monkeypatch.setattr(limits, "TICK_S", 60.0)
     changes = Changes(_Record(["b"]))
-    followers = [changes.frames(of) for of in ("*", "*", "beats", "a")]
+    followers = [changes.frames(of, after=7) for of in ("*", "*", "beats", "a")]
     assert {(await anext(one)).partition("\n")[0] for one in followers} == {"event: begun"}
     waiting = [asyncio.ensure_future(anext(one)) for one in followers]
     await asyncio.sleep(0)
