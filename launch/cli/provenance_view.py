@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from hobus.bus.messages.ids import snapshot_id
 from hobus.bus.messages.ledger import Entry
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.output import printable, table
+from hobus.launch.sessions.evidence import seen
 from hobus.launch.sessions.provenance import (
     SNAPSHOT,
     ChangedAsset,
@@ -60,32 +60,21 @@ def configurations_named(home: Home, entries: Iterable[Entry]) -> dict[Run, str]
     requested = EntryFilter(event_type="RunRequested")
     for one in read_entries(home.ledger, requested, newest_first=True, with_bodies=True):
         if (run := run_of(one)) in wanted:
-            found[run] = named_by_run([one])
+            found[run] = named_by_run([seen(one)])
             wanted.remove(run)
         if not wanted:
             break
     return found
 
 
-MADE_UNDER = ("MADE UNDER", "ID", "VERSION", "DIGEST", "PACKAGE")
-
-
-def rows_of(used: Sequence[Used]) -> list[tuple[str, ...]]:
-    return [
-        (
-            _KINDS.get(one.kind, one.kind),
-            printable(one.asset_id),
-            one.version or "-",
-            short_digest(one.digest) or (_ABSENT if one.is_absent else NOT_KNOWN),
-            f"{one.package_id} {one.package_version}".strip() or "-",
-        )
-        for one in used
-    ]
-
-
-def show_used(used: Sequence[Used]) -> None:
-    """Print the files that a turn was made under as a table, a row each."""
-    table(MADE_UNDER, rows_of(used), spare=("VERSION",))
+MADE_UNDER: dict[str, Callable[[Used], str] | str] = {
+    "MADE UNDER": lambda one: _KINDS.get(one.kind, one.kind),
+    "ID": "asset_id",
+    "VERSION": lambda one: one.version or "-",
+    "DIGEST": lambda one: short_digest(one.digest) or (_ABSENT if one.is_absent else NOT_KNOWN),
+    "PACKAGE": lambda one: f"{one.package_id} {one.package_version}".strip() or "-",
+}
+"""Columns of a table of the files that a turn was made under."""
 
 
 def change_in_words(one: ChangedAsset) -> tuple[str, str]:

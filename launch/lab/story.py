@@ -16,7 +16,9 @@ from hobus.bus.record.payloads.orders import ToolStarted
 from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.lab.simulation.record import ENDS as PROMPT_ENDS
 from hobus.launch.lab.simulation.record import answer_text, answers_of, call_of
-from hobus.launch.sessions.account import Totals, moments_in, short, totals_of
+from hobus.launch.sessions.evidence import seen_in, short
+from hobus.launch.sessions.moments import moments_in
+from hobus.launch.sessions.steps import Totals, totals_of
 
 _US = 1_000_000
 _ORDER_ENDS = ("WO_COMPLETED", "WO_FAILED")
@@ -84,7 +86,7 @@ def timeline(evidence: TurnEvidence) -> list[tuple[int, str]]:
     """Return (milliseconds since the question was recorded, what happened then), in order."""
     kill = evidence.kill
     begin = next((one.ledger_at_us / _US for one in evidence.entries if one.event_type == "RunRequested"), kill.at)
-    told = [(one.at_us / _US, one.what) for one in moments_in(evidence.entries)]
+    told = [(one.at_us / _US, one.what) for one in moments_in(seen_in(evidence.entries))]
     where = f", while {kill.holder} is held at its frame" if kill.holder else ""
     told.append((kill.at, f"SIGKILL to {kill.instance} (pid {kill.pid}){where}"))
     told += [(one.at, _delivery(one)) for one in evidence.deliveries]
@@ -133,7 +135,7 @@ def counts_of(evidence: TurnEvidence) -> Counts:
     entries = evidence.entries
     handed = Counter(one.message_id for one in evidence.deliveries)
     return Counts(
-        **asdict(totals_of(entries)),
+        **asdict(totals_of(seen_in(entries))),
         redelivered=sum(count - 1 for count in handed.values()),
         answers=len(answers_of(entries, evidence.result.input_id)),
         entries=len(entries),

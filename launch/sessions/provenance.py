@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from hobus.bus.messages.base import digest_of, unpack
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.record.catalog import read_body
-from hobus.bus.record.journal import recorded
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.bus.record.session_facts import RunRequested
 from hobus.config.files import ADMIN_CONFIG, kind_of
 from hobus.config.on_demand import contents_in
-
-P = TypeVar("P")
+from hobus.launch.sessions.evidence import Seen
 
 SNAPSHOT = "CONFIG_SNAPSHOT"
 _SCHEME = "sha256:"
@@ -51,13 +48,13 @@ class Version(NamedTuple):
 class Used(NamedTuple):
     """A version that a turn was made under; its fields are blank where the record does not have its configuration."""
 
+    path: str
     kind: str
     asset_id: str
     version: str
     digest: str
     package_id: str
     package_version: str
-    path: str
     config_digest: str
     is_absent: bool = False
     """Its configuration is in the record and has no such file, as where the agent of a queued turn was removed."""
@@ -144,34 +141,31 @@ def _asset_id(path: str) -> str:
 # --- what a turn was made under ---------------------------------------------------------------------------------------
 
 
-def named_by_run(turn: Sequence[Entry]) -> str:
+def named_by_run(turn: Sequence[Seen]) -> str:
     """Return the digest under which a turn was requested, else that of its first prompt; empty: it names none."""
-    for entry in turn:
-        taken = recorded(entry) if entry.event_type == "RunRequested" else None
-        if taken is not None and isinstance(taken.event.event, RunRequested):
-            return taken.event.event.config_digest
-    return next((said.config_digest for said in _payloads(turn, PromptSent) if said.config_digest), "")
+    asked = [one.said.config_digest for one in turn if isinstance(one.said, RunRequested)]
+    prompts = [one.said.config_digest for one in turn if isinstance(one.said, PromptSent)]
+    return asked[0] if asked else next(filter(None, prompts), "")
 
 
-def digests_named(turn: Sequence[Entry]) -> list[str]:
-    """Return the digest of every configuration that a turn names, its run's and its prompts', each once."""
-    named = [named_by_run(turn), *(said.config_digest for said in _payloads(turn, PromptSent))]
-    return list(dict.fromkeys(one for one in named if one))
+def digests_named(turn: Sequence[Seen]) -> set[str]:
+    """Return the digests of the configurations that a turn names: its run's and its prompts'."""
+    return {one.said.config_digest for one in turn if isinstance(one.said, RunRequested | PromptSent)} - {""}
 
 
-def used_in(turn: Sequence[Entry], known: Mapping[str, Configuration]) -> tuple[Used, ...]:
-    """Return what a turn was made under, each once: its agent first, its settings last. `turn`: entries with bodies."""
+def used_in(turn: Sequence[Seen], known: Mapping[str, Configuration]) -> tuple[Used, ...]:
+    """Return what a turn was made under, each once: its agent first, its settings last."""
     digest = named_by_run(turn)
     wanted: list[tuple[str, str, str, str]] = []  # kind, id, configuration, and its own digest where that is recorded
-    for entry in turn:
+    for entry, said, _ in turn:
         about = entry.provenance
         wanted += [("agent", about.agent_id, digest, ""), ("framework", about.framework_id, digest, "")]
-    for said in _payloads(turn, PromptSent):
-        under = said.config_digest or digest
-        wanted += [("contract", said.contract_id, under, ""), ("prompt_pack", said.prompt_pack_id, under, "")]
-    for said in _payloads(turn, ContextAssembled):
-        own = f"{_SCHEME}{said.template_hash.hex()}" if said.template_hash else ""
-        wanted += [("template", said.template_id, digest, own)]
+        if isinstance(said, PromptSent):
+            under = said.config_digest or digest
+            wanted += [("contract", said.contract_id, under, ""), ("prompt_pack", said.prompt_pack_id, under, "")]
+        elif isinstance(said, ContextAssembled):
+            own = f"{_SCHEME}{said.template_hash.hex()}" if said.template_hash else ""
+            wanted += [("template", said.template_id, digest, own)]
     wanted += [("config", _asset_id(ADMIN_CONFIG), digest, "")]
     ordered = sorted(dict.fromkeys(one for one in wanted if one[1]), key=lambda one: _ORDER.index(one[0]))
     return tuple(_used(*one, known) for one in ordered)
@@ -185,22 +179,10 @@ def _used(kind: str, asset_id: str, config_digest: str, own: str, known: Mapping
     if found is None or own not in ("", found.digest):  # a supervisor of another configuration took the turn over
         elsewhere = (one.named(kind, asset_id) for one in known.values())
         found = next((one for one in elsewhere if one is not None and one.digest == own), None)
-    if found is None:
-        is_absent = not own and config_digest in known and bool(known[config_digest].versions)
-        return Used(kind, asset_id, "", own, "", "", "", config_digest, is_absent)
-    return Used(
-        kind, asset_id, found.version, found.digest, found.package_id, found.package_version, found.path, config_digest
-    )
-
-
-def _payloads(turn: Iterable[Entry], kind: type[P]) -> Iterator[P]:
-    for entry in turn:
-        try:
-            said = read_body(entry)
-        except ValueError:
-            continue
-        if isinstance(said, kind):
-            yield said
+    if found is not None:
+        return Used(*found, config_digest)
+    is_absent = not own and config_digest in known and bool(known[config_digest].versions)
+    return Used("", kind, asset_id, "", own, "", "", config_digest, is_absent)
 
 
 class ChangedAsset(NamedTuple):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages import transcript
@@ -12,7 +12,6 @@ from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.work_order import LEARNED, Segment
 from hobus.bus.record import text_parts
-from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import (
     PromptReceived,
     PromptSent,
@@ -22,12 +21,13 @@ from hobus.bus.record.payloads.prompts import (
     messages_sha256,
 )
 from hobus.config.prompt_pack import parse_pack
-from hobus.launch.sessions.account import short
-from hobus.launch.sessions.evidence import ERASED, Rules, body_of
-from hobus.launch.sessions.why_failed import attempt_of, failures_in
+from hobus.launch.sessions.evidence import ERASED, Evidence, Rules, Seen, body_of
+from hobus.launch.sessions.steps import Step
 
 _PACK = "pack"
 _LEARNED = "HO3_OVERLAY"
+_Part: TypeAlias = tuple[str, str, tuple[int, ...], str]
+"""Name, source, sequences and text of a stretch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,32 +50,14 @@ class ShownStretch:
 class PromptShown:
     """One call of a model."""
 
-    sequence: int
-    order: str
-    contract_id: str
-    prompt_pack_id: str
-    config_digest: str
-    provider_id: str
-    model_id: str
-    tools: tuple[str, ...]
-    reserved_tokens: int
+    step: Step
+    """Which one, when, and how it ended."""
+    sent: PromptSent
+    answer: PromptReceived | None
+    """None: it was not answered, or that was erased."""
     shown: tuple[ShownStretch, ...]
-    as_sent: bool | None = None
+    as_sent: bool | None
     """Whether these texts have the digest that was recorded when they were sent; None: not all of them are there."""
-    input_tokens: int | None = None
-    """None, as all that follows: it was not answered."""
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    latency_ms: int | None = None
-    cost_usd: float | None = None
-    budget_remaining: int | None = None
-    answered: int | None = None
-    """Sequence of the answer."""
-    attempt: int | None = None
-    failed: int | None = None
-    """Sequence of PROMPT_FAILED, whose code and words follow; None: it did not fail, or is not over yet."""
-    code: str = ""
-    words: str = ""
 
 
 def quoted_elsewhere(turn: Iterable[Entry], known: Iterable[Entry]) -> frozenset[str]:
@@ -109,84 +91,52 @@ def _request(entry: Entry) -> SentRequest | None:
     return request if isinstance(request, SentRequest) else None
 
 
-def prompt_shown(
-    entry: Entry, said: PromptSent, turn: Sequence[Entry], by_id: Mapping[str, Entry], rules: Rules | None
-) -> PromptShown:
-    """Return one prompt, its answer, and where its stretches came from; `by_id`: entries its texts may stand in."""
-    call = entry.submission_id.partition(":")[2]
-    answered = next((one for one in turn if one.submission_id == f"PROMPT_RECEIVED:{call}"), None)
-    answer = None if answered is None else payload_in(PromptReceived, answered)
-    failures = failures_in(one for one in turn if one.submission_id == f"PROMPT_FAILED:{call}")
-    failed = failures[0] if failures else None
-    chars = 1 if rules is None else rules.chars_per_token
-    texts = _texts_of_pack(said.prompt_pack_id, rules)
-    request = _request(entry)
-    messages = () if request is None else request.messages
-    shown = [
-        [
-            ShownStretch(
-                role=message.role,
-                tokens=-(-len(text) // chars),
-                name=name,
-                source=source,
-                sequences=sequences,
-                text=text,
-            )
-            for name, source, sequences, text in _parts(message, said.prompt_pack_id, texts, by_id)
-        ]
-        for message in messages
-    ]
-    return PromptShown(
-        sequence=entry.sequence,
-        order=short(entry.provenance.work_order_id or ""),
-        contract_id=said.contract_id,
-        prompt_pack_id=said.prompt_pack_id,
-        config_digest=said.config_digest,
-        provider_id=said.provider_id,
-        model_id=said.model_id,
-        tools=said.tools,
-        reserved_tokens=said.reserved_tokens,
-        shown=tuple(_readable(one) for one in chain.from_iterable(shown)),
-        as_sent=None if request is None else _is_as_sent(request, shown),
-        answered=None if answered is None else answered.sequence,
-        attempt=attempt_of(entry),
-        **({} if failed is None else {"failed": failed.sequence, "code": failed.code, "words": failed.words}),
-        **({} if answer is None else {name: getattr(answer, name) for name in _OF_AN_ANSWER}),
-    )
+def prompts_shown(
+    turn: Iterable[Seen], steps: Iterable[Step], found: Evidence, learned: Mapping[str, int]
+) -> Iterator[PromptShown]:
+    """Yield each prompt, its answer, and where its stretches came from; `learned`: line of memory -> its entry."""
+    by_id, rules = found.by_id, found.rules
+    of_call = {one.sequences[0]: one for one in steps if one.kind == "model"}
+    answers = {one.entry.sequence: one.said for one in turn if isinstance(one.said, PromptReceived)}
+    for one in turn:
+        if not isinstance(one.said, PromptSent):
+            continue
+        step, request = of_call[one.entry.sequence], _request(one.entry)
+        texts = _texts_of_pack(one.said.prompt_pack_id, rules)
+        messages = () if request is None else request.messages
+        parts = [(message, _parts(message, one.said.prompt_pack_id, texts, by_id)) for message in messages]
+        yield PromptShown(
+            step=step,
+            sent=one.said,
+            answer=answers.get(step.sequences[-1]),
+            shown=tuple(
+                _stretch(message.role, part, rules, learned) for message, stretches in parts for part in stretches
+            ),
+            as_sent=None if request is None else _is_as_sent(request, parts),
+        )
 
 
-_OF_AN_ANSWER = ("input_tokens", "output_tokens", "cached_tokens", "latency_ms", "cost_usd", "budget_remaining")
+def _stretch(role: str, part: _Part, rules: Rules | None, learned: Mapping[str, int]) -> ShownStretch:
+    name, source, sequences, text = part
+    if name == LEARNED and text in learned:
+        source = f"{_LEARNED}, {source}" if sequences else _LEARNED
+        sequences = (learned[text], *sequences)
+    tokens = -(-len(text) // (1 if rules is None else rules.chars_per_token))
+    if role == transcript.NAME:  # earlier turns, as the messages that a provider got
+        said = transcript.expanded([PromptMessage(role="history", segments=[Segment(text=text)])])
+        text = "\n".join(f"{message.role}: {message.text}" for message in said if message.text)
+    return ShownStretch(role=role, name=name, source=source, sequences=sequences, tokens=tokens, text=text)
 
 
-def _readable(one: ShownStretch) -> ShownStretch:
-    """Return earlier turns as the messages that a provider got."""
-    if one.role != transcript.NAME:
-        return one
-    said = transcript.expanded([PromptMessage(role="history", segments=[Segment(text=one.text)])])
-    return replace(one, text="\n".join(f"{message.role}: {message.text}" for message in said if message.text))
-
-
-def _is_as_sent(request: SentRequest, shown: Sequence[Sequence[ShownStretch]]) -> bool | None:
+def _is_as_sent(request: SentRequest, shown: Sequence[tuple[SentMessage, Sequence[_Part]]]) -> bool | None:
     found = messages_sha256(
-        (message.role, "".join([one.text for one in stretches]), message.tool_calls, message.tool_call_id)
-        for message, stretches in zip(request.messages, shown, strict=True)
+        (message.role, "".join([text for *_, text in parts]), message.tool_calls, message.tool_call_id)
+        for message, parts in shown
     )
     if found == request.messages_sha256:
         return True
-    is_whole = request.messages_sha256 and not any(ERASED in one.text for one in chain.from_iterable(shown))
+    is_whole = request.messages_sha256 and not any(ERASED in text for _, parts in shown for *_, text in parts)
     return False if is_whole else None
-
-
-def with_learned(prompt: PromptShown, learned: Mapping[str, int]) -> PromptShown:
-    """Add where lines of memory were learned: `learned`, line -> sequence of that entry."""
-    return replace(prompt, shown=tuple(_learned(one, learned) for one in prompt.shown))
-
-
-def _learned(one: ShownStretch, learned: Mapping[str, int]) -> ShownStretch:
-    if one.name != LEARNED or one.text not in learned:
-        return one
-    kinds = f"{_LEARNED}, {one.source}" if one.sequences else _LEARNED
-    return replace(one, source=kinds, sequences=(learned[one.text], *one.sequences))
 
 
 def _texts_of_pack(pack_id: str, rules: Rules | None) -> tuple[str, ...]:
@@ -197,19 +147,19 @@ def _texts_of_pack(pack_id: str, rules: Rules | None) -> tuple[str, ...]:
         return ()
 
 
-def _parts(
-    message: SentMessage, pack_id: str, texts: tuple[str, ...], by_id: Mapping[str, Entry]
-) -> Iterable[tuple[str, str, tuple[int, ...], str]]:
+def _parts(message: SentMessage, pack_id: str, texts: tuple[str, ...], by_id: Mapping[str, Entry]) -> list[_Part]:
+    found: list[_Part] = []
     for part in message.parts:
         if isinstance(part, int):
-            yield _PACK, pack_id, (), texts[part] if part < len(texts) else ERASED
+            found.append((_PACK, pack_id, (), texts[part] if part < len(texts) else ERASED))
         elif part.ref is None:
-            yield part.name, "made for this prompt", (), part.text
+            found.append((part.name, "made for this prompt", (), part.text))
         else:
             seen: list[Entry] = []
             text = text_behind(part.ref, by_id, seen.append)
             kinds = ", ".join(dict.fromkeys(one.event_type for one in seen))
-            yield part.name, kinds or "not in this record", tuple(one.sequence for one in seen), text
+            found.append((part.name, kinds or "not in this record", tuple(one.sequence for one in seen), text))
+    return found
 
 
 def messages_sent(entry: Entry, texts: tuple[str, ...], by_id: Mapping[str, Entry]) -> list[PromptMessage]:

@@ -115,7 +115,7 @@ def test_the_author_of_a_tool_sees_what_it_printed_and_raised_and_the_model_does
     answer = cluster.ask(use("blunder", path="the drawer"))
     assert "the tool broke: KeyError" in answer["response"]
     (text,) = cluster("session show", answer["session_id"], "--json").json["tool_texts"]
-    assert (text["tool"], text["code"], text["message"]) == ("blunder", "tool_failed", "the tool broke: KeyError")
+    assert (text["about"], text["code"], text["words"]) == ("blunder", "tool_failed", "the tool broke: KeyError")
     assert text["printed"] == "looking at the drawer\n\33[31mstill looking\n"
     assert text["traceback"].endswith("KeyError: 'the drawer'") and "tested_pack.py" in text["traceback"]
     shown = cluster("session show", answer["session_id"]).out

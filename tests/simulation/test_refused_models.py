@@ -13,7 +13,8 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.config.schema import AdminConfig
-from hobus.launch.sessions.why import contexts_in
+from hobus.launch.sessions.account import contexts_in
+from hobus.launch.sessions.evidence import seen_in
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of
 from tests.simulation.turns import AsksForTools
@@ -211,6 +212,6 @@ def test_a_turn_that_ends_with_its_classification_has_its_context_recorded(has_m
         assert (said.template_id, said.contract_id) == ("ATT-CLASSIFY-001", "PRC-CLASSIFY-001")
         assert said.template_hash and said.stages and said.max_context_tokens and not said.beside
         assert context.sequence < end.sequence
-        [seen] = contexts_in(of_turn)
-        assert (seen.what, seen.template_id) == ("classification", "ATT-CLASSIFY-001")
+        [seen] = contexts_in(seen_in(of_turn))
+        assert (seen.what, seen.said.template_id) == ("classification", "ATT-CLASSIFY-001")
     check_record(entries)

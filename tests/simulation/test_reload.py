@@ -21,13 +21,12 @@ from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.bus.record.session_facts import RunRequested
 from hobus.config.load import Governed
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cli.turn_account import turn_account
-from hobus.launch.cli.turn_why import ExplainedTurn
-from hobus.launch.cli.why_view import lines_of, parts_of
+from hobus.launch.cli.turn_reading import evidence_of
+from hobus.launch.cli.turn_view import WHY
+from hobus.launch.console.view import lines_of
 from hobus.launch.launcher.recording import snapshot_entry
-from hobus.launch.sessions.evidence import Evidence
+from hobus.launch.sessions.account import account_of
 from hobus.launch.sessions.history import turns_in
-from hobus.launch.sessions.why import explain
 from tests.journals import check_record
 from tests.sessions import Person, answering, stands_still
 
@@ -229,9 +228,8 @@ def test_a_follow_up_to_a_removed_agent_is_refused_and_one_that_was_queued_says_
     before, after = turns_in(journal)
     assert before.outcome == "success" and (after.outcome, after.code) == ("failed", "invalid_input")
     assert "agent CLERK" in (after.reply or "") and "hobus reload" in (after.reply or "")
-    account = turn_account(journal, name, "2", called="TURN")
-    why = explain(Evidence(turn=account.entries, session=journal, memory=[]))
-    assert "call hobus reload, or begin" in "\n".join(lines_of(parts_of(ExplainedTurn(account, why))))  # not cut
+    account = account_of(name, after, evidence_of(journal, after))
+    assert "call hobus reload, or begin" in "\n".join(lines_of(WHY, account))  # not cut
 
 
 def test_a_tool_answers_from_the_configuration_of_its_turn() -> None:

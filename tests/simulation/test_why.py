@@ -20,19 +20,17 @@ from hobus.bus.record.entry import Provenance
 from hobus.config.attention_template import Template
 from hobus.config.load import Governed
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cli import turn_account as turn_account_module
-from hobus.launch.cli import turn_why
-from hobus.launch.cli.turn_account import turn_account
-from hobus.launch.cli.turn_why import ExplainedTurn
-from hobus.launch.cli.why_view import lines_of, opening, parts_of
+from hobus.launch.cli import turn_reading
+from hobus.launch.cli.turn_reading import evidence_of, turn_named
+from hobus.launch.cli.turn_view import MOMENT_BY_MOMENT, WHY, WHY_IN_FULL, opening, taken
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import as_json
+from hobus.launch.console.view import lines_of
 from hobus.launch.lab import simulated
 from hobus.launch.launcher.recording import snapshot_entry
-from hobus.launch.sessions.account import entries_of_turn
-from hobus.launch.sessions.evidence import ERASED, Evidence, Rules
+from hobus.launch.sessions.account import TurnAccount, account_of, differences, settings_of
+from hobus.launch.sessions.evidence import ERASED, Rules, entries_of_turn, seen_in
 from hobus.launch.sessions.provenance import Configuration, Used, configuration_in, named_by_run
-from hobus.launch.sessions.why import Explanation, differences, explain, settings_of
 from hobus.launch.sessions.why_memory import STREAMS
 from hobus.launch.sessions.why_prompts import quoted_elsewhere, text_behind
 from hobus.ledger_service.opening import open_ledger
@@ -45,19 +43,17 @@ GATE = (*SOON, ("ho3.gate_mode", "bistable"), ("ho3.gate_high", 1.5))
 RULES = snapshot(("ho3.enabled", True), *GATE)
 
 
-def explained(entries: Sequence[Entry], session_id: str, run: int, *snapshots: Snapshot) -> Explanation:
-    """The explanation of one turn, read as the command reads it."""
+def account(entries: Sequence[Entry], session_id: str, run: int, *snapshots: Snapshot) -> TurnAccount:
+    """The account of one turn, read as the command reads it."""
     of_session = [one for one in entries if one.provenance.session_id == session_id]
-    beginning = next(one for one in of_session if one.event_type == "RunRequested" and one.provenance.run_seq == run)
-    return explain(
-        Evidence(
-            turn=entries_of_turn(of_session, beginning),
-            session=of_session,
-            memory=[one for one in entries if one.stream in STREAMS],
-            rules=next((Rules.of(one.to_bytes()) for one in snapshots), None),
-            configurations={one.digest: RECORDED for one in snapshots},
-        )
+    turn = turn_named(of_session, session_id, str(run), called="TURN")
+    evidence = replace(
+        evidence_of(of_session, turn),
+        memory=[one for one in entries if one.stream in STREAMS],
+        rules=next((Rules.of(one.to_bytes()) for one in snapshots), None),
+        configurations={one.digest: RECORDED for one in snapshots},
     )
+    return account_of(session_id, turn, evidence)
 
 
 def _configuration() -> Configuration:
@@ -74,7 +70,7 @@ def _configuration() -> Configuration:
 RECORDED = _configuration()
 
 
-def said(found: Explanation) -> list[list[tuple[str, str]]]:
+def said(found: TurnAccount) -> list[list[tuple[str, str]]]:
     """(role, words) of each message of each prompt, stretches of one role that stand together joined."""
     prompts: list[list[tuple[str, str]]] = []
     for prompt in found.prompts:
@@ -89,7 +85,7 @@ def said(found: Explanation) -> list[list[tuple[str, str]]]:
 
 
 @pytest.fixture(scope="module")
-def taught() -> tuple[Lesson, list[Entry], list[Explanation], str]:
+def taught() -> tuple[Lesson, list[Entry], list[TurnAccount], str]:
     """Three turns in one session after a habit was learned; then its line is switched off, and a fourth."""
     with lesson(*GATE) as one:
         one.ask_until_crossed()
@@ -105,7 +101,7 @@ def taught() -> tuple[Lesson, list[Entry], list[Explanation], str]:
     return (
         one,
         entries,
-        [explained(entries, session_id, run, RULES) for run in (1, 2, 3, 4)],
+        [account(entries, session_id, run, RULES) for run in (1, 2, 3, 4)],
         session_id,
     )
 
@@ -129,7 +125,7 @@ def test_each_prompt_is_told_word_for_word_with_the_places_of_its_texts(taught):
     known = {one.sequence for one in entries}
     for turn in turns:
         for prompt in turn.prompts:
-            assert prompt.answered in known and prompt.input_tokens
+            assert prompt.step.sequences[-1] in known and prompt.answer and prompt.answer.input_tokens
             for one in prompt.shown:
                 assert ERASED not in one.text and set(one.sequences) <= known
                 assert one.sequences or one.name == "pack" or one.source == "made for this prompt"
@@ -165,9 +161,8 @@ def test_a_turn_is_told_of_its_own_entries_alone(taught):
     _, entries, turns, session_id = taught
     runs = {one.sequence: one.provenance.run_seq for one in entries if one.provenance.session_id == session_id}
     for number, turn in enumerate(turns, 1):
-        assert {runs[one.sequence] for one in turn.prompts} == {number}
-        assert {runs[sequence] for span in turn.spans for sequence in span.sequences} == {number}
-        assert all(span.end_us is not None for span in turn.spans)
+        assert {runs[sequence] for step in turn.steps for sequence in step.sequences} == {number}
+        assert all(step.end_us is not None for step in turn.steps)
         assert turn.classification is not None and turn.classified is not None
 
 
@@ -178,11 +173,11 @@ def test_a_line_of_memory_is_told_with_the_events_behind_it_and_one_that_is_off_
     assert first is not None and last is not None and first.shown and not last.shown
     signals = {one.sequence for one in entries if one.event_type == "HO3_SIGNAL"}
     for line in first.shown:
-        assert line.line and line.signals and line.events and line.weight and line.score
-        assert {one["sequence"] for one in line.events} <= signals
+        assert line.text and line.signals and line.events and line.score
+        assert set(line.events.values()) <= signals
         assert next(one for one in entries if one.sequence == line.sequence).event_type == "HO3_OVERLAY"
-    assert {one.reason for one in last.left_out} == {"local (operator/1) switched it off"}
-    assert {one.artifact_id for one in last.left_out} >= {one.artifact_id for one in first.shown}
+    assert {one.reason for one in last.lines} == {"local (operator/1) switched it off"}
+    assert {one.artifact_id for one in last.lines} >= {one.artifact_id for one in first.shown}
 
 
 def test_a_line_with_the_words_of_one_that_is_shown_is_told_as_left_out_for_that():
@@ -194,19 +189,23 @@ def test_a_line_with_the_words_of_one_that_is_shown_is_told_as_left_out_for_that
         twin = second.model_copy(update={"artifact_id": "ART-twin", **same})
         one.tell(LogOverlay(agent_id="ADMIN", overlay=twin), OverlayLogged)
         session_id = one.ask().session_id
-        found = explained(one.cluster.entries(), session_id, 1, RULES).memory
+        found = account(one.cluster.entries(), session_id, 1, RULES).memory
     assert found is not None
     assert first.artifact_id in {line.artifact_id for line in found.shown}
-    [left] = [line for line in found.left_out if line.artifact_id == "ART-twin"]
-    assert left.reason == "a line that is shown has the same words" and left.line == first.context_line.upper()
+    [left] = [line for line in found.lines if line.artifact_id == "ART-twin"]
+    assert left.reason == "a line that is shown has the same words" and left.text == first.context_line.upper()
 
 
-def test_gates_are_told_as_of_the_turn(taught):
-    """One per signal of the turn; each says how far it is."""
-    _, _, turns, _ = taught
-    gates = {one.signal_id: one for one in turns[1].gates}
-    assert {"intent:question", "tool:verify_ledger"} <= set(gates)
-    assert gates["tool:verify_ledger"].count == 1 and "of 1 event " in gates["tool:verify_ledger"].reason
+def test_signals_are_told_with_whether_their_gate_was_crossed_behind_the_turn():
+    """As memory said behind it."""
+    with lesson(*GATE) as one:
+        one.ask_until_crossed()
+        entries = one.cluster.entries()
+    [due] = [each for each in entries if each.event_type == "CONSOLIDATION_DUE"][:1]
+    found = account(entries, due.provenance.session_id, due.provenance.run_seq, RULES).signals
+    assert {each.signal_id for each in found if each.crossed} and {each.crossed for each in found} <= {True, False}
+    logged = {each.sequence for each in entries if each.event_type == "HO3_SIGNAL"}
+    assert {each.sequence for each in found} <= logged
 
 
 def test_the_template_of_a_context_is_told_with_each_stage_and_what_it_gave(taught):
@@ -214,13 +213,14 @@ def test_the_template_of_a_context_is_told_with_each_stage_and_what_it_gave(taug
     _, entries, turns, _ = taught
     for turn in turns:
         before, context, *learned = turn.contexts
-        assert (before.what, before.template_id) == ("classification", "ATT-CLASSIFY-001")
-        assert [stage.type for stage in before.stages] == ["liveness", "history"]
-        assert {(one.what, one.template_id) for one in learned} <= {("consolidation", "ATT-CONSOLIDATE-001")}
+        assert (before.what, before.said.template_id) == ("classification", "ATT-CLASSIFY-001")
+        assert [stage.type for stage in before.said.stages] == ["liveness", "history"]
+        assert {(one.what, one.said.template_id) for one in learned} <= {("consolidation", "ATT-CONSOLIDATE-001")}
         assert next(one for one in entries if one.sequence == context.sequence).event_type == "CONTEXT_ASSEMBLED"
-        assert (context.template_id, context.stopped_by, context.warnings) == ("ATT-ADMIN-001", "completion", ())
-        assert [stage.type for stage in context.stages] == ["liveness", "memory", "history", "horizontal_search"]
-        assert context.tokens <= context.max_tokens
+        said = context.said
+        assert (said.template_id, said.stopped_by, said.warnings) == ("ATT-ADMIN-001", "completion", ())
+        assert [stage.type for stage in said.stages] == ["liveness", "memory", "history", "horizontal_search"]
+        assert said.tokens_assembled <= said.max_context_tokens
 
 
 def test_two_turns_differ_in_what_they_were_asked_and_shown(taught):
@@ -243,17 +243,10 @@ def test_whatever_is_erased_the_rest_is_told(taught, which, first, stride):
     for gone in [[one] for one in last[first % stride :: stride]] + [last]:
         ids = {one.submission_id for one in gone if one.event_type != "RunRequested"}
         left = [erased(one, which) if one.submission_id in ids else one for one in entries]
-        of_session = [one for one in left if one.provenance.session_id == session_id]
-        account = turn_account(of_session, session_id, "3", called="TURN")
-        memory = [one for one in left if one.stream in STREAMS]
-        found = explain(
-            Evidence(turn=account.entries, session=of_session, memory=memory, rules=Rules.of(RULES.to_bytes()))
-        )
-        for in_full in (False, True):
-            assert all(
-                isinstance(line, str) for line in lines_of(parts_of(ExplainedTurn(account, found), in_full=in_full))
-            )
-        assert as_json(ExplainedTurn(account, found).document())
+        found = account(left, session_id, 3, RULES)
+        for view in (WHY, WHY_IN_FULL, MOMENT_BY_MOMENT):
+            assert all(isinstance(line, str) for line in lines_of(view, found))
+        assert as_json(found.document())
 
 
 def erased(entry: Entry, which: str) -> Entry:
@@ -266,7 +259,7 @@ def erased(entry: Entry, which: str) -> Entry:
 def test_without_its_configuration_the_rest_is_told_and_that_is_said(taught):
     """The pack's own words are missing, and nothing else."""
     _, entries, _, session_id = taught
-    found = explained(entries, session_id, 1)
+    found = account(entries, session_id, 1)
     assert len(found.missing) == 1 and "lacks the configuration" in found.missing[0]
     texts = {one.name: one.text for one in found.prompts[-1].shown}
     assert texts["pack"] == ERASED and texts["user_input"] == QUESTION
@@ -302,10 +295,12 @@ def test_a_text_that_a_list_of_parts_quotes_of_another_session_is_told_as_it_was
     turn = entries_of_turn(of_session, beginning)
     quoted = quoted_elsewhere(turn, of_session)
     assert quoted, "the turn quotes no other session: this test shows nothing"
-    evidence = Evidence(turn=turn, session=of_session, memory=(), rules=Rules.of(rules.to_bytes()))
-    assert {one.as_sent for one in explain(evidence).prompts} == {True, None}  # one quotes what was not read
+    asked = turn_named(of_session, session_id, "3", called="TURN")
+    evidence = replace(evidence_of(of_session, asked), rules=Rules.of(rules.to_bytes()))
+    found = account_of(session_id, asked, evidence)
+    assert {one.as_sent for one in found.prompts} == {True, None}  # one quotes what was not read
     elsewhere = [one for one in entries if one.submission_id in quoted]
-    prompts = explain(replace(evidence, elsewhere=elsewhere)).prompts
+    prompts = account_of(session_id, asked, replace(evidence, elsewhere=elsewhere)).prompts
     assert [one.as_sent for one in prompts] == [True] * len(prompts)
     assert NEEDLE in "".join(one.text for one in prompts[-1].shown)
     assert not any(ERASED in one.text for prompt in prompts for one in prompt.shown)
@@ -316,52 +311,47 @@ def test_a_prompt_whose_texts_are_not_those_that_were_sent_is_said_to_differ(tau
     _, entries, turns, session_id = taught
     assert {one.as_sent for turn in turns for one in turn.prompts} == {True}
     packs = {name: text.replace("You", "We") for name, text in RULES.prompt_packs.items()}
-    found = explained(entries, session_id, 1, replace(RULES, prompt_packs=packs))
+    found = account(entries, session_id, 1, replace(RULES, prompt_packs=packs))
     assert False in {one.as_sent for one in found.prompts}
-    of_session = [one for one in entries if one.provenance.session_id == session_id]
-    account = turn_account(of_session, session_id, "1", called="TURN")
-    assert any("not what was sent" in line for line in lines_of(parts_of(ExplainedTurn(account, found))))
-    assert {one.as_sent for one in explained(entries, session_id, 1).prompts} == {None}
+    assert any("not what was sent" in line for line in lines_of(WHY, found))
+    assert {one.as_sent for one in account(entries, session_id, 1).prompts} == {None}
 
 
 @pytest.mark.parametrize("run", [1, 3])
 def test_an_explanation_opens_with_what_happened_in_at_most_five_sentences(taught, run):
     """How the message was taken and the turn ended, what was asked, shown, learned, and that it is what was sent."""
-    _, entries, turns, session_id = taught
-    of_session = [one for one in entries if one.provenance.session_id == session_id]
-    account = turn_account(of_session, session_id, str(run), called="TURN")
-    lines = list(lines_of(parts_of(ExplainedTurn(account, turns[run - 1]))))
+    found = taught[2][run - 1]
+    lines = list(lines_of(WHY, found))
     said = lines[3 : lines.index(next(one for one in lines if one.startswith("where ")))]
     assert 3 <= len(said) <= 5 and all(one.endswith(".") for one in said)
     assert "taken as a question (domain system, task inspect); the turn's end: success" in said[0]
-    calls = len(turns[run - 1].prompts) - sum(1 for one in turns[run - 1].prompts if "consolidation" in one.order)
-    assert f"{account.taken}." in said[1] and "model call" in said[1] and calls
+    assert f"{taken(found.totals)}." in said[1] and "model call" in said[1]
     assert "history" in said[2] or run == 1
-    count = len(turns[run - 1].prompts)
+    count = len(found.prompts)
     assert f"as sent, by the recorded SHA-256: {count} of {count} prompt" in said[-1]
 
 
 def test_a_model_that_stood_in_is_not_told_as_the_one_that_was_chosen(taught):
     """Another model than the named one answered, since that one was at fault."""
-    _, entries, turns, session_id = taught
-    of_session = [one for one in entries if one.provenance.session_id == session_id]
-    account = turn_account(of_session, session_id, "1", called="TURN")
-    elsewhere = replace(turns[0], model="first/m-1, the default")
-    assert " (in place of first/m-1, the default): " in opening(ExplainedTurn(account, elsewhere))[1]
-    assert "in place of" not in opening(ExplainedTurn(account, turns[0]))[1]
-    assert "in place of" not in opening(ExplainedTurn(account, replace(turns[0], model="")))[1]  # degraded: none chosen
+    found = taught[2][0]
+
+    def asked(one: TurnAccount) -> str:
+        return [line.text for line in opening(one)][1]
+
+    assert " (in place of first/m-1, the default): " in asked(replace(found, model="first/m-1, the default"))
+    assert "in place of" not in asked(found)
+    assert "in place of" not in asked(replace(found, model=""))  # degraded: none chosen
 
 
 def test_a_turn_whose_classification_is_on_its_way_is_told_as_such(taught):
     """Of one that failed, or was never asked for, nothing more is to come."""
-    _, entries, turns, session_id = taught
-    of_session = [one for one in entries if one.provenance.session_id == session_id]
-    account = turn_account(of_session, session_id, "1", called="TURN")
-    asked = replace(turns[0].prompts[0], order="1.1.1.000", answered=None, failed=None)
-    late = replace(turns[0], classification=None, prompts=(asked,))
-    assert "was still being classified" in opening(ExplainedTurn(account, late))[0]
-    failed = replace(late, prompts=(replace(asked, failed=1),))
-    assert "was not classified" in opening(ExplainedTurn(account, failed))[0]
+    found = taught[2][0]
+    step = replace(found.prompts[0].step, order="1.1.1.000", end_us=None, verdict="")
+    late = replace(found, classification=None, prompts=(replace(found.prompts[0], step=step, answer=None),))
+    assert "was still being classified" in next(opening(late)).text
+    ended = replace(step, end_us=1, verdict="failed")
+    failed = replace(late, prompts=(replace(late.prompts[0], step=ended),))
+    assert "was not classified" in next(opening(failed)).text
 
 
 def test_memory_that_no_stage_asks_for_is_not_told_as_silent():
@@ -374,10 +364,9 @@ def test_memory_that_no_stage_asks_for_is_not_told_as_silent():
     with SimulatedCluster(rules) as cluster:
         session_id = cluster.ask(QUESTION, input_id="in-1").session_id
         entries = cluster.entries()
-    found = explained(entries, session_id, 1, rules)
+    found = account(entries, session_id, 1, rules)
     assert found.memory is not None and found.memory.state == "unasked"
-    account = turn_account(entries, session_id, "1", called="TURN")
-    assert any("memory was not asked" in one for one in lines_of(parts_of(ExplainedTurn(account, found))))
+    assert any("memory was not asked" in one for one in lines_of(WHY, found))
 
 
 # --- under which versions ---------------------------------------------------------------------------------------------
@@ -394,8 +383,8 @@ def test_every_record_of_a_turn_names_its_agent_framework_package_and_configurat
         turn = entries_of_turn(of_session, beginning)
         assert len({one.stream for one in turn}) >= 4
         assert {one.provenance[:4] for one in turn} == {about}, [one for one in turn if one.provenance[:4] != about]
-        assert named_by_run(turn) == named_by_run([beginning]) == RULES.digest
-        assert {prompt.config_digest for prompt in explained(entries, session_id, run).prompts} == {RULES.digest}
+        assert named_by_run(seen_in(turn)) == named_by_run(seen_in([beginning])) == RULES.digest
+        assert {prompt.sent.config_digest for prompt in account(entries, session_id, run).prompts} == {RULES.digest}
 
 
 def test_a_turn_is_told_under_which_versions_it_was_made(taught):
@@ -418,10 +407,10 @@ def test_a_turn_is_told_under_which_versions_it_was_made(taught):
 def test_without_its_configuration_only_what_the_record_itself_says_is_told_of_a_version(taught):
     """Which contracts, packs and template; the template's digest, and no other."""
     _, entries, _, session_id = taught
-    found = explained(entries, session_id, 1).made_of
+    found = account(entries, session_id, 1).made_of
     digest = RULES.template_hashes()["ATT-ADMIN-001"].hex()
-    assert Used("contract", "PRC-SYNTHESIZE-001", "", "", "", "", "", RULES.digest) in found
-    assert Used("template", "ATT-ADMIN-001", "", f"sha256:{digest}", "", "", "", RULES.digest) in found
+    assert Used("", "contract", "PRC-SYNTHESIZE-001", "", "", "", "", RULES.digest) in found
+    assert Used("", "template", "ATT-ADMIN-001", "", f"sha256:{digest}", "", "", RULES.digest) in found
     assert {one.digest for one in found if one.kind != "template"} == {""}
 
 
@@ -435,14 +424,13 @@ def test_an_account_that_reads_by_the_index_says_what_one_of_the_whole_session_d
     opening.tables.flush()
     opening.close()
     whole = [entry for entry in entries if entry.provenance.session_id == session_id]
-    assert len(turn_account_module.entries_about(home, session_id, "1")) < len(whole)
+    assert len(turn_reading.entries_about(home, session_id, "1")) < len(whole)
     for wanted in ("1", "2", "3", "4", None):
         with monkeypatch.context() as patch:
-            patch.setattr(turn_why, "OVERLAYS_MAX", 1 if wanted in ("1", "2", "3") else turn_why.OVERLAYS_MAX)
-            found = turn_why.explained(home, session_id, wanted)
+            patch.setattr(turn_reading, "OVERLAYS_MAX", 1 if wanted in ("1", "2", "3") else turn_reading.OVERLAYS_MAX)
+            found = turn_reading.read_account(home, session_id, wanted)
         with monkeypatch.context() as patch:
-            patch.setattr(turn_why, "entries_about", lambda *_: whole)
-            expected = turn_why.explained(home, session_id, wanted)
+            patch.setattr(turn_reading, "entries_about", lambda *_: whole)
+            expected = turn_reading.read_account(home, session_id, wanted)
         assert found.document() == expected.document()
-        assert found.account.document() == expected.account.document()
-        assert found.why.prompts
+        assert found.prompts

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,15 +13,14 @@ import pytest
 from bench.simulated import SimulatedCluster
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
-from hobus.bus.messages.ids import iso_of_us
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import Approve, Cancel, Deny
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cli.turn_account import turn_account
-from hobus.launch.cli.turn_why import ExplainedTurn
-from hobus.launch.cli.why_view import lines_of, parts_of
-from hobus.launch.sessions.evidence import Evidence, Rules
-from hobus.launch.sessions.why import explain
+from hobus.launch.cli.turn_reading import evidence_of, turn_named
+from hobus.launch.cli.turn_view import WHY
+from hobus.launch.console.view import lines_of
+from hobus.launch.sessions.account import TurnAccount, account_of
+from hobus.launch.sessions.evidence import Rules
 from hobus.launch.sessions.why_memory import STREAMS
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.sessions import facts, held_calls, stands_still
@@ -27,16 +28,14 @@ from tests.simulation.test_memory import Watched, lesson
 from tests.simulation.test_sessions import configured, played
 
 
-def why(entries: Sequence[Entry], session_id: str, wanted: str, config: Snapshot) -> tuple[ExplainedTurn, str]:
+def why(entries: Sequence[Entry], session_id: str, wanted: str, config: Snapshot) -> tuple[TurnAccount, str]:
     """A turn as the command explains it, and its words."""
     of_session = [one for one in entries if one.provenance.session_id == session_id]
-    account = turn_account(of_session, session_id, wanted, called="TURN")
+    turn = turn_named(of_session, session_id, wanted, called="TURN")
     memory = [one for one in entries if one.stream in STREAMS]
-    found = explain(
-        Evidence(turn=account.entries, session=of_session, memory=memory, rules=Rules.of(config.to_bytes()))
-    )
-    told = ExplainedTurn(account, found)
-    return told, "\n".join(lines_of(parts_of(told)))
+    evidence = replace(evidence_of(of_session, turn), memory=memory, rules=Rules.of(config.to_bytes()))
+    told = account_of(session_id, turn, evidence)
+    return told, "\n".join(lines_of(WHY, told))
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
@@ -49,7 +48,7 @@ def _unreachable(_prompt: Prompt) -> PromptResponse | None:
 
 
 @pytest.fixture(scope="module")
-def failed() -> tuple[list[Entry], list[tuple[ExplainedTurn, str]]]:
+def failed() -> tuple[list[Entry], list[tuple[TurnAccount, str]]]:
     """Turns of one session until none of a turn's prompts is sent any more, as the model's breaker is open."""
     config = snapshot(("gateway.breaker.failures", 2), ("gateway.outage_wait_ms", 0))
     with SimulatedCluster(config, providers={"offline": Watched(config, _unreachable)}) as cluster:
@@ -65,16 +64,15 @@ def test_each_call_that_failed_says_why_with_its_code_words_and_entry(failed):
     entries, turns = failed
     told, words = turns[0]
     ends = {one.sequence: one for one in entries if one.event_type == "PROMPT_FAILED"}
-    assert len(told.why.prompts) >= 3
-    assert [one.attempt for one in told.why.prompts][:3] == [1, 2, 3]
-    for one in told.why.prompts:
-        assert one.failed in ends and (one.code, one.words) == ("PROVIDER_ERROR", WORDS)
-        assert f"not answered: PROVIDER_ERROR: {WORDS} (#{one.failed})" in words
-        assert (one.failed, one.attempt) in {(seen.sequence, seen.attempt) for seen in told.why.failures}
-    assert (
-        f"prompt of order 1.1.1 (classification), attempt 1: PROVIDER_ERROR: {WORDS} (#{told.why.prompts[0].failed})"
-        in words
-    )
+    steps = [one.step for one in told.prompts]
+    assert len(steps) >= 3
+    assert [one.attempt for one in steps][:3] == [1, 2, 3]
+    for one in steps:
+        assert one.sequences[-1] in ends and (one.code, one.words) == ("PROVIDER_ERROR", WORDS)
+        assert f"not answered: PROVIDER_ERROR: {WORDS} (#{one.sequences[-1]})" in words
+        assert one in told.failures
+    [row] = [line for line in words.splitlines() if line.startswith("prompt  ") and " classification " in line]
+    assert "1 to " in row and "PROVIDER_ERROR" in row and WORDS in row and f"#{steps[0].sequences[-1]}" in row
 
 
 def test_the_turns_own_failure_and_the_attempt_of_the_host_are_told_with_their_entries(failed):
@@ -82,23 +80,24 @@ def test_the_turns_own_failure_and_the_attempt_of_the_host_are_told_with_their_e
     entries, turns = failed
     by_sequence = {one.sequence: one for one in entries}
     for number, (told, words) in enumerate(turns, 1):
-        failures = {one.event: one for one in told.why.failures}
-        run, host, refused = failures["RunFailed"], failures["DEGRADATION"], failures["PROMPT_REJECTED"]
-        assert run.code == told.account.turn.code and WORDS in run.words
+        failures = {one.kind: one for one in told.failures}
+        run, host, refused = failures["run"], failures["supervisor"], failures["refused"]
+        assert run.code == told.turn.code and WORDS in run.words
         assert (refused.order, refused.code) == ("of the degraded answer", "CIRCUIT_OPEN") and WORDS in refused.words
-        assert host.code == f"BusError:{run.code}" and f"(#{host.sequence})" in words and f"(#{run.sequence})" in words
-        assert by_sequence[host.sequence].submission_id.endswith(f"/in-{number}")
-        assert f"WO-DEGRADED-in-{number}" == by_sequence[refused.sequence].provenance.work_order_id
-        assert "prompt, never sent, of the degraded answer: CIRCUIT_OPEN" in words
-        assert told.document()["failures"][-1]["words"]
+        assert host.code == f"BusError:{run.code}" and f"#{host.sequences[0]}" in words
+        assert f"#{run.sequences[0]}" in words
+        assert by_sequence[host.sequences[0]].submission_id.endswith(f"/in-{number}")
+        assert f"WO-DEGRADED-in-{number}" == by_sequence[refused.sequences[0]].provenance.work_order_id
+        assert re.search(r"prompt, never sent +of the degraded answer +CIRCUIT_OPEN", words)
+        assert [one for one in told.document()["steps"] if one["verdict"] == "failed" and one["words"]]
 
 
 def test_a_classification_whose_prompt_was_never_sent_is_said_to_have_failed(failed):
     """Its order says what it was for."""
     _, turns = failed
     told, words = turns[2]
-    assert not told.why.prompts and told.why.classified is not None
-    assert f"the message was taken as (#{told.why.classified})\n  nothing: the classification failed" in words
+    assert not told.prompts and told.classified is not None
+    assert f"the message was taken as (#{told.classified})\n  nothing: the classification failed" in words
 
 
 # --- approvals --------------------------------------------------------------------------------------------------------
@@ -125,15 +124,15 @@ def test_a_wait_for_approval_is_told_while_it_lasts_and_with_its_verdict_behind_
         entries = cluster.entries()
     told, words = why(meanwhile, person.session_id, "1", config)
     batch = next(one for one in entries if any(fact.kind == "ToolBatchIssued" for fact in facts([one])))
-    assert {(one.tool_id, one.verdict, one.end_us) for one in told.why.waits} == {
+    assert {(one.about, one.verdict, one.end_us) for one in told.waits} == {
         ("list_packages", "", None),
         ("verify_ledger", "", None),
     }
-    assert {one.since for one in told.why.waits} == {iso_of_us(batch.ledger_at_us)}
-    assert "waits for a person" in words and "waits for approval" in words and f"#{batch.sequence}" in words
+    assert {one.begin_us for one in told.waits} == {batch.ledger_at_us}
+    assert "waits for a person" in words and "not ended" in words and f"#{batch.sequence}" in words
 
     told, words = why(entries, person.session_id, "1", config)
-    waits = {one.tool_id: one for one in told.why.waits}
+    waits = {one.about: one for one in told.waits}
     assert {name: (one.verdict, one.words) for name, one in waits.items()} == {
         "list_packages": ("approved", ""),
         "verify_ledger": ("denied", "not now"),
@@ -141,13 +140,13 @@ def test_a_wait_for_approval_is_told_while_it_lasts_and_with_its_verdict_behind_
     kinds = {one.sequence: one.event_type for one in entries}
     for one in waits.values():
         assert [kinds[n] for n in one.sequences] == ["LifecycleChanged", "HostCommandReceived", "HostCommandApplied"]
-        assert next(span for span in told.why.spans if span.sequences == one.sequences).order == one.order
+        assert one.order in words and one.arguments is not None
         assert one.end_us is not None and one.end_us - one.begin_us >= 1_000_000
     assert waits["list_packages"].end_us - waits["verify_ledger"].end_us >= 1_000_000
     by = waits["list_packages"].by
     assert by.startswith("local (") and f"approved by {by}" in words
-    assert f"denied by {by}: not now" in words and "waited for approval: approved" in words and "waits for" not in words
-    assert told.document()["waits"][0]["call_id"]
+    assert f"denied by {by}: not now" in words and "waits for" not in words
+    assert [one["call_id"] for one in told.document()["steps"] if one["kind"] == "wait"]
 
 
 def test_a_wait_that_its_run_did_not_outlive_is_undecided():
@@ -165,7 +164,7 @@ def test_a_wait_that_its_run_did_not_outlive_is_undecided():
         cluster.world.run(story())
         entries = cluster.entries()
     told, words = why(entries, person.session_id, "1", config)
-    (wait,) = told.why.waits
+    (wait,) = told.waits
     assert (wait.verdict, wait.end_us is None) == ("undecided", False)
     assert "cancelled (too long)" in words and "the run was over first" in words
 
@@ -173,7 +172,7 @@ def test_a_wait_that_its_run_did_not_outlive_is_undecided():
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def _asked_once(*changes: tuple[str, Any], is_silent: bool = False) -> tuple[ExplainedTurn, str]:
+def _asked_once(*changes: tuple[str, Any], is_silent: bool = False) -> tuple[TurnAccount, str]:
     config = snapshot(*changes)
     with SimulatedCluster(config) as cluster:
         if is_silent:
@@ -198,4 +197,4 @@ def test_memory_that_had_read_nothing_names_no_entry():
         session_id = one.ask().session_id
         told, words = why(one.cluster.entries(), session_id, "1", one.cluster.snapshot)
     assert told.document()["memory"]["state"] == "read" and "#-1" not in words
-    assert told.document()["memory"]["as_of_seq"] == -1 and "before its first entry" in words
+    assert told.document()["memory"]["said"]["as_of_seq"] == -1 and "before its first entry" in words

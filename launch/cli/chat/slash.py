@@ -16,15 +16,15 @@ from hobus.launch.cli import intent_rows
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
 from hobus.launch.cli.chat.talk import Talk
 from hobus.launch.cli.outcome import Line
-from hobus.launch.cli.turn_account import run_in
-from hobus.launch.cli.turn_why import explained
-from hobus.launch.cli.why_view import lines_of, parts_of
+from hobus.launch.cli.turn_reading import read_account, run_in
+from hobus.launch.cli.turn_view import WHY
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.record import demand_record
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.output import counted, harmless, money, printable, thousands
+from hobus.launch.console.view import lines_of
 from hobus.launch.sessions.journal_files import session_in
 
 _DIM = "bright_black"
@@ -202,8 +202,8 @@ async def _about_turn(words: list[str], talk: Talk) -> list[Line]:
 def _explained(home: Home, current: str | None, given: str | None) -> list[Line]:
     demand_record(home)
     session, number = _meant(given, current)
-    found = explained(home, session_in(home.ledger, session, called="/why"), number, called="/why")
-    lines = [(harmless(line), "") for line in lines_of(parts_of(found))]
+    found = read_account(home, session_in(home.ledger, session, called="/why"), number, called="/why")
+    lines = [(harmless(line), "") for line in lines_of(WHY, found)]
     return [*lines, (f"{next_here(f'why {found.name} --prompts')} prints its prompts whole", _DIM)]
 
 

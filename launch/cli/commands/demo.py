@@ -19,7 +19,7 @@ from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus
 from hobus.bus.record.ends import ENDS
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.cli.turn_account import show_moments
+from hobus.launch.cli.turn_view import moment_lines
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
@@ -28,11 +28,12 @@ from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
 from hobus.launch.console.output import counted, duration, say, say_prose, styled
+from hobus.launch.console.view import print_all
 from hobus.launch.lab.story import Kill, TurnEvidence, Unproved, orders_in, outcome_of_order, timeline
 from hobus.launch.lab.temporary_cluster import Lease, left_of, ring_of, spend, up
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.stop import stop
-from hobus.launch.sessions.account import short
+from hobus.launch.sessions.evidence import short
 from hobus.launch.sessions.turns import process_turn
 from hobus.ledger_service.verify import verify_directory
 
@@ -189,7 +190,7 @@ async def _account(bus: Bus, place: Place, evidence: TurnEvidence, wo_id: str) -
     evidence.entries = sorted(about, key=lambda one: one.sequence)
     orders = orders_in(await ring_of(place, since_s=_RING_S))
     evidence.deliveries = [one for one in orders if one.message_id.startswith(wo_id)]
-    show_moments(timeline(evidence), _INDENT)
+    print_all(moment_lines(timeline(evidence), _INDENT))
     try:
         for text in outcome_of_order(wo_id, evidence):
             _fact(f"=> {text}")

@@ -10,11 +10,12 @@ import click
 
 from hobus.launch.cli.commands.cluster_options import seconds_to_wait
 from hobus.launch.cli.commands.options import DURATION, Family, Output, with_home, with_json
-from hobus.launch.cli.turn_account import show_moments
+from hobus.launch.cli.turn_view import moment_lines
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import next_command
 from hobus.launch.console.output import as_json, counted, joined, note, say, say_prose, styled, table, unheard
+from hobus.launch.console.view import print_all
 from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, DrillMoment, Victim, stands_at, victim_of
 from hobus.launch.lab.drill_run import CrashDrill, options_of
 from hobus.launch.lab.story import Checks, TurnEvidence, counts_of, timeline
@@ -148,7 +149,7 @@ def _document(own: Home, evidence: TurnEvidence, checks: Checks) -> dict[str, ob
 def _show(evidence: TurnEvidence, checks: Checks, own: Home) -> None:
     say()
     say(styled("What happened, by the record and by the broker's tap", None, bold=True))
-    show_moments(timeline(evidence))
+    print_all(moment_lines(timeline(evidence)))
     say()
     for line in evidence.result.response.splitlines():
         say_prose("  > ", line)

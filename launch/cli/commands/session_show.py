@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -21,8 +22,9 @@ from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cli.commands.session import shown_lifecycle
 from hobus.launch.cli.commands.steering import read_view
-from hobus.launch.cli.provenance_view import configurations_with, show_used
-from hobus.launch.cli.turn_account import beginning_of, entries_about, run_in, turn_account
+from hobus.launch.cli.provenance_view import MADE_UNDER
+from hobus.launch.cli.turn_reading import evidence_of, read_account, run_in
+from hobus.launch.cli.turn_view import MOMENT_BY_MOMENT, words_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import as_json as json_text
@@ -33,21 +35,19 @@ from hobus.launch.console.output import (
     duration,
     money,
     note,
-    printable,
     say,
-    say_prose,
     styled,
-    table,
     zone,
 )
-from hobus.launch.sessions.account import entries_of_turn
+from hobus.launch.console.view import Line, Part, Shown, Table, print_view
+from hobus.launch.sessions.evidence import seen_in
 from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, turns_in
 from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals_of, sessions_meant
 from hobus.launch.sessions.provenance import Used, digests_named, used_in
 from hobus.launch.sessions.replay import Replay
 from hobus.launch.sessions.replay import replay as folded_again
+from hobus.launch.sessions.steps import Step, steps_in
 from hobus.launch.sessions.summary import LAST, SessionRow, SessionStanding, standing_of
-from hobus.launch.sessions.tool_texts import ToolText, lines_of, texts_in
 from hobus.launch.sessions.which import no_such
 
 _SHOWN_CHARS = 60
@@ -76,24 +76,13 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         given, turn = named_run
     if turn is not None:
         [session_id] = asyncio.run(sessions_meant(home, [given], called="SESSION"))
-        account = turn_account(entries_about(home, session_id, turn), session_id, turn, called="--turn")
-        used = used_in(account.entries, configurations_with(home, digests_named(account.entries)))
-        document = account.document() | {"made_of": [one._asdict() for one in used]}
-        return Output(document, lambda: (account.show(), _show_used(used)))
+        account = read_account(home, session_id, turn, called="--turn")
+        return Output(account.document, lambda: print_view(MOMENT_BY_MOMENT, account))
     found = asyncio.run(_of_home(home, given, limit))
     if found.unanswered:
         note(f"no supervisor answers ({found.unanswered}): this is what the record says")
 
-    def show() -> None:
-        _show_facts(found.session_id, found.view, found.standing)
-        _show_commands(found.commands)
-        _show_turns(found.turns)
-        if found.has_more:
-            note(f"there are earlier turns: --limit {limit * 2}")
-        _show_tool_texts(found.texts)
-        _show_used(found.used)
-
-    return Output(document_of(found), show)
+    return Output(document_of(found), lambda: print_view(_SESSION, found))
 
 
 class LookedAt(NamedTuple):
@@ -110,8 +99,8 @@ class LookedAt(NamedTuple):
     """The last ones."""
     turns: list[TurnSeen]
     """The last ones."""
-    texts: list[ToolText]
-    """Words of tools, the last ones."""
+    texts: list[Step]
+    """Orders whose tools told people something, the last ones."""
     ends: list[Entry]
     """Of its orders, the last ones."""
     prompts: list[Entry]
@@ -173,7 +162,8 @@ async def looked_at(journals: Journals, given: str, limit: int) -> LookedAt:
             entries, turns = found, turns_in(found)
     ends, prompts, contexts = [await journals.beside(stream, session_id, LAST) for stream in _BESIDE]
     used = await _used_last(journals, turns, [*entries, *prompts, *contexts])
-    last = commands_in(entries)[-limit:], turns[-limit:], texts_in(ends)[-limit:]
+    texts = [one for one in steps_in(seen_in(ends)) if one.printed or one.traceback]
+    last = commands_in(entries)[-limit:], turns[-limit:], texts[-limit:]
     return LookedAt(session_id, None, entries, standing_of(entries), *last, ends, prompts, used)
 
 
@@ -182,19 +172,14 @@ async def _used_last(journals: Journals, turns: list[TurnSeen], found: list[Entr
     if not turns:
         return ()
     entries = sorted(found, key=lambda one: one.sequence)
-    turn = entries_of_turn(entries, beginning_of(entries, turns[-1]))
+    turn = seen_in(evidence_of(entries, turns[-1]).turn)
     return used_in(turn, await journals.configurations(digests_named(turn)))
 
 
-def _show_used(used: tuple[Used, ...]) -> None:
-    if used:
-        say()
-        show_used(used)
-
-
-def _show_facts(session_id: str, view: SessionView | None, standing: SessionStanding) -> None:
+def _facts(found: LookedAt) -> Iterator[Shown]:
+    view, standing = found.view, found.standing
     rows: list[tuple[str, str]] = [
-        ("session", session_id),
+        ("session", found.session_id),
         ("state", f"{standing.state.status}, {shown_lifecycle(standing)}"),
     ]
     if view is not None:
@@ -217,8 +202,7 @@ def _show_facts(session_id: str, view: SessionView | None, standing: SessionStan
         rows.append(("ended", f"{end.reason}, by {SaidBy(end.principal, end.door)}; {cost}"))
     rows += _run_rows(view, standing)
     width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        say_prose(f"{name.ljust(width)}  ", printable(value))
+    return (Line(value, begin=f"{name.ljust(width)}  ") for name, value in rows)
 
 
 def _when(at: str | None) -> str:
@@ -257,53 +241,35 @@ def _run_rows(view: SessionView | None, standing: SessionStanding) -> list[tuple
     return rows
 
 
-def _show_commands(commands: list[CommandSeen]) -> None:
-    if not commands:
-        return
-    say()
-    table(
-        (f"AT {zone(SystemClock().now())}", "COMMAND", "BY", "VERDICT", "ID", "ABOUT"),
-        [
-            (
-                clock_time(parse_iso(one.at)),
-                one.kind.lower(),
-                one.said_by,
-                f"{one.outcome} {one.reason}".strip(),
-                one.command_id,
-                _short(one.about),
-            )
-            for one in commands
-        ],
-    )
+_commands = Table[LookedAt](
+    lambda _: f"last commands, times in {zone(SystemClock().now())}", lambda found: found.commands, {
+        "AT": lambda one: clock_time(parse_iso(one.at)), "COMMAND": lambda one: one.kind.lower(), "BY": "said_by",
+        "VERDICT": lambda one: f"{one.outcome} {one.reason}".strip(), "ID": "command_id",
+        "ABOUT": lambda one: _short(one.about),
+    },
+)  # fmt: skip
+_turns = Table[LookedAt](
+    lambda _: f"last turns, times in {zone(SystemClock().now())}", lambda found: found.turns, {
+        "AT": lambda one: clock_time(parse_iso(one.at)), "RUN": lambda one: one.run or "-", "OUTCOME": "ended",
+        "MESSAGE": lambda one: "(not in the record)" if one.text is None else _short(one.text),
+        "ANSWER": lambda one: _short(one.reply or ""),
+    },
+)  # fmt: skip
 
 
-def _show_turns(turns: list[TurnSeen]) -> None:
-    if not turns:
-        return
-    say()
-    table(
-        (f"AT {zone(SystemClock().now())}", "RUN", "OUTCOME", "MESSAGE", "ANSWER"),
-        [
-            (
-                clock_time(parse_iso(one.at)),
-                "-" if one.run is None else str(one.run),
-                f"{one.outcome} {one.code}".strip(),
-                "(not in the record)" if one.text is None else _short(one.text),
-                _short(one.reply or ""),
-            )
-            for one in turns
-        ],
-    )
-    for one in turns:
-        if one.outcome == "failed" and one.reply:  # why, and what to do: whole
-            say_prose(f"  run {one.run or '-'} failed: ", printable(one.reply))
+def _failures(found: LookedAt) -> Iterator[Shown]:
+    """Yield why turns failed, and what to do: whole."""
+    for one in found.turns:
+        if one.outcome == "failed" and one.reply:
+            yield Line(one.reply, begin=f"  run {one.run or '-'} failed: ")
+    if found.has_more:
+        yield Line(f"there are earlier turns: --limit {len(found.turns) * 2}", is_aside=True)
 
 
-def _show_tool_texts(texts: list[ToolText]) -> None:
-    for one in texts:
-        say()
-        for line in lines_of(one):
-            say(printable(line))
+_SESSION: tuple[Part[LookedAt], ...] = (
+    _facts, _commands, _turns, _failures, lambda found: words_of(found.texts),
+    Table[LookedAt]("made under, the last turn", lambda found: found.used, MADE_UNDER, ("VERSION",)),
+)  # fmt: skip
 
 
 def _short(text: str) -> str:

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import click
 
 from hobus.launch.cli.commands.options import Output, with_json
-from hobus.launch.cli.provenance_view import change_in_words
-from hobus.launch.cli.turn_account import run_in
-from hobus.launch.cli.turn_why import TURN, ExplainedTurn, explained
-from hobus.launch.cli.why_view import parts_of, show, value_in_words
+from hobus.launch.cli.provenance_view import change_in_words, configurations_with
+from hobus.launch.cli.turn_reading import TURN, read_account, run_in
+from hobus.launch.cli.turn_view import WHY, WHY_IN_FULL, in_words
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import note, printable, say, styled
+from hobus.launch.console.view import print_view
+from hobus.launch.sessions.account import PromptDifference, TurnAccount, differences, settings_of
 from hobus.launch.sessions.journal import sessions_meant
 from hobus.launch.sessions.provenance import ChangedAsset, changed_between
-from hobus.launch.sessions.why import PromptDifference, differences, settings_of
 
 
 @click.command(epilog=f"TURN is {TURN}")
@@ -32,8 +32,8 @@ def why(*, home: Home, given: str, in_full: bool) -> Output:
     Each fact names its entry in the record, such as #12: `hobus ledger show 12 --bodies` prints it. Works with and
     without a running cluster.
     """
-    (found,) = _explained(home, given)
-    return Output(found.document(), lambda: show(parts_of(found, in_full=in_full)))
+    (found,) = _accounts(home, given)
+    return Output(found.document, lambda: print_view(WHY_IN_FULL if in_full else WHY, found))
 
 
 @click.command(epilog=f"TURN_A and TURN_B are {TURN}")
@@ -46,7 +46,7 @@ def diff(*, home: Home, before: str, after: str) -> Output:
     Stretch by stretch: the agent's words, memory, history, context, message; and the settings and governed files that
     they ran under, by digest: `hobus asset DIGEST` prints each version.
     """
-    found = compared(*_explained(home, before, after))
+    found = compared(home, *_accounts(home, before, after))
     return Output(document_of(found), lambda: _show_differences(found))
 
 
@@ -60,12 +60,13 @@ class Compared(NamedTuple):
     stretches: Sequence[PromptDifference]
 
 
-def compared(one: ExplainedTurn, other: ExplainedTurn) -> Compared:
+def compared(home: Home, one: TurnAccount, other: TurnAccount) -> Compared:
     """Return settings, governed files, and stretches of the prompts that they were answered from."""
-    left, right = settings_of(one.why), settings_of(other.why)
+    left, right = settings_of(one), settings_of(other)
+    known = configurations_with(home, (one.config_digest, other.config_digest))
     settings = {name: {"before": left[name], "after": right[name]} for name in left if left[name] != right[name]}
-    assets = changed_between(one.configuration, other.configuration)
-    return Compared(one.name, other.name, settings, assets, differences(one.why, other.why))
+    assets = changed_between(known.get(one.config_digest), known.get(other.config_digest))
+    return Compared(one.name, other.name, settings, assets, differences(one, other))
 
 
 def document_of(found: Compared) -> dict[str, Any]:
@@ -81,17 +82,17 @@ def changed_lines(one: PromptDifference) -> list[str]:
     return list(difflib.unified_diff(left, right, n=1, lineterm=""))[2:]
 
 
-def _explained(home: Home, *given: str) -> list[ExplainedTurn]:
-    """Return the explained turns. Raises CommandError where there is no such turn."""
+def _accounts(home: Home, *given: str) -> list[TurnAccount]:
+    """Return the accounts of these turns. Raises CommandError where there is no such turn."""
     named = [run_in(one) or (one, None) for one in given]
     sessions = asyncio.run(sessions_meant(home, [session for session, _ in named], called="TURN"))
-    return [explained(home, one, number) for one, (_, number) in zip(sessions, named, strict=True)]
+    return [read_account(home, one, number) for one, (_, number) in zip(sessions, named, strict=True)]
 
 
 def _show_differences(found: Compared) -> None:
     say(styled(f"{found.before} -> {found.after}", None, bold=True))
     for name, values in found.settings.items():
-        was, now = value_in_words(values["before"]), value_in_words(values["after"])
+        was, now = in_words(values["before"]), in_words(values["after"])
         say(f"  {name}: ", styled(was, "red"), " -> ", styled(now, "green"))
     for asset in found.assets:
         was, now = change_in_words(asset)

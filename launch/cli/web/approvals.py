@@ -5,16 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from hobus.bus.messages.ids import position_of
+from hobus.bus.messages.ids import iso_of_us, position_of
 from hobus.bus.messages.session import HeldCall
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.cli.web.sessions import Walk, listed
-from hobus.launch.sessions.account import moments_in
+from hobus.launch.sessions.evidence import seen_in
 from hobus.launch.sessions.history import turns_in
 from hobus.launch.sessions.journal import Journals, end_of
+from hobus.launch.sessions.moments import moments_in
+from hobus.launch.sessions.steps import steps_in
 from hobus.launch.sessions.summary import SessionRow
-from hobus.launch.sessions.why_failed import waits_in
 
 
 async def approvals(look: PageRequest) -> PageAnswer:
@@ -30,9 +31,10 @@ async def approvals(look: PageRequest) -> PageAnswer:
 
 async def _waiting(journals: Journals, row: SessionRow) -> list[dict[str, Any]]:
     entries = [one for one in await end_of(journals, row.session_id) if one.provenance.run_seq in (0, row.runs)]
-    since = {one.call_id: one.since for one in waits_in(entries) if not one.verdict}
+    seen = seen_in(entries)
+    since = {one.call_id: iso_of_us(one.begin_us) for one in steps_in(seen) if one.kind == "wait" and not one.verdict}
     turns = [one for one in turns_in(entries) if one.run == row.runs]
-    done = [one.what for one in moments_in(entries)][-limits.MOMENTS :]
+    done = [one.what for one in moments_in(seen)][-limits.MOMENTS :]
     return [
         {
             "session_id": row.session_id, "agent_id": row.agent_id, "principal": row.principal, "run": row.runs,

@@ -15,11 +15,12 @@ from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.cli.web.talks import TALKS
 from hobus.launch.cluster.client import connected
 from hobus.launch.console.errors import UsageFault
-from hobus.launch.sessions.account import Totals, totals_of
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
+from hobus.launch.sessions.evidence import seen_in
 from hobus.launch.sessions.history import TurnSeen
 from hobus.launch.sessions.journal import begun
 from hobus.launch.sessions.refusals import refused
+from hobus.launch.sessions.steps import Totals, totals_of
 from hobus.launch.sessions.summary import LAST
 from hobus.launch.sessions.turns import check_text
 from hobus.launch.sessions.watched_turn import ROLE
@@ -69,7 +70,7 @@ def _card(turn: TurnSeen, entries: list[Entry], reached: int) -> Card:
     times = [one.ledger_at_us for one in entries]
     took_ms = None if turn.outcome == "running" else (max(times) - min(times)) // 1000
     failures = sum(one.event_type in ("WO_FAILED", "PROMPT_FAILED") for one in entries)
-    return Card(turn, totals_of(entries), took_ms, failures)
+    return Card(turn, totals_of(seen_in(entries)), took_ms, failures)
 
 
 # --- what is done -----------------------------------------------------------------------------------------------------

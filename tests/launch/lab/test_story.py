@@ -25,7 +25,7 @@ from hobus.launch.lab.story import (
     outcome_of_order,
     timeline,
 )
-from hobus.launch.sessions.account import short
+from hobus.launch.sessions.evidence import short
 
 SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
 WO = f"WO-{SESSION}-1.2.2.001"

@@ -11,8 +11,9 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.entry import NOTHING
 from hobus.config.files import SHIPPED_ROOT, governed_names
 from hobus.config.on_demand import contents_in
-from hobus.launch.cli.provenance_view import rows_of
+from hobus.launch.cli.turn_view import made_under
 from hobus.launch.launcher.recording import snapshot_entry
+from hobus.launch.sessions.evidence import seen_in
 from hobus.launch.sessions.provenance import (
     ChangedAsset,
     Configuration,
@@ -61,9 +62,10 @@ def test_what_its_configuration_has_not_is_told_from_what_nobody_knows() -> None
     """An agent that was removed before its turn ran, whatever earlier configurations have."""
     turn = [recorded()._replace(provenance=NOTHING._replace(agent_id="CLERK"))]
     there = of_files({"agents/CLERK.json": b"{}"})
-    (agent, _) = used_in(turn, {"": of_files({ADMIN: b"{}"}), there.digest: there})
+    (agent, _) = used_in(seen_in(turn), {"": of_files({ADMIN: b"{}"}), there.digest: there})
     assert (agent.asset_id, agent.digest, agent.is_absent) == ("CLERK", "", True)
-    assert [row[3] for row in rows_of([agent, *used_in(turn, {})])] == ["not there", *["not in the record"] * 2]
+    used = [agent, *used_in(seen_in(turn), {})]
+    assert [made_under.cells(one)[3] for one in used] == ["not there", *["not in the record"] * 2]
 
 
 @pytest.mark.parametrize(

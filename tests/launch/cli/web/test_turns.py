@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
-from uuid import uuid4
 
 import pytest
 
 from hobus.launch.cli import main as cli
-from hobus.launch.cli.web.turn import failure_rows, waterfall
-from hobus.launch.sessions.tool_texts import ToolText
-from hobus.launch.sessions.why import Span
-from hobus.launch.sessions.why_failed import FailureSeen
 from tests.launch.cli.web.pages import Browser, recorded, words_in
 
 
@@ -46,18 +40,17 @@ def test_of_many_turns_the_newest_are_shown_and_the_way_to_the_rest(browser, ses
 
 
 def test_a_turn_has_everything_that_why_tells(browser, session, rested, capsys):
-    """The document of `hobus why`, with the moments of `session show --turn`; every part of it on the page."""
+    """The document of `hobus why`, which is that of `session show --turn`; every part of it on the page."""
     twin = browser.get(f"/sessions/{session}/turns/1.json").json()
     why = told(capsys, rested, "why", f"SES-{session[:8]}-1")
     account = told(capsys, rested, "session", "show", session, "--turn", "1")
-    assert {name: twin[name] for name in why if name != "turn"} == {name: why[name] for name in why if name != "turn"}
-    assert twin["moments"] == account["moments"] and twin["totals"] == account["totals"]
+    assert twin == why == account
     page = browser.get(f"/sessions/{session}/turns/1").text
     words = words_in(page)
-    assert page.count("<rect class=") == len(why["spans"])
+    assert page.count("<rect class=") == len(why["steps"]) > 4
     for prompt in why["prompts"]:
-        assert f"#{prompt['sequence']}" in words and all(one["name"] in words for one in prompt["shown"])
-    assert all(one["signal_id"] in words for one in why["gates"])
+        assert f"#{prompt['step']['sequences'][0]}" in words and all(one["name"] in words for one in prompt["shown"])
+    assert all(one["signal_id"] in words for one in why["signals"])
     assert all(one["what"] in words for one in account["moments"][:3])
 
 
@@ -83,55 +76,12 @@ def test_what_is_not_there_is_said_with_what_is(browser, session, path, status):
     assert answer.status_code == status and "Traceback" not in answer.text
 
 
-def test_a_bar_begins_and_ends_where_its_work_did():
-    """In the time of the whole turn; what took no time is seen, and what has not ended reaches the end."""
-
-    def span(what: str, begin_us: int, end_us: int | None) -> Span:
-        return Span(what=what, order="1.1.1", begin_us=begin_us, end_us=end_us, sequences=(1,))
-
-    spans = [
-        span("order", 0, 4000),
-        span("model", 1000, 3000),
-        span("tool", 4000, 4000),
-        span("waits for approval", 2000, None),
-    ]
-    bars, whole_ms = waterfall(spans)
-    assert waterfall([replace(spans[0], what="order", arguments={})])[0][0].kind == "tool"
-    assert [(one.kind, one.x, one.width, one.took_ms) for one in bars] == [
-        ("order", 0, 1000, 4), ("model", 250, 500, 2), ("tool", 997, 3, 0), ("wait", 500, 500, None),
-    ]  # fmt: skip
-    assert whole_ms == 4 and waterfall([]) == ([], 0)
-
-
-def test_what_failed_again_and_again_is_one_row_with_what_its_tool_told():
-    """For each order and reason: which attempts, where they stand; the words once; a tool's own beside its failure alone."""
-
-    def failed(event: str, sequence: int, order: str, attempt: int | None, words: str = "shut") -> FailureSeen:
-        return FailureSeen(
-            event=event, sequence=sequence, order=order, about="", attempt=attempt, code="x", words=words
-        )
-
-    texts = [ToolText(1, f"WO-{uuid4()}-1.1.2.001", "pay", "x", "", 1, False, "", "Traceback")]  # noqa: FBT003 - positional
-    failures = [
-        failed("PROMPT_FAILED", 7, "1.1.1", 1), failed("PROMPT_FAILED", 8, "1.1.2.001", 1),
-        failed("PROMPT_FAILED", 9, "1.1.1", 2), failed("WO_FAILED", 10, "1.1.2.001", None, "broke"),
-    ]  # fmt: skip
-    rows = failure_rows(failures, texts)
-    assert [(one.first.sequence, one.attempts, one.sequences, one.said_by) for one in rows] == [
-        (7, "1 to 2", [7, 9], 7), (8, "1", [8], 7), (10, "", [10], 10),
-    ]  # fmt: skip
-    assert [(one.what, len(one.texts)) for one in rows] == [("model call", 0), ("model call", 0), ("order", 1)]
-
-
 def test_a_tool_that_failed_is_named_where_its_turn_is_listed_and_told(tmp_path):
     """The turn was answered; the list says which tool failed, is narrowed to such turns, and the turn names it."""
     recorded(tmp_path, ['use list_packages {"nonsense": 1}'])
     browser = Browser(tmp_path)
     assert "success list_packages failed" in words_in(browser.get("/sessions").text)
     [row] = browser.get("/sessions.json?state=tool failed").json()["sessions"]
-    failures = browser.get(f"/sessions/{row['session_id']}/turns/1.json").json()["failures"]
-    assert row["tools_failed"] == ["list_packages"] and [one["about"] for one in failures] == ["list_packages"]
-    page = browser.get(f"/sessions/{row['session_id']}/turns/1").text
-    row = words_in(page.partition("What failed")[2].partition("</table>")[0])
-    assert "tool call list_packages 1.2.2.001 { &#34;nonsense&#34;: 1 }".replace("&#34;", '"') in row, row
-    assert "WO_FAILED" not in row
+    steps = browser.get(f"/sessions/{row['session_id']}/turns/1.json").json()["steps"]
+    failures = [one["about"] for one in steps if one["verdict"] == "failed"]
+    assert row["tools_failed"] == ["list_packages"] == failures

@@ -7,10 +7,14 @@ from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.messages.work_order import Cost, ToolCall
 from hobus.bus.record import session_facts as events
+from hobus.bus.record.catalog import KINDS
+from hobus.bus.record.catalog import SESSION as SESSION_KIND
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import OrderEnd, SignalsNamed, ToolStarted
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptSent
-from hobus.launch.sessions.account import account_of, entries_of_turn, moments_in, restarts_in, short, totals_of
+from hobus.launch.sessions.evidence import entries_of_turn, seen_in, short
+from hobus.launch.sessions.moments import all_moments, moments_in, restarts_in
+from hobus.launch.sessions.steps import totals_of
 from tests.launch.sessions.entries import AT, SESSION, Written
 
 WO = f"WO-{SESSION}-1.2.1"
@@ -18,10 +22,13 @@ STEP = StepId(turn_id=TurnId(run_id=RunId(session_id=SESSION, run_seq=1), turn_s
 USED = Cost(input_tokens=10, output_tokens=2, total_tokens=12, llm_calls=1, elapsed_ms=5)
 
 
+STREAMS = {one.event_type: one.stream for one in KINDS if one.stream != SESSION_KIND and one.payload is not None}
+
+
 def beside(event_type: str, *bodies: bytes, **changed: object) -> Entry:
     number = 100 + len(bodies)
     values: dict[str, object] = {
-        "sequence": number, "submission_id": f"{event_type}:{WO}#1/1", "origin": "ho1/1@a", "stream": "ho1m",
+        "sequence": number, "submission_id": f"{event_type}:{WO}#1/1", "origin": "ho1/1@a", "stream": STREAMS.get(event_type, "ho1m"),
         "event_type": event_type, "decision": "", "reason": "", "parents": [], "trace": "", "at_us": number,
         "provenance": Provenance(session_id=SESSION, run_seq=1, work_order_id=WO), "ledger_at_us": number,
         "body_hashes": [], "body_lengths": [], "prev": None, "tenure": None, "once": None, "chain": b"",
@@ -36,7 +43,7 @@ FAILED = PromptFailed("mine", "tiny", "the provider hung up", retryable=True, to
 
 
 def told(*entries: Entry) -> list[str]:
-    return [one.what for one in moments_in(entries)]
+    return [one.what for one in moments_in(seen_in(entries))]
 
 
 def test_a_tool_is_told_with_its_arguments_and_its_result_cut():
@@ -106,8 +113,10 @@ def test_a_process_that_goes_on_as_another_one_had_ended():
         beside("WO_COMPLETED", ledger_at_us=7, origin="ho1/1@a"),
         beside("WO_COMPLETED", ledger_at_us=8, origin="ho1/1@b"),
     ]
-    assert [(one.at_us, one.what) for one in restarts_in(entries)] == [(4, "ho1/1 has ended, and goes on as ho1/1@b")]
-    assert [one.at_us for one in account_of(entries)] == [1, 4, 5, 7, 8]
+    assert [(one.at_us, one.what) for one in restarts_in(seen_in(entries))] == [
+        (4, "ho1/1 has ended, and goes on as ho1/1@b")
+    ]
+    assert [one.at_us for one in all_moments(seen_in(entries))] == [1, 4, 5, 7, 8]
 
 
 def test_only_what_belongs_to_the_turn_is_in_its_account():
@@ -141,10 +150,10 @@ def test_totals_are_counted_and_what_is_unknown_is_said_to_be():
         beside("TOOL_STARTED"),
         beside("TOOL_STARTED"),
     ]
-    totals = totals_of(entries)
+    totals = totals_of(seen_in(entries))
     found = (totals.model_calls, totals.tool_calls, totals.tool_runs, totals.input_tokens, totals.output_tokens)
     assert found == (1, 1, 2, 900, 12) and totals.cost_usd == 0.25
-    lost = totals_of([*entries, beside("PROMPT_FAILED", pack_payload(FAILED), reason="UNKNOWN_OUTCOME")])
+    lost = totals_of(seen_in([*entries, beside("PROMPT_FAILED", pack_payload(FAILED), reason="UNKNOWN_OUTCOME")]))
     assert lost.cost_usd is None and lost.model_calls_unknown == 1
 
 

@@ -1,0 +1,246 @@
+"""What a turn did, one thing after the other: orders, calls of models, tools, waits for a person, failures. Pure.
+
+A step begins with one entry and ends with another; between them lies its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hobus.bus.dispatch import SaidBy
+from hobus.bus.messages.ids import is_call, position_of
+from hobus.bus.messages.session import Approve, Deny
+from hobus.bus.messages.work_order import ToolCall
+from hobus.bus.record import session_facts as events
+from hobus.bus.record.ends import ENDS, end_in, why_failed
+from hobus.bus.record.journal import own_text
+from hobus.bus.record.payloads.orders import ConsolidationDispatched, OrderEnd, ToolStarted, said_in
+from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected
+from hobus.launch.sessions.evidence import Seen, short, text_in
+
+Kind = Literal["order", "model", "tool", "wait", "refused", "run", "supervisor"]
+"""model: a call of one; wait: for a person; refused: a prompt that was not sent; run, supervisor: that failed."""
+TIMED = ("order", "model", "tool", "wait")
+"""Kinds that take time."""
+_PURPOSES = {"synthesize": "answer", "classify": "classification", "consolidate": "consolidation"}
+UNKNOWN_OUTCOME = "UNKNOWN_OUTCOME"
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """One thing that the turn did."""
+
+    kind: Kind
+    order: str = ""
+    """Short id; empty: it is about the whole turn."""
+    about: str = ""
+    """What the order is for: a tool by its name, `answer`, `classification`; empty: the record does not say."""
+    begin_us: int
+    end_us: int | None = None
+    """Microseconds since 1970, as `begin_us`; None: it has not ended."""
+    sequences: list[int]
+    """Of its entries, the one that began it first."""
+    attempt: int | None = None
+    """Of a call of a model, from 1."""
+    verdict: Literal["", "done", "failed", "approved", "denied", "undecided"] = ""
+    """undecided: the run was over first; empty: it has not ended."""
+    code: str = ""
+    words: str = ""
+    """Why it failed, or was denied; empty: none, or they were erased."""
+    by: str = ""
+    """Who decided on a call, and where that came from."""
+    call_id: str = ""
+    """Of a wait: the call that may not run unasked."""
+    arguments: dict[str, Any] | None = None
+    """Of an order that is a tool call."""
+    result: str | None = None
+    """The text that a tool call brought."""
+    printed: str = ""
+    """By its tool, for people."""
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What was counted."""
+
+    model_calls: int
+    model_calls_unknown: int
+    """Of these closed as UNKNOWN_OUTCOME: their answers, if any, are lost."""
+    tool_calls: int
+    tool_runs: int
+    """Times that a tool was begun; more than calls where one that may run twice did."""
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    """None: a price, or what a call used, is unknown."""
+
+
+def steps_in(turn: Iterable[Seen]) -> list[Step]:
+    """Return the steps in the order in which they began."""
+    fold = _Fold()
+    for one in turn:
+        fold.take(one)
+    return sorted(fold.steps, key=lambda one: (one.begin_us, one.sequences))
+
+
+def totals_of(turn: Sequence[Seen]) -> Totals:
+    """Count over these entries; tokens and money need their bodies."""
+    began = [one.wo_id for one in turn if one.type == "TOOL_STARTED"]
+    # A tool that only reads leaves no start: its call is there by its order alone.
+    calls = {*began, *(one.wo_id for one in turn if one.type == "WO_DISPATCHED" and is_call(one.wo_id))}
+    ends = [one.said for one in turn if one.type in ("PROMPT_RECEIVED", "PROMPT_FAILED")]
+    answers = [one for one in ends if isinstance(one, PromptReceived)]
+    costs = [None if one is None else one.cost_usd for one in ends]
+    known = [cost for cost in costs if cost is not None]
+    return Totals(
+        model_calls=sum(one.type == "PROMPT_SENT" for one in turn),
+        model_calls_unknown=sum(one.type == "PROMPT_FAILED" and one.entry.reason == UNKNOWN_OUTCOME for one in turn),
+        tool_calls=len(calls),
+        tool_runs=len(began) + len(calls.difference(began)),
+        input_tokens=sum(one.input_tokens for one in answers),
+        output_tokens=sum(one.output_tokens for one in answers),
+        cost_usd=sum(known) if len(known) == len(costs) else None,
+    )
+
+
+@dataclass(slots=True)
+class _Fold:
+    """Steps so far, and what a later entry needs to be told apart."""
+
+    steps: list[Step] = field(default_factory=list[Step])
+    open: dict[str, Step] = field(default_factory=dict[str, Step])
+    asked: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
+    """Calls in the model's newest answer that asks for any."""
+    decisions: dict[str, tuple[Approve | Deny, str, int]] = field(
+        default_factory=dict[str, tuple[Approve | Deny, str, int]]
+    )
+    """By the command's id: what it says, who gave it, and its entry."""
+
+    def take(self, one: Seen) -> None:
+        match one.type:
+            case "WO_DISPATCHED":
+                self._begin("order", f"order {one.wo_id}", one, **_of_order(one.said))
+            case "PROMPT_SENT" | "PROMPT_RECEIVED" | "PROMPT_FAILED" | "PROMPT_REJECTED":
+                self._prompt(one)
+            case "TOOL_STARTED":
+                about = {"about": one.said.tool_id} if isinstance(one.said, ToolStarted) else {}
+                self._begin("tool", f"tool {one.entry.sequence}", one, **about)
+            case "WO_COMPLETED" | "WO_FAILED" | "WO_LATE" | "OrderEnded":
+                self._order_ended(one)
+            case "DEGRADATION":
+                self._fail("supervisor", one.type, one, "")
+            case "RunFailed":
+                end = None if one.taken is None else end_in(one.said, one.taken)
+                words = "" if one.taken is None or end is None else why_failed(one.taken, end) or ""
+                self._fail("run", one.type, one, words, "" if end is None else end.code)
+            case _:
+                pass
+        for fact in () if one.taken is None else one.taken.facts:
+            self._fact(fact, one)
+        if one.type in ENDS:
+            for name in [name for name in self.open if name.startswith("wait ")]:
+                self._end(name, one, "wait").verdict = "undecided"
+
+    def _begin(self, kind: Kind, name: str, one: Seen, **values: Any) -> Step:
+        known = self.open.get(f"order {one.wo_id}")
+        values = {"order": short(one.wo_id), "about": "" if known is None else known.about} | values
+        at_us = one.entry.ledger_at_us
+        step = Step(kind=kind, begin_us=at_us, sequences=[one.entry.sequence], **values)
+        self.open[name] = step
+        self.steps.append(step)
+        return step
+
+    def _end(self, name: str, one: Seen, kind: Kind) -> Step:
+        """End what was begun under this name; what has no beginning here begins and ends with this entry."""
+        step = self.open.get(name)
+        if step is None:
+            step = self._begin(kind, name, one)
+        elif one.entry.sequence not in step.sequences:
+            step.sequences.append(one.entry.sequence)
+        if kind != "order":  # whose purpose is asked for again
+            self.open.pop(name)
+        step.end_us = one.entry.ledger_at_us if step.end_us is None else step.end_us
+        step.verdict = step.verdict or "done"
+        return step
+
+    def _fail(self, kind: Kind, name: str, one: Seen, words: str, code: str = "") -> Step:
+        step = self._end(name, one, kind)
+        step.verdict, step.code, step.words = "failed", code or one.entry.reason, words
+        return step
+
+    def _prompt(self, one: Seen) -> None:
+        call = one.entry.submission_id.partition(":")[2]
+        match one.type:
+            case "PROMPT_SENT":
+                number = call.rpartition("/")[2]
+                attempt = int(number) if number.isascii() and number.isdigit() else None
+                self._begin("model", f"call {call}", one, attempt=attempt)
+            case "PROMPT_RECEIVED":
+                self._end(f"call {call}", one, "model")
+            case _:
+                words = one.said.message if isinstance(one.said, PromptFailed | PromptRejected) else ""
+                kind = "model" if one.type == "PROMPT_FAILED" else "refused"
+                self._fail(kind, f"call {call}" if kind == "model" else one.type, one, words)
+
+    def _order_ended(self, one: Seen) -> None:
+        name, end, receipt = f"order {one.wo_id}", one.said, one.receipt
+        known = self.open.get(name)
+        if one.type == "OrderEnded" and known is not None and known.end_us is not None:
+            step = known  # its executor's own entry says it
+        elif one.type == "WO_FAILED":
+            step = self._fail("order", name, one, (end.failure or "") if isinstance(end, OrderEnd) else "")
+        else:
+            step = self._end(name, one, "order")
+        for number in [key for key, each in self.open.items() if each.kind == "tool" and each.order == step.order]:
+            self._end(number, one, "tool")
+        output = None if receipt is None else receipt.output_result
+        if output is not None and output.tool_calls:
+            self.asked = {call.call_id: call for call in output.tool_calls}
+        if isinstance(end, OrderEnd):
+            said = said_in(one.entry)
+            step.printed, step.traceback = said.get("printed", ""), said.get("traceback", "")
+            step.about = step.about or next(iter(end.used.tool_ids_used), "")
+        if is_call(one.wo_id) and output is not None and step.result is None:
+            own = text_in(one.entry) if isinstance(end, OrderEnd) and end.text == "own" else None
+            ref = output.text.ref
+            step.result = own if one.taken is None or ref is None else own_text(one.taken, ref)
+
+    def _fact(self, fact: events.SessionFact, one: Seen) -> None:
+        match fact:
+            case events.ToolBatchIssued(tool_batch_id=batch, held=held):
+                step = batch.step_id
+                for name in map(position_of, held):
+                    order = f"{step.turn_id.run_id.run_seq}.{step.turn_id.turn_seq}.{step.step_seq}.{name}"
+                    tool = self.asked.get(name)
+                    about, arguments = ("", None) if tool is None else (tool.tool_id, tool.arguments)
+                    values: dict[str, Any] = {"order": order, "about": about, "arguments": arguments}
+                    self._begin("wait", f"wait {name}", one, call_id=name, **values)
+            case events.HostCommandReceived(command=command) if isinstance(command.command, Approve | Deny):
+                by = str(SaidBy(fact.principal, fact.door))
+                self.decisions[command.command_id] = command.command, by, one.entry.sequence
+            case events.HostCommandApplied(command_id=command_id) if command_id in self.decisions:
+                decision, by, received = self.decisions[command_id]
+                name = f"wait {position_of(decision.call_id)}"
+                if (waiting := self.open.get(name)) is not None:
+                    waiting.sequences.append(received)
+                    self._end(name, one, "wait").by = by
+                    waiting.verdict = "denied" if isinstance(decision, Deny) else "approved"
+                    waiting.words = (decision.reason or "") if isinstance(decision, Deny) else ""
+            case _:
+                pass
+
+
+def _of_order(said: Any) -> dict[str, Any]:
+    """Return what an order is for, in people's words; a call of a tool with that one's name and arguments."""
+    match said:
+        case events.OrderDispatched(order={"tool_call": {"tool_id": tool_id, "arguments": arguments}}):
+            return {"about": str(tool_id), "arguments": arguments}
+        case events.OrderDispatched(wo_type=wo_type):
+            return {"about": _PURPOSES.get(wo_type, "")}
+        case ConsolidationDispatched():
+            return {"about": "consolidation"}
+        case _:
+            return {}
