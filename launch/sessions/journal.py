@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hobus.bus.errors import BusError
 from hobus.bus.ledger_client import every_page
-from hobus.bus.messages.ids import snapshot_id
-from hobus.bus.messages.ledger import Entries, Entry, Found, Lookup, Query, Read, session_stream
+from hobus.bus.messages.ledger import Entries, Entry, Query, Read, session_stream
 from hobus.bus.port import Bus
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected, place_of
@@ -22,7 +21,6 @@ from hobus.launch.sessions.which import no_such
 
 if TYPE_CHECKING:
     from hobus.launch.sessions.journal_files import FromDirectory
-    from hobus.launch.sessions.provenance import Configuration
 
 PAGE_FIRST, PAGE = 64, 500
 """Entries asked for at once: first, where somebody may want the newest alone, and further on."""
@@ -75,13 +73,6 @@ class FromLedger:
         where = {"stream": stream, "session_id": session_id}
         question = Query(where=where, limit=limit, newest_first=True, with_bodies=True)
         return (await every_page(self.bus, question, timeout_s=self.timeout_s))[0][::-1]
-
-    async def configurations(self, digests: Iterable[str]) -> dict[str, Configuration]:
-        question = Lookup(submission_ids=[snapshot_id(one) for one in digests], with_bodies=True)
-        found = await self.bus.request("ledger", question, expect=Found, timeout_s=self.timeout_s)
-        from hobus.launch.sessions.provenance import configuration_in  # noqa: PLC0415 - reads every payload
-
-        return {one.digest: one for one in (configuration_in(entry) for entry in found.entries if entry is not None)}
 
     async def behind(self, session_id: str, after: int) -> AsyncGenerator[Entry]:
         """Yield each entry of a journal behind this sequence, with bodies, page after page."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from itertools import islice
 from pathlib import Path
 
-from hobus.bus.messages.ids import snapshot_id
 from hobus.bus.messages.ledger import EVERY_SESSION, Entry, session_stream
-from hobus.launch.sessions.provenance import Configuration, configuration_in
 from hobus.launch.sessions.summary import SessionStanding
 from hobus.launch.sessions.which import check_prefix, full_session_id, no_such, the_one
 from hobus.ledger_service.index import read_positions
-from hobus.ledger_service.reader import EntryFilter, entries_with, read_entries, sessions_with
+from hobus.ledger_service.reader import EntryFilter, read_entries, sessions_with
 
 
 class FromDirectory:
@@ -46,10 +44,6 @@ class FromDirectory:
     async def beside(self, stream: str, session_id: str, limit: int) -> list[Entry]:
         wanted = EntryFilter(stream=stream, session=session_id)
         return list(read_entries(self._path, wanted, limit=limit, newest_first=True, with_bodies=True))[::-1]
-
-    async def configurations(self, digests: Iterable[str]) -> dict[str, Configuration]:
-        found = map(configuration_in, entries_with(self._path, {snapshot_id(one) for one in digests}))
-        return {one.digest: one for one in found}
 
     def standings(self) -> dict[str, SessionStanding]:
         """Map the stream of each session to where it stands, by one pass over a record without an index."""

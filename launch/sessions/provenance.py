@@ -206,41 +206,24 @@ def changed_between(before: Configuration | None, after: Configuration | None) -
 # --- one version ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedSnapshot:
-    """Everything that the record has of one digest."""
+class Copy(NamedTuple):
+    """The bytes of one digest, as one configuration has them."""
 
     digest: str
-    versions: tuple[Version, ...]
-    """The same bytes may be several files, or have had several owners; empty: it is a configuration's own digest."""
-    configurations: tuple[Configuration, ...]
-    """That have it, in the order of the record."""
+    configuration: Configuration
+    version: Version | None
+    """None: it is the configuration's own digest."""
     content: bytes | None
     """None: the record does not have the bytes, or has others in their place."""
 
 
-def digests_in(known: Iterable[Configuration]) -> list[str]:
-    """Return the digests of every file of every configuration, and of these themselves, each once."""
-    found: dict[str, None] = {}
-    for one in known:
-        found |= dict.fromkeys([*(version.digest for version in one.versions.values()), one.digest])
-    return list(found)
-
-
-def meant(given: str, digests: Iterable[str]) -> list[str]:
-    """Return the digests with this beginning, given with or without `sha256:`."""
-    wanted = given.lower().removeprefix(_SCHEME)
-    return [one for one in digests if one.removeprefix(_SCHEME).startswith(wanted)]
-
-
-def held(digest: str, known: Iterable[Configuration]) -> RecordedSnapshot:
-    having = [one for one in known if one.digest == digest or _with(one, digest)]
-    versions = dict.fromkeys(version for one in having for version in _with(one, digest))
-    of_file = (one.contents.get(version.path) for one in having for version in _with(one, digest))
-    of_itself = (one.body or None for one in having if one.digest == digest)
-    content = next((data for data in (*of_file, *of_itself) if data is not None), None)
-    return RecordedSnapshot(digest=digest, versions=tuple(versions), configurations=tuple(having), content=content)
-
-
-def _with(one: Configuration, digest: str) -> list[Version]:
-    return [version for version in one.versions.values() if version.digest == digest]
+def copies_in(known: Iterable[Configuration]) -> list[Copy]:
+    """Return what the record has of every digest, in its order; several may have the same bytes."""
+    return [
+        copy
+        for one in known
+        for copy in (
+            *(Copy(each.digest, one, each, one.contents.get(path)) for path, each in one.versions.items()),
+            Copy(one.digest, one, None, one.body or None),
+        )
+    ]

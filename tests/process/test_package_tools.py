@@ -114,11 +114,12 @@ def test_the_author_of_a_tool_sees_what_it_printed_and_raised_and_the_model_does
     up(cluster, tmp_path)
     answer = cluster.ask(use("blunder", path="the drawer"))
     assert "the tool broke: KeyError" in answer["response"]
-    (text,) = cluster("session show", answer["session_id"], "--json").json["tool_texts"]
+    turn = f"{answer['session_id']}-1"
+    (text,) = [one for one in cluster("session show", turn, "--json").json["steps"] if one["printed"]]
     assert (text["about"], text["code"], text["words"]) == ("blunder", "tool_failed", "the tool broke: KeyError")
     assert text["printed"] == "looking at the drawer\n\33[31mstill looking\n"
     assert text["traceback"].endswith("KeyError: 'the drawer'") and "tested_pack.py" in text["traceback"]
-    shown = cluster("session show", answer["session_id"]).out
+    shown = cluster("session show", turn).out
     assert "  | looking at the drawer\n" in shown and "  | KeyError: 'the drawer'" in shown
     told = cluster("logs", "ho1", "--turn", f"SES-{answer['session_id'][:8]}-1").out
     assert "tool=blunder" in told and "    looking at the drawer\n" in told and "KeyError: 'the drawer'" in told
@@ -126,8 +127,7 @@ def test_the_author_of_a_tool_sees_what_it_printed_and_raised_and_the_model_does
     for entry in cluster.entries("PROMPT_SENT"):
         assert not any(b"looking at" in (body or b"") for body in entry.bodies)
     cluster("down")
-    offline = cluster("session show", answer["session_id"], "--json").json["tool_texts"]
-    assert offline == [text]
+    assert text in cluster("session show", turn, "--json").json["steps"]
     assert cluster.verify().tail == "clean"
 
 

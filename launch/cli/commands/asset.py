@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -17,7 +16,7 @@ from hobus.launch.cluster.record import demand_record
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.output import as_json, counted, note, printable, say
-from hobus.launch.sessions.provenance import Configuration, RecordedSnapshot, digests_in, held, meant, short_digest
+from hobus.launch.sessions.provenance import Configuration, Copy, copies_in, short_digest
 
 _CANDIDATES = 8
 _LEAST_CHARS = 4
@@ -34,28 +33,28 @@ def asset(*, home: Home, digest: str) -> Output:
     """
     demand_record(home)
     known = list(configurations_of(home).values())
-    found = held(_meant(digest, known), known)
-    where = ", ".join(dict.fromkeys(one.path for one in found.versions)) or "a configuration"
-    if found.content is None:
-        if faults := _faults(found.configurations):
-            raise _tampered(f"{found.digest} cannot be printed", faults)
-        raise CommandError(
-            f"the record names {found.digest} ({where}) and does not have its bytes", hint=next_here("ledger verify")
-        )
-    text = _text_of(found, found.content)
+    copies = _meant(digest, known)
+    versions = list(dict.fromkeys(one.version for one in copies if one.version is not None))
+    where = ", ".join(dict.fromkeys(one.path for one in versions)) or "a configuration"
+    full, having = copies[0].digest, list({one.configuration.digest: one.configuration for one in copies}.values())
+    content = next((one.content for one in copies if one.content is not None), None)
+    if content is None:
+        if faults := _faults(having):
+            raise _tampered(f"{full} cannot be printed", faults)
+        said = f"the record names {full} ({where}) and does not have its bytes"
+        raise CommandError(said, hint=next_here("ledger verify"))
+    text = content.decode("utf-8", "replace") if versions else as_json(redacted(unpack(content)["config"]), indent=1)
 
     def show() -> None:
-        first = found.configurations[0].sequence
-        note(f"{found.digest}: {where}, {counted(len(found.content or b''), 'byte')}, in force from #{first} on")
+        note(f"{full}: {where}, {counted(len(content), 'byte')}, in force from #{having[0].sequence} on")
         for line in text.splitlines():
             say(printable(line))
 
     document = {
-        "digest": found.digest,
-        "versions": [one._asdict() for one in found.versions],
+        "digest": full,
+        "versions": [one._asdict() for one in versions],
         "configurations": [
-            {"config_digest": one.digest, "sequence": one.sequence, "at": iso_of_us(one.at_us)}
-            for one in found.configurations
+            {"config_digest": one.digest, "sequence": one.sequence, "at": iso_of_us(one.at_us)} for one in having
         ],
         "text": text,
     }
@@ -66,29 +65,27 @@ def _faults(known: Sequence[Configuration]) -> list[str]:
     return [fault for one in known for fault in one.faults]
 
 
-def _meant(given: str, known: Sequence[Configuration]) -> str:
+def _meant(given: str, known: Sequence[Configuration]) -> list[Copy]:
     """Return the one digest that begins so. Raises UsageFault with candidates; integrity where one may be hidden."""
-    found = meant(given, digests_in(known)) if given.strip() else []
-    if len(found) == 1 and len(given.removeprefix("sha256:")) >= _LEAST_CHARS:
-        return found[0]
+    wanted, shown = given.strip().lower().removeprefix("sha256:"), printable(given[:80])
+    found: dict[str, list[Copy]] = {}
+    for one in copies_in(known):
+        if given.strip() and one.digest.removeprefix("sha256:").startswith(wanted):
+            found.setdefault(one.digest, []).append(one)
+    if len(found) == 1 and len(wanted) >= _LEAST_CHARS:
+        return next(iter(found.values()))
     if not found and (faults := _faults(known)):
-        raise _tampered(f"no version that can be read has the digest {printable(given[:80])}", faults)
+        raise _tampered(f"no version that can be read has the digest {shown}", faults)
     if not found:
-        said = f"the record names no version with the digest {printable(given[:80])}"
-        raise UsageFault(said, hint=next_here("why TURN"))
-    names: dict[str, Any] = {version.digest: version.path for one in known for version in one.versions.values()}
-    rows = [f"  {short_digest(one)}  {names.get(one, 'a configuration')}" for one in found[:_CANDIDATES]]
-    said = f"{printable(given[:80])} is the beginning of {counted(len(found), 'digest')}"
+        raise UsageFault(f"the record names no version with the digest {shown}", hint=next_here("why TURN"))
+    rows = [
+        f"  {short_digest(digest)}  {first.version.path if first.version else 'a configuration'}"
+        for digest, (first, *_) in list(found.items())[:_CANDIDATES]
+    ]
+    said = f"{shown} is the beginning of {counted(len(found), 'digest')}"
     raise UsageFault("\n".join([f"{said}; give more of it, at least {_LEAST_CHARS} digits", *rows]))
 
 
 def _tampered(said: str, faults: Sequence[str]) -> CommandError:
     told = "\n".join([said, *(f"- {fault}" for fault in faults)])
     return CommandError(told, hint=next_here("ledger verify"), exit_code=exit_codes.INTEGRITY)
-
-
-def _text_of(found: RecordedSnapshot, content: bytes) -> str:
-    """Return a configuration by its settings; a governed file as UTF-8."""
-    return (
-        content.decode("utf-8", "replace") if found.versions else as_json(redacted(unpack(content)["config"]), indent=1)
-    )

@@ -22,9 +22,8 @@ from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cli.commands.session import shown_lifecycle
 from hobus.launch.cli.commands.steering import read_view
-from hobus.launch.cli.provenance_view import MADE_UNDER
-from hobus.launch.cli.turn_reading import evidence_of, read_account, run_in
-from hobus.launch.cli.turn_view import MOMENT_BY_MOMENT, words_of
+from hobus.launch.cli.turn_reading import read_account, run_in
+from hobus.launch.cli.turn_view import MOMENT_BY_MOMENT
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import as_json as json_text
@@ -40,18 +39,15 @@ from hobus.launch.console.output import (
     zone,
 )
 from hobus.launch.console.view import Line, Part, Shown, Table, print_view
-from hobus.launch.sessions.evidence import seen_in
 from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, turns_in
 from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals_of, sessions_meant
-from hobus.launch.sessions.provenance import Used, digests_named, used_in
 from hobus.launch.sessions.replay import Replay
 from hobus.launch.sessions.replay import replay as folded_again
-from hobus.launch.sessions.steps import Step, steps_in
 from hobus.launch.sessions.summary import LAST, SessionRow, SessionStanding, standing_of
 from hobus.launch.sessions.which import no_such
 
 _SHOWN_CHARS = 60
-_BESIDE = ("ho1m", "prompts", "ho2_context_authority")
+_BESIDE = ("ho1m", "prompts")
 """Streams that say more of a turn than its journal."""
 
 
@@ -67,10 +63,8 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     """Show a session: its run, what that waits for, the last commands and what became of them, the last turns.
 
     With --turn N, or SES-<8 hex digits>-N in place of SESSION: what happened in that turn, moment by moment, by the
-    record alone. Both say under which versions of agent, contracts, prompts, template and settings the (last) turn was
-    made: `hobus asset DIGEST` prints each.
-
-    What tools printed, and the tracebacks of what they raised, stand below: their own words, behind bars.
+    record alone; what its tools printed and raised; and under which versions of agent, contracts, prompts, template and
+    settings it was made: `hobus asset DIGEST` prints each.
     """
     if turn is None and (named_run := run_in(given)) is not None:
         given, turn = named_run
@@ -99,13 +93,10 @@ class LookedAt(NamedTuple):
     """The last ones."""
     turns: list[TurnSeen]
     """The last ones."""
-    texts: list[Step]
-    """Orders whose tools told people something, the last ones."""
     ends: list[Entry]
     """Of its orders, the last ones."""
     prompts: list[Entry]
     """The last ones."""
-    used: tuple[Used, ...]
     unanswered: str = ""
     """Why its owner says nothing; empty: it does, or there is none to be asked."""
 
@@ -127,8 +118,6 @@ def document_of(found: LookedAt) -> dict[str, Any]:
         "intent_conflicts": standing.state.intents.conflict_count,
         "commands": [asdict(one) for one in found.commands],
         "turns": [asdict(one) for one in found.turns],
-        "tool_texts": [asdict(one) for one in found.texts],
-        "made_of": [one._asdict() for one in found.used],
         "more": found.has_more,
     }
 
@@ -160,20 +149,9 @@ async def looked_at(journals: Journals, given: str, limit: int) -> LookedAt:
         found, has_earlier = await journals.newest(session_id, wanted)
         if len(found) > len(entries):
             entries, turns = found, turns_in(found)
-    ends, prompts, contexts = [await journals.beside(stream, session_id, LAST) for stream in _BESIDE]
-    used = await _used_last(journals, turns, [*entries, *prompts, *contexts])
-    texts = [one for one in steps_in(seen_in(ends)) if one.printed or one.traceback]
-    last = commands_in(entries)[-limit:], turns[-limit:], texts[-limit:]
-    return LookedAt(session_id, None, entries, standing_of(entries), *last, ends, prompts, used)
-
-
-async def _used_last(journals: Journals, turns: list[TurnSeen], found: list[Entry]) -> tuple[Used, ...]:
-    """Return what the session's last turn was made under; nothing of one that has no turn yet."""
-    if not turns:
-        return ()
-    entries = sorted(found, key=lambda one: one.sequence)
-    turn = seen_in(evidence_of(entries, turns[-1]).turn)
-    return used_in(turn, await journals.configurations(digests_named(turn)))
+    ends, prompts = [await journals.beside(stream, session_id, LAST) for stream in _BESIDE]
+    commands = commands_in(entries)[-limit:]
+    return LookedAt(session_id, None, entries, standing_of(entries), commands, turns[-limit:], ends, prompts)
 
 
 def _facts(found: LookedAt) -> Iterator[Shown]:
@@ -266,10 +244,7 @@ def _failures(found: LookedAt) -> Iterator[Shown]:
         yield Line(f"there are earlier turns: --limit {len(found.turns) * 2}", is_aside=True)
 
 
-_SESSION: tuple[Part[LookedAt], ...] = (
-    _facts, _commands, _turns, _failures, lambda found: words_of(found.texts),
-    Table[LookedAt]("made under, the last turn", lambda found: found.used, MADE_UNDER, ("VERSION",)),
-)  # fmt: skip
+_SESSION: tuple[Part[LookedAt], ...] = (_facts, _commands, _turns, _failures)
 
 
 def _short(text: str) -> str:

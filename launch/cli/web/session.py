@@ -45,7 +45,7 @@ async def session(look: PageRequest) -> PageAnswer:
     standing, row = found.standing, found.row
     talk = TALKS.of_session(found.session_id)
     shown: dict[str, Any] = {
-        "row": row, "found": found, "standing": standing, "commands": found.commands[::-1], "texts": found.texts,
+        "row": row, "found": found, "standing": standing, "commands": found.commands[::-1],
         "cards": _cards(found)[::-1], "limit": limit, "has_more": found.has_more,
         "run": None if standing.state.run is None else standing.runs,
         "talk": None if talk is None or talk.is_over else talk,

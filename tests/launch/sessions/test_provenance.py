@@ -19,7 +19,7 @@ from hobus.launch.sessions.provenance import (
     Configuration,
     changed_between,
     configuration_in,
-    held,
+    copies_in,
     used_in,
 )
 
@@ -89,8 +89,8 @@ def test_a_file_with_other_bytes_is_named_and_left_out() -> None:
     found = configuration_in(recorded(SNAPSHOT.to_bytes(), pack(files | {ADMIN: files[ADMIN] + b" "})))
     assert len(found.faults) == 1 and ADMIN in found.faults[0] and SNAPSHOT.files[ADMIN].sha256 in found.faults[0]
     assert set(files) - set(found.contents) == {ADMIN}
-    one = held(SNAPSHOT.files[ADMIN].sha256, [found])
-    assert one.content is None and one.versions and one.configurations == (found,)
+    [one] = [each for each in copies_in([found]) if each.digest == SNAPSHOT.files[ADMIN].sha256]
+    assert one.content is None and one.version is not None and one.configuration == found
 
 
 def test_files_that_differ_between_two_configurations_are_named_by_digest() -> None:
