@@ -48,6 +48,8 @@ TRUSTED_MAX = 64
 """Keys trusted at once."""
 SCRIPTED_REQUEST_MAX_BYTES = 64 * 1024 * 1024
 """Of one request to a model that a test scripts: a long conversation with images, in one line."""
+SIGNALS_MAX = 2000
+"""Signals that an account of a turn reads, the newest ones up to it, to say how often each of its own was given."""
 OVERLAYS_MAX = 2000
 """Changes of memory that an account of a turn reads, the newest ones until its end, besides those of lines it names."""
 JOIN_ANSWER_S = 120.0

@@ -15,14 +15,9 @@ from hobus.launch.console.output import clock_time, plain
 from hobus.launch.sessions.provenance import SNAPSHOT
 
 
-def entry_document(entry: Entry, config_digest: str | None = None) -> dict[str, Any]:
-    """Return the stable JSON shape of an entry: hashes in hexadecimal, an event by the names of its fields.
-
-    `config_digest`: of what its run was requested under, where that was looked up.
-    """
+def entry_document(entry: Entry) -> dict[str, Any]:
+    """Return the stable JSON shape of an entry: hashes in hexadecimal, an event by the names of its fields."""
     fields = {"sequence": entry.sequence, **named(entry)}
-    if config_digest is not None:
-        fields["config_digest"] = config_digest
     document: dict[str, Any] = plain({name: value for name, value in fields.items() if name != "bodies"})
     if entry.bodies:
         document["bodies"] = shown_bodies(entry)

@@ -17,7 +17,7 @@ from hobus.bus.record.session_facts import RunRequested
 from hobus.launch.cli.provenance_view import configurations_with
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
-from hobus.launch.limits import OVERLAYS_MAX
+from hobus.launch.limits import OVERLAYS_MAX, SIGNALS_MAX
 from hobus.launch.sessions.account import TurnAccount, account_of
 from hobus.launch.sessions.evidence import Evidence, Rules, body_of, entries_of_turn, seen_in
 from hobus.launch.sessions.history import TurnSeen, turns_in
@@ -73,7 +73,7 @@ def read_account(home: Home, session_id: str, wanted: str | None, *, called: str
         replace(
             found,
             elsewhere=_quoted(record, own, entries) + _behind_lines(record, own, overlays),
-            memory=overlays,
+            memory=[*_newest_signals(record, own), *overlays],
             rules=None if made_under is None or not made_under.body else Rules.of(made_under.body),
             configurations=configurations,
         ),
@@ -192,3 +192,11 @@ def _behind_lines(record: Path, turn: Sequence[Entry], overlays: Sequence[Entry]
     events = {event for said in written if said.artifact_id in shown for event in said.source_event_ids}
     agent_id = agent_of(turn)
     return entries_with(record, {entry_id("HO3_SIGNAL", f"{agent_id}/{event}") for event in events})
+
+
+def _newest_signals(record: Path, turn: Sequence[Entry]) -> list[Entry]:
+    """Return signals up to the last one that the turn has logged; none where it has logged none."""
+    logged = [one.sequence for one in turn if one.event_type == "HO3_SIGNAL"]
+    wanted, limit = EntryFilter(stream="signals"), SIGNALS_MAX if logged else 0
+    before = max(logged, default=-1) + 1
+    return [*read_entries(record, wanted, before=before, limit=limit, newest_first=True, with_bodies=True)]

@@ -374,8 +374,11 @@ _memory_lines = Table[MemoryShown]("", lambda found: found.lines, {
 signals = Table[TurnAccount](
     "what this turn adds to memory; `hobus memory gate SIGNAL` says what a closed gate lacks",
     lambda account: account.signals,
-    {"SIGNAL": "signal_id", "GATE": lambda one: "crossed" if one.crossed else "closed", "ENTRY": "sequence"},
-)
+    {
+        "SIGNAL": "signal_id", "GATE": lambda one: "crossed" if one.crossed else "closed", "EVENTS": "events",
+        "SESSIONS": "sessions", "ENTRY": "sequence",
+    },
+)  # fmt: skip
 
 
 def facts(account: TurnAccount) -> Iterator[Shown]:

@@ -37,6 +37,8 @@ class Rows(NamedTuple):
 
 
 Shown: TypeAlias = Line | Rows
+Columns: TypeAlias = Mapping[str, Callable[[Any], object] | str]
+"""Heading -> what stands below it: an attribute or a key of a row, by its (dotted) name, or what is made of the row."""
 Part: TypeAlias = Callable[[T], Iterable[Shown]]
 
 
@@ -44,13 +46,12 @@ Part: TypeAlias = Callable[[T], Iterable[Shown]]
 class Table(Generic[T]):
     """A part that is a table: the first `ROWS` rows, and how many there are beside; nothing of none.
 
-    `columns`: heading -> what stands below it: an attribute of a row, by its (dotted) name, or what a function makes of
-    the row. `heading` stands above: a text, or what is found makes it.
+    `heading` stands above: a text, or what is found makes it.
     """
 
     heading: Callable[[T], str] | str
     rows: Callable[[T], Sequence[Any]]
-    columns: Mapping[str, Callable[[Any], object] | str]
+    columns: Columns
     spare: Sequence[str] = ()
 
     def __call__(self, found: T) -> Iterator[Shown]:
@@ -64,10 +65,25 @@ class Table(Generic[T]):
             yield Line(f"and {counted(more, 'further row')}: --json has all", "bright_black", begin="  ")
 
     def cells(self, row: Any) -> list[str]:
-        return [
-            in_cell(attrgetter(given)(row), given) if isinstance(given, str) else in_cell(given(row))
-            for given in self.columns.values()
-        ]
+        return cells_of(row, self.columns)
+
+
+def cells_of(row: Any, columns: Columns) -> list[str]:
+    return [in_cell(_value(row, given), given if isinstance(given, str) else "") for given in columns.values()]
+
+
+def _value(row: Any, given: Callable[[Any], object] | str) -> object:
+    if not isinstance(given, str):
+        return given(row)
+    return row[given] if isinstance(row, dict) else attrgetter(given)(row)
+
+
+def print_rows(
+    rows: Iterable[Any], columns: Columns, *, coloured: int | None = None, empty: str = "", spare: Sequence[str] = ()
+) -> None:
+    """Print all rows as `table` does; what is not there is a dash."""
+    cells = [[cell or "-" for cell in cells_of(row, columns)] for row in rows]
+    table(list(columns), cells, coloured=coloured, empty=empty, spare=spare)
 
 
 def in_cell(value: object, name: str = "") -> str:
@@ -87,6 +103,8 @@ def in_cell(value: object, name: str = "") -> str:
             return thousands(value)
         case list() | tuple() if name.endswith("sequences"):
             return entries(value)
+        case list() | tuple():
+            return ", ".join(value)
         case _:
             return str(value)
 

@@ -142,7 +142,7 @@ def account_of(session_id: str, turn: TurnSeen, found: Evidence) -> TurnAccount:
         prompts=tuple(prompts),
         contexts=tuple(contexts_in(entries)),
         memory=memory,
-        signals=signals_in(entries),
+        signals=signals_in(entries, found),
         facts=tuple(_facts(entries)),
         moments=tuple(all_moments(entries)),
         called_by="" if asked is None else asked.called_by.removeprefix("WO-").partition(".")[0],

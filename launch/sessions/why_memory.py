@@ -68,6 +68,9 @@ class SignalSeen(NamedTuple):
     sequence: int
     crossed: bool
     """Whether its gate was crossed behind this turn."""
+    events: int
+    """How often its principal gave it by then, in the signals that were read."""
+    sessions: int
 
 
 def memory_shown(found: Evidence, turn: Iterable[Seen]) -> MemoryShown | None:
@@ -183,8 +186,15 @@ def _reason(why: str, artifact: _Artifact | None, context: ContextAssembled) -> 
     return f"its labels are not the turn's: {', '.join(own) or 'none'} against {', '.join(turns) or 'none'}"
 
 
-def signals_in(turn: Sequence[Seen]) -> tuple[SignalSeen, ...]:
-    """Return each signal that the turn gave, and whether its gate was crossed behind it, as memory said."""
+def signals_in(turn: Sequence[Seen], found: Evidence) -> tuple[SignalSeen, ...]:
+    """Return each signal that the turn gave, how often its principal gave it by then, and if its gate opened."""
     crossed = {name for one in turn if isinstance(one.said, SignalsNamed) for name in one.said.signal_ids}
-    signals = [(one.entry.sequence, one.said.signal_id) for one in turn if isinstance(one.said, SignalLogged)]
-    return tuple(SignalSeen(name, sequence, name in crossed) for sequence, name in signals)
+    logged = [(one.entry.sequence, one.said) for one in turn if isinstance(one.said, SignalLogged)]
+    last, agent_id = max((sequence for sequence, _ in logged), default=-1), agent_of(found.turn)
+    sessions: dict[tuple[str, str], list[str]] = {}
+    for entry in found.memory:
+        said = body_of(entry) if entry.sequence <= last and entry.provenance.agent_id == agent_id else None
+        if isinstance(said, SignalLogged):
+            sessions.setdefault((said.signal_id, said.principal), []).append(entry.provenance.session_id)
+    seen = [(sequence, one.signal_id, sessions.get((one.signal_id, one.principal), [])) for sequence, one in logged]
+    return tuple(SignalSeen(name, at, name in crossed, len(given), len(set(given))) for at, name, given in seen)

@@ -56,7 +56,7 @@ def test_a_template_is_asked_for_by_name_over_every_way_in(cluster: Cluster) -> 
     cluster.ask(QUESTION, "--session", other)
     assert chosen(cluster)[2:] == [shipped, named, shipped]
     told = cluster("why", f"SES-{other[:8]}-2")
-    assert "context by ATT-PLAIN-001 1.0.0, asked for by name" in told.out, told
+    assert "context of the answer by ATT-PLAIN-001 1.0.0, asked for by name" in told.out, told
     piped = cluster("chat", "--template", "ATT-PLAIN-001", stdin=b"hello\nand bye\n")
     assert piped.code == 0 and chosen(cluster)[5:] == [named, named]
 

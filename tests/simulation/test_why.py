@@ -29,7 +29,7 @@ from hobus.launch.console.view import lines_of
 from hobus.launch.lab import simulated
 from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.account import TurnAccount, account_of, differences, settings_of
-from hobus.launch.sessions.evidence import ERASED, Rules, entries_of_turn, seen_in
+from hobus.launch.sessions.evidence import ERASED, Rules, body_of, entries_of_turn, seen_in
 from hobus.launch.sessions.provenance import Configuration, Used, configuration_in, named_by_run
 from hobus.launch.sessions.why_memory import STREAMS
 from hobus.launch.sessions.why_prompts import quoted_elsewhere, text_behind
@@ -196,16 +196,16 @@ def test_a_line_with_the_words_of_one_that_is_shown_is_told_as_left_out_for_that
     assert left.reason == "a line that is shown has the same words" and left.text == first.context_line.upper()
 
 
-def test_signals_are_told_with_whether_their_gate_was_crossed_behind_the_turn():
-    """As memory said behind it."""
-    with lesson(*GATE) as one:
-        one.ask_until_crossed()
-        entries = one.cluster.entries()
+def test_signals_are_told_with_how_far_their_gate_is_as_of_the_turn(taught):
+    """One per signal of the turn: how often it was given by then; and whether memory said that its gate was crossed."""
+    _, entries, turns, _ = taught
+    signals = {one.signal_id: one for one in turns[1].signals}
+    assert {"intent:question", "tool:verify_ledger"} <= set(signals)
+    one = signals["tool:verify_ledger"]
+    assert (one.events, one.sessions, one.crossed) == (1, 1, False) and signals["intent:question"].events > 1
     [due] = [each for each in entries if each.event_type == "CONSOLIDATION_DUE"][:1]
     found = account(entries, due.provenance.session_id, due.provenance.run_seq, RULES).signals
-    assert {each.signal_id for each in found if each.crossed} and {each.crossed for each in found} <= {True, False}
-    logged = {each.sequence for each in entries if each.event_type == "HO3_SIGNAL"}
-    assert {each.sequence for each in found} <= logged
+    assert {each.signal_id for each in found if each.crossed} == set(body_of(due).signal_ids)
 
 
 def test_the_template_of_a_context_is_told_with_each_stage_and_what_it_gave(taught):

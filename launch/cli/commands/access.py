@@ -25,7 +25,8 @@ from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.endpoints import is_every_host, parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_command, next_here, of_os_error
-from hobus.launch.console.output import day_and_minute, duration, note, say, table, zone
+from hobus.launch.console.output import day_and_minute, duration, note, say, zone
+from hobus.launch.console.view import Columns, print_rows
 from hobus.launch.filters.quantities import duration_of
 from hobus.launch.http import keys as http_keys
 
@@ -202,12 +203,10 @@ def list_tokens(*, home: Home) -> Output:
         }
         for known in tokens_in(home.keys)
     ]
-    shown = [(row["token_id"], row["role"], _used(row), _expires(row["expires_in_s"])) for row in rows]
-    return Output(
-        {"tokens": rows},
-        lambda: table(("TOKEN", "ROLE", "USED", "EXPIRES"), shown, empty="no token is open"),
-        indent=None,
-    )
+    columns: Columns = {
+        "TOKEN": "token_id", "ROLE": "role", "USED": _used, "EXPIRES": lambda row: _expires(row["expires_in_s"]),
+    }  # fmt: skip
+    return Output({"tokens": rows}, lambda: print_rows(rows, columns, empty="no token is open"), indent=None)
 
 
 def _used(row: Mapping[str, Any]) -> str:
@@ -228,15 +227,12 @@ def keys() -> None:
 def list_keys(*, home: Home) -> Output:
     """List enrolled workers, whether they are connected or not, and keys for HTTP."""
     rows, now = keys_in(home), SystemClock().now()
-    shown = [
-        (row["name"], f"{row['key']}{_ends(row['ends_at'], now)}", row["host"], row["token_id"],
-         day_and_minute(parse_iso(row["enrolled_at"])))
-        for row in rows
-    ]  # fmt: skip
-
-    headings = ("NAME", "KEY", "HOST", "TOKEN", f"SINCE {zone(now)}")
+    columns: Columns = {
+        "NAME": "name", "KEY": lambda row: f"{row['key']}{_ends(row['ends_at'], now)}", "HOST": "host",
+        "TOKEN": "token_id", f"SINCE {zone(now)}": lambda row: day_and_minute(parse_iso(row["enrolled_at"])),
+    }  # fmt: skip
     empty = "nobody has a key: no worker has joined, no key for HTTP was created"
-    show = partial(table, headings, shown, empty=empty, spare=("HOST", "TOKEN"))
+    show = partial(print_rows, rows, columns, empty=empty, spare=("HOST", "TOKEN"))
     return Output({"keys": rows}, show, indent=None)
 
 

@@ -17,7 +17,8 @@ from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.console.output import as_json, note, printable, say_prose, short_path, table
+from hobus.launch.console.output import as_json, note, printable, say_prose, short_path
+from hobus.launch.console.view import Columns, print_rows
 
 if TYPE_CHECKING:
     from hobus.config.snapshot import Snapshot
@@ -34,17 +35,12 @@ def list_(*, home: Home) -> Output:
     """List every agent, where its file is, and which one answers where none is named (host.agent_id)."""
     snapshot = _snapshot_of(home)
     rows = [_about(home, name, snapshot) for name in snapshot.agents]
-    cells = [
-        (
-            row["agent_id"],
-            "yes" if row["is_default"] else "-",
-            row["agent_class"],
-            str(len(row["tools"])),
-            short_path(Path(row["file"])) if Path(row["file"]).is_absolute() else row["file"],
-        )
-        for row in rows
-    ]
-    return Output({"agents": rows}, lambda: table(("AGENT", "DEFAULT", "CLASS", "TOOLS", "FILE"), cells))
+    columns: Columns = {
+        "AGENT": "agent_id", "DEFAULT": lambda row: "yes" if row["is_default"] else "", "CLASS": "agent_class",
+        "TOOLS": lambda row: len(row["tools"]),
+        "FILE": lambda row: short_path(Path(row["file"])) if Path(row["file"]).is_absolute() else row["file"],
+    }  # fmt: skip
+    return Output({"agents": rows}, lambda: print_rows(rows, columns))
 
 
 @agent.command()

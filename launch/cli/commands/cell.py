@@ -24,7 +24,8 @@ from hobus.launch.cli.commands.options import Family, Output, with_home, with_js
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here, of_os_error
-from hobus.launch.console.output import note, say, table
+from hobus.launch.console.output import note, say
+from hobus.launch.console.view import print_rows
 from hobus.launch.http import keys
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -155,10 +156,9 @@ def list_cells(*, home: Home) -> Output:
         ]  # fmt: skip
 
     def show() -> None:
-        cells = [
-            [row["cell"], row["people"], "yes" if row["takes_new"] else "no", row["url"], row["home"]] for row in rows
-        ]
-        table(("CELL", "PEOPLE", "NEW ONES", "DOOR", "HOME"), cells)
+        print_rows(rows, {
+            "CELL": "cell", "PEOPLE": "people", "NEW ONES": "takes_new", "DOOR": "url", "HOME": "home",
+        })  # fmt: skip
         for one in moves:
             go_on = next_command(f"cell move {one['person']} {one['to']}", home.root)
             note(f"{one['person']} is on the way from {one['from']} to {one['to']} ({one['step']}): ", go_on)

@@ -19,7 +19,6 @@ from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
 from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
 from hobus.launch.cli.commands.options import Family, Output, filter_given, with_home, with_json
 from hobus.launch.cli.entry_view import cells, entry_document, shown_bodies
-from hobus.launch.cli.provenance_view import configurations_named, run_of
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.record import demand_record, unread_spools
@@ -91,8 +90,7 @@ def show(*, home: Home, wanted: _Wanted, limit: int, bodies: bool) -> Output:
         wanted.check_known(home)
 
     def document() -> dict[str, Any]:
-        named = configurations_named(home, found)
-        rows = [entry_document(entry, named.get(run_of(entry))) for entry in found]
+        rows = [entry_document(entry) for entry in found]
         return {"head": head_of(home.ledger), "entries": rows, "more": len(newest) > limit}
 
     def show_all() -> None:

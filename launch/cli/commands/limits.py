@@ -11,7 +11,8 @@ from hobus.bus.messages.ids import shown_session
 from hobus.launch.cli.commands.cluster_options import ask, with_cluster
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.output import money, say, styled, table, thousands
+from hobus.launch.console.output import money, say, styled
+from hobus.launch.console.view import Columns, print_rows
 
 _MODES = {
     "enforce": "a call that goes over a limit is refused",
@@ -39,31 +40,27 @@ def budget(*, place: Place, session: str | None) -> Output:
     found = ask(place, "gateway", ReadBudget(session_id=session_id), Budget)
 
     def show() -> None:
-        headings = ("SCOPE", "USED", "RESERVED", "LIMIT", "REMAINING", "CALLS", "COST", "NOTE")
-        table(
-            headings,
-            [_cells(row) for row in found.scopes],
-            empty="no budget is in use yet",
-            spare=("CALLS", "RESERVED"),
-        )
+        print_rows(found.scopes, _BUDGET, empty="no budget is in use yet", spare=("CALLS", "RESERVED"))
         say(styled(f"mode {found.mode}: {_MODES[found.mode]}", "bright_black"))
 
     return Output(found, show)
 
 
-def _cells(row: ScopeBudget) -> tuple[str, ...]:
+def _scope(row: ScopeBudget) -> str:
     kind, _, name = row.scope.partition(":")
-    unknown = f"{row.unknown_calls} of unknown outcome" if row.unknown_calls else ""
-    return (
-        f"{kind} {shown_session(name) if kind == 'session' else name}",
-        thousands(row.used),
-        thousands(row.reserved),
-        "none" if row.limit is None else thousands(row.limit),
-        "-" if row.remaining is None else thousands(row.remaining),
-        thousands(row.calls),
-        money(row.cost_usd),
-        unknown,
-    )
+    return f"{kind} {shown_session(name) if kind == 'session' else name}"
+
+
+_BUDGET: Columns = {
+    "SCOPE": _scope, "USED": "used", "RESERVED": "reserved",
+    "LIMIT": lambda row: "none" if row.limit is None else row.limit,
+    "REMAINING": "remaining", "CALLS": "calls", "COST": lambda row: money(row.cost_usd),
+    "NOTE": lambda row: f"{row.unknown_calls} of unknown outcome" if row.unknown_calls else "",
+}  # fmt: skip
+_BREAKERS: Columns = {
+    "PROVIDER": "provider_id", "MODEL": "model_id", "STATE": "state", "FAILURES": "failures",
+    "MEANING": lambda one: _BREAKER_STATES[one.state],
+}  # fmt: skip
 
 
 @click.command()
@@ -75,12 +72,5 @@ def breaker(*, place: Place) -> Output:
     A gateway that starts has them all closed, whatever the record says of those before: what fails again opens them.
     """
     found = ask(place, "gateway", ReadBreakers(), Breakers)
-    rows = [
-        (one.provider_id, one.model_id, one.state, str(one.failures), _BREAKER_STATES[one.state])
-        for one in found.breakers
-    ]
-    headings = ("PROVIDER", "MODEL", "STATE", "FAILURES", "MEANING")
-    return Output(
-        found,
-        lambda: table(headings, rows, empty="every breaker is closed: no model was called since the gateway began"),
-    )
+    empty = "every breaker is closed: no model was called since the gateway began"
+    return Output(found, lambda: print_rows(found.breakers, _BREAKERS, empty=empty))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -24,7 +24,8 @@ from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here
-from hobus.launch.console.output import counted, day_and_minute, say, table, wants_json, zone
+from hobus.launch.console.output import counted, day_and_minute, say, wants_json, zone
+from hobus.launch.console.view import Columns, print_rows
 
 R = TypeVar("R", bound=Message)
 P = TypeVar("P", m.Signals, m.Overlays)
@@ -126,9 +127,20 @@ class ChosenMemory(NamedTuple):
             whole += getattr(found, rows)
         return found.model_copy(update={rows: whole})
 
-    def cells(self, overlays: Sequence[m.Overlay]) -> list[tuple[str, ...]]:
-        """Return a row each, below `_HEADINGS`."""
-        return [_cells(one, self.place.snapshot.config.attention.chars_per_token) for one in overlays]
+    @property
+    def columns(self) -> Columns:
+        """Return columns of overlays; TOKENS: what the line takes of budget.ho3_bias_budget, by the estimate."""
+        chars_per_token = self.place.snapshot.config.attention.chars_per_token
+        return {
+            "ARTIFACT": "artifact.artifact_id", "STATE": "state",
+            "PRINCIPAL": lambda one: one.artifact.principal or "everybody", "TYPE": "artifact.artifact_type",
+            "WEIGHT": lambda one: f"{one.artifact.weight:g}", "SCOPE": "artifact.scope",
+            "LABELS": lambda one: list(dict.fromkeys([*one.artifact.labels.domain, *one.artifact.labels.task])),
+            "TOKENS": lambda one: len(one.artifact.context_line) // chars_per_token,
+            "SIGNALS": "artifact.source_signal_ids", "EVENTS": lambda one: len(one.artifact.source_event_ids),
+            "CHANGED BY": lambda one: next((SaidBy(by.principal, by.door) for by in one.changes[::-1] if by.door), ""),
+            "LINE": "artifact.context_line",
+        }  # fmt: skip
 
 
 def _of_agent(command: Callable[..., Output]) -> Callable[..., Any]:
@@ -176,15 +188,11 @@ def signals(*, of: ChosenMemory, as_of: str | None, principal: str | None, min_c
         agent_id=of.agent_id, principal=principal, as_of_ts=as_of, min_count=min_count, with_ids=wants_json()
     )
     found = of.all_pages(question, m.Signals, "signals")
-    headings = ("SIGNAL", "PRINCIPAL", "EVENTS", "SESSIONS", f"LAST SEEN {zone(SystemClock().now())}", "DECAY")
-    rows = [
-        (
-            one.signal_id, one.principal or "", str(one.count), str(one.session_count), _minute(one.last_seen),
-            f"{one.decay:.3f}",
-        )
-        for one in found.signals
-    ]  # fmt: skip
-    return Output(found, lambda: table(headings, rows))
+    columns: Columns = {
+        "SIGNAL": "signal_id", "PRINCIPAL": "principal", "EVENTS": "count", "SESSIONS": "session_count",
+        f"LAST SEEN {zone(SystemClock().now())}": lambda one: _minute(one.last_seen), "DECAY": "decay",
+    }  # fmt: skip
+    return Output(found, lambda: print_rows(found.signals, columns))
 
 
 @memory.command()
@@ -201,7 +209,7 @@ def overlays(
         agent_id=of.agent_id, principal=principal, as_of_ts=as_of, signal_id=signal_id, active_only=not is_all
     )
     found = of.all_pages(question, m.Overlays, "overlays")
-    return Output(found, lambda: table(_HEADINGS, of.cells(found.overlays), spare=_SPARE))
+    return Output(found, lambda: print_rows(found.overlays, of.columns, spare=_SPARE))
 
 
 @memory.command()
@@ -253,16 +261,16 @@ def review(*, of: ChosenMemory, as_of: str | None, principal: str | None) -> Out
     found = of.ask(m.ReadReview(agent_id=of.agent_id, principal=principal, as_of_ts=as_of), m.Review)
 
     def show() -> None:
-        table(_HEADINGS, of.cells(found.pending), spare=_SPARE, empty="no constraint waits")
+        print_rows(found.pending, of.columns, spare=_SPARE, empty="no constraint waits")
         if found.pending:
             first = found.pending[0].artifact.artifact_id
             say(f"to take one: {next_here(f'memory confirm {first}')}; `memory reject` for the contrary")
-        headings = (f"REFUSED {zone(SystemClock().now())}", "PRINCIPAL", "SIGNAL", "REASON", "LINE")
-        rows = [
-            (_minute(one.at), one.principal or "everybody", one.signal_id, one.reason, one.line)
-            for one in found.quarantined
-        ]
-        table(headings, rows, empty="no line was refused")
+        refused: Columns = {
+            f"REFUSED {zone(SystemClock().now())}": lambda one: _minute(one.at),
+            "PRINCIPAL": lambda one: one.principal or "everybody", "SIGNAL": "signal_id", "REASON": "reason",
+            "LINE": "line",
+        }  # fmt: skip
+        print_rows(found.quarantined, refused, empty="no line was refused")
 
     return Output(found, show)
 
@@ -339,30 +347,7 @@ def _changed(
 # --- printing ---------------------------------------------------------------------------------------------------------
 
 
-_HEADINGS = (
-    "ARTIFACT", "STATE", "PRINCIPAL", "TYPE", "WEIGHT", "SCOPE", "LABELS", "TOKENS", "SIGNALS", "EVENTS",
-    "CHANGED BY", "LINE",
-)  # fmt: skip
 _SPARE = ("CHANGED BY", "TOKENS", "EVENTS", "SCOPE", "TYPE", "LABELS")
-
-
-def _cells(overlay: m.Overlay, chars_per_token: int) -> tuple[str, ...]:
-    """Return cells; TOKENS: what the line takes of budget.ho3_bias_budget, by the estimate."""
-    artifact = overlay.artifact
-    return (
-        artifact.artifact_id,
-        overlay.state,
-        artifact.principal or "everybody",
-        artifact.artifact_type,
-        f"{artifact.weight:g}",
-        artifact.scope,
-        ", ".join(dict.fromkeys([*artifact.labels.domain, *artifact.labels.task])),
-        str(len(artifact.context_line) // chars_per_token),
-        ", ".join(artifact.source_signal_ids),
-        str(len(artifact.source_event_ids)),
-        next((str(SaidBy(one.principal, one.door)) for one in overlay.changes[::-1] if one.door), "-"),
-        artifact.context_line,
-    )
 
 
 def _minute(timestamp: str) -> str:

@@ -27,8 +27,8 @@ from hobus.launch.console.output import (
     say_prose,
     short_path,
     styled,
-    table,
 )
+from hobus.launch.console.view import Columns, print_rows
 from hobus.launch.packages import building, installing, signing, trust
 from hobus.launch.packages.installing import Installed, installed_in
 from hobus.launch.packages.judging import config_of
@@ -170,11 +170,11 @@ def list_(*, home: Home) -> Output:
         row["fault"] = fault or unsigned
 
     def show() -> None:
-        cells = [
-            (row["package_id"], row["version"], row["signer"], ", ".join(row["agents"]) or "-", row["fault"] or "ok")
-            for row in rows
-        ]
-        table(("PACKAGE", "VERSION", "SIGNED BY", "AGENTS", "STATE"), cells, empty="no package is installed")
+        columns: Columns = {
+            "PACKAGE": "package_id", "VERSION": "version", "SIGNED BY": "signer", "AGENTS": "agents",
+            "STATE": lambda row: row["fault"] or "ok",
+        }  # fmt: skip
+        print_rows(rows, columns, empty="no package is installed")
         if any(row["fault"] for row in rows):
             note(f"next: {next_command('gates', home.root)} tells all of it with the mend")
         if policy.signatures == "dev":

@@ -23,7 +23,8 @@ from hobus.launch.cluster.own_config import Settings
 from hobus.launch.cluster.vendors import ADDRESSES, wire_settings
 from hobus.launch.console import finding
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command
-from hobus.launch.console.output import is_terminal, say, styled, table
+from hobus.launch.console.output import is_terminal, say, styled
+from hobus.launch.console.view import Columns, print_rows
 
 _PRICES = ("input_usd_per_million", "output_usd_per_million", "cached_usd_per_million")
 
@@ -39,18 +40,12 @@ def list_providers(*, home: Home) -> Output:
     """List what the home's configuration has: kinds, addresses, models, where keys are, and what is routed there."""
     gateway = _settings(home).gateway
     rows = [_row(provider_id, one, gateway) for provider_id, one in sorted(gateway.providers.items())]
-    shown = [
-        (
-            row["provider_id"],
-            row["kind"],
-            row["address"] or "-",
-            ", ".join(row["models"] + (["any"] if row["any_model"] else [])) or "none",
-            row["key"] or "-",
-            ", ".join(row["routes"]) or "-",
-        )
-        for row in rows
-    ]
-    return Output({"providers": rows}, lambda: table(("PROVIDER", "KIND", "ADDRESS", "MODELS", "KEY", "ROUTES"), shown))
+    columns: Columns = {
+        "PROVIDER": "provider_id", "KIND": "kind", "ADDRESS": "address",
+        "MODELS": lambda row: ", ".join(row["models"] + ["any"] * row["any_model"]) or "none", "KEY": "key",
+        "ROUTES": "routes",
+    }  # fmt: skip
+    return Output({"providers": rows}, lambda: print_rows(rows, columns))
 
 
 def _settings(home: Home) -> AdminConfig:

@@ -12,12 +12,8 @@ from hobus.bus.messages.ids import parse_iso, shown_session
 from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.record import unread_spools
-from hobus.launch.console.output import (
-    duration,
-    note,
-    table,
-    thousands,
-)
+from hobus.launch.console.output import duration, note
+from hobus.launch.console.view import Columns, print_rows
 from hobus.launch.sessions.journal import journals_of, rows_of
 from hobus.launch.sessions.summary import SessionRow, SessionStanding
 
@@ -58,9 +54,13 @@ def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
             note("no session is open" if not is_all else "the record has no session")
             return
         now = SystemClock().now()
-        headings = ("SESSION", "STATE", "AGENT", "RUNS", "SINCE", "LAST", "OWNER", "WAITS FOR")
-        cells = [_cells(row, now) for row in rows]
-        table(headings, cells, spare=("OWNER", "SINCE", "AGENT", "RUNS"))
+        columns: Columns = {
+            "SESSION": lambda row: shown_session(row.session_id), "STATE": _state, "AGENT": "agent_id", "RUNS": "runs",
+            "SINCE": lambda row: f"{duration(now - parse_iso(row.created_at))} ago",
+            "LAST": lambda row: f"{duration(now - parse_iso(row.updated_at))} ago", "OWNER": "owner",
+            "WAITS FOR": "waits_for",
+        }  # fmt: skip
+        print_rows(rows, columns, spare=("OWNER", "SINCE", "AGENT", "RUNS"))
         if has_more:
             note(f"there are more: --limit {limit * 2}")
 
@@ -76,15 +76,5 @@ def shown_lifecycle(standing: SessionStanding) -> str:
     return standing.lifecycle if standing.state.is_started else "degraded: no supervisor has had it yet"
 
 
-def _cells(row: SessionRow, now: float) -> tuple[str, ...]:
-    state = "degraded" if row.is_degraded else "closed" if row.status == "closed" else row.lifecycle
-    return (
-        shown_session(row.session_id),
-        state,
-        row.agent_id or "-",
-        thousands(row.runs),
-        f"{duration(now - parse_iso(row.created_at))} ago",
-        f"{duration(now - parse_iso(row.updated_at))} ago",
-        row.owner or "-",
-        row.waits_for or "-",
-    )
+def _state(row: SessionRow) -> str:
+    return "degraded" if row.is_degraded else "closed" if row.status == "closed" else row.lifecycle

@@ -18,7 +18,8 @@ from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault
-from hobus.launch.console.output import cell, note, say, table
+from hobus.launch.console.output import cell, note, say
+from hobus.launch.console.view import Columns, print_rows
 
 if TYPE_CHECKING:
     from hobus.config.snapshot import Snapshot
@@ -45,14 +46,10 @@ def tools(*, home: Home) -> Output:
     rows, sources = tool_rows(told, place.snapshot), source_rows(told, place.snapshot)
 
     def show() -> None:
-        headings = ("TOOL", "FROM", "WORKERS", "REPEATABLE", "WRITES", "APPROVAL", "AGENTS")
-        table(headings, [_cells(row) for row in rows], spare=("FROM", "REPEATABLE", "WORKERS", "APPROVAL"))
+        print_rows(rows, _TOOLS, spare=("FROM", "REPEATABLE", "WORKERS", "APPROVAL"))
         if any(source["kind"] != "builtin" for source in sources):
             say()
-            shown = [
-                (row["name"], row["state"], _name(row) or "-", str(row["tools"]), row["detail"]) for row in sources
-            ]
-            table(("SOURCE", "STATE", "WORKER", "TOOLS", "DETAIL"), shown, coloured=1)
+            print_rows(sources, _SOURCES, coloured=1)
         for said in notes_on(rows, sources, place.snapshot):
             note(cell(said))
 
@@ -148,15 +145,18 @@ def _name(source: Row) -> str:
     return str(source["worker"]).partition("@")[0]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _workers(row: Row) -> str:
     names = [worker.partition("@")[0] for worker in row["workers"][:_WORKERS_SHOWN]]
     more = row["worker_count"] - len(names)
-    return (
-        row["tool_id"],
-        row["source"],
-        ", ".join(names) + (f" and {more} more" if more else "") or "supervisors",
-        "yes" if row["idempotent"] else "no",
-        "yes" if row["writes"] else "no",
-        "needed" if row["needs_approval"] else " or ".join(f"if {rule}" for rule in row["approval_rules"]) or "-",
-        ", ".join(row["agents"]) or "nobody",
-    )
+    return ", ".join(names) + (f" and {more} more" if more else "") or "supervisors"
+
+
+def _approval(row: Row) -> str:
+    return "needed" if row["needs_approval"] else " or ".join(f"if {rule}" for rule in row["approval_rules"])
+
+
+_TOOLS: Columns = {
+    "TOOL": "tool_id", "FROM": "source", "WORKERS": _workers, "REPEATABLE": "idempotent", "WRITES": "writes",
+    "APPROVAL": _approval, "AGENTS": lambda row: row["agents"] or "nobody",
+}  # fmt: skip
+_SOURCES: Columns = {"SOURCE": "name", "STATE": "state", "WORKER": _name, "TOOLS": "tools", "DETAIL": "detail"}
