@@ -9,10 +9,7 @@ from hobus.launch.console.output import counted
 
 Row = tuple[str, str]
 
-_DOUBTS = {
-    "unclear_signal": "it was not clear what a message was for",
-    "several_active": "several intents were active",
-}
+_DOUBTS = {"unclear_signal": "it was not clear what a message was for", "several_active": "several intents were active"}
 
 
 def of_view(view: SessionView) -> list[Row]:

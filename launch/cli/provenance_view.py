@@ -6,14 +6,7 @@ from collections.abc import Callable, Iterable
 
 from hobus.bus.messages.ids import snapshot_id
 from hobus.launch.cluster.home import Home
-from hobus.launch.sessions.provenance import (
-    SNAPSHOT,
-    ChangedAsset,
-    Configuration,
-    Used,
-    configuration_in,
-    short_digest,
-)
+from hobus.launch.sessions.provenance import SNAPSHOT, ChangedAsset, Configuration, Used, configuration_in, short_digest
 from hobus.ledger_service.reader import EntryFilter, entries_with, read_entries
 
 NOT_KNOWN = "not in the record"

@@ -51,7 +51,8 @@ def in_short(account: TurnAccount) -> Iterator[Shown]:
     """Yield question and answer in a line each; what it failed of whole, as it ends with what to do."""
     turn = account.turn
     yield Line(_line(turn.text) if turn.text is not None else "(not in the record)", begin="  < ")
-    yield Line((turn.reply or "") if turn.outcome == "failed" else _line(turn.reply), begin="  > ")
+    if turn.reply:
+        yield Line(turn.reply if turn.outcome == "failed" else _line(turn.reply), begin="  > ")
 
 
 def opening(account: TurnAccount) -> Iterator[Line]:
@@ -66,7 +67,8 @@ def opening(account: TurnAccount) -> Iterator[Line]:
     chosen, _, named_by = account.model.partition(",")
     if prompts and account.model and chosen not in models.split(", "):
         named_by = f"in place of {account.model}"
-    yield Line(f"The message was {became}; the turn's end: {account.turn.ended}.", begin="  ")
+    end = "the turn is not over yet" if account.turn.outcome == "running" else f"the turn's end: {account.turn.ended}"
+    yield Line(f"The message was {became}; {end}.", begin="  ")
     yield Line(f"It asked {models}{named_by and f' ({named_by.strip()})'}: {taken(account.totals)}.", begin="  ")
     if account.asked is not None:
         tokens: Counter[str] = Counter()
@@ -183,7 +185,10 @@ def verdict(wait: Step) -> str:
 
 waits = Table[TurnAccount](
     "calls that need an approval", lambda account: account.waits,
-    {"ORDER": "order", "TOOL": "about", "VERDICT": verdict, "ENTRIES": "sequences"},
+    {
+        "ORDER": "order", "TOOL": "about", "ARGUMENTS": lambda one: _line(in_words(one.arguments)), "VERDICT": verdict,
+        "ENTRIES": "sequences",
+    },
 )  # fmt: skip
 
 

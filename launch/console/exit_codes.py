@@ -9,11 +9,5 @@ INTEGRITY = 3
 UNREACHABLE = 4
 REFUSED = 5
 
-MEANINGS = {
-    FAILED: "failed",
-    USAGE: "usage",
-    INTEGRITY: "integrity",
-    UNREACHABLE: "unreachable",
-    REFUSED: "refused",
-}
+MEANINGS = {FAILED: "failed", USAGE: "usage", INTEGRITY: "integrity", UNREACHABLE: "unreachable", REFUSED: "refused"}
 """In a word, as `--json` has it."""

@@ -78,12 +78,7 @@ def _rows_of_line(line: str, columns: int) -> list[str]:
 
 
 def table_lines(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    coloured: int | None,
-    spare: Sequence[str],
-    columns: int,
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, coloured: int | None, spare: Sequence[str], columns: int
 ) -> list[Styled]:
     """Return the lines of a table in so many columns of a terminal; cells are printable texts.
 

@@ -40,10 +40,7 @@ REFUSALS: dict[str, Refusal] = {
         "this agent requires a second person: who asked for the run or steered it may not approve its calls", _LOOK
     ),
     "blank": Refusal("the text is empty", _LOOK),
-    "too_large": Refusal(
-        "the command is larger than host.prompt_max_bytes",
-        _LOOK,
-    ),
+    "too_large": Refusal("the command is larger than host.prompt_max_bytes", _LOOK),
     "command_conflict": Refusal("this command id belongs to another command; use a new one", _LOOK),
     "agent_removed": Refusal("the agent of the session was removed", "agent list"),
     "too_many": Refusal("the queue is full (sessions.pending_max)", _LOOK),

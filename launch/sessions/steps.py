@@ -218,6 +218,9 @@ class _Fold:
                     about, arguments = ("", None) if tool is None else (tool.tool_id, tool.arguments)
                     values: dict[str, Any] = {"order": order, "about": about, "arguments": arguments}
                     self._begin("wait", f"wait {name}", one, call_id=name, **values)
+            case events.TurnDegraded(reason=reason):
+                for step in self.steps:
+                    step.words = reason if step.kind == "supervisor" else step.words
             case events.HostCommandReceived(command=command) if isinstance(command.command, Approve | Deny):
                 by = str(SaidBy(fact.principal, fact.door))
                 self.decisions[command.command_id] = command.command, by, one.entry.sequence

@@ -46,8 +46,7 @@ def the_one(given: str, sessions: Iterable[str], *, called: str) -> str:
     named = ", ".join(found[:_NAMED_AT_MOST])
     more = f" and {len(found) - _NAMED_AT_MOST} more" if len(found) > _NAMED_AT_MOST else ""
     raise UsageFault(
-        f"{called} {given}: {len(found)} sessions have that prefix: {named}{more}",
-        hint="give more of the id",
+        f"{called} {given}: {len(found)} sessions have that prefix: {named}{more}", hint="give more of the id"
     )
 
 

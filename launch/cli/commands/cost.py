@@ -23,7 +23,8 @@ from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.record import demand_record
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
-from hobus.launch.console.output import counted, say, styled, table, thousands
+from hobus.launch.console.output import counted, say, styled, table
+from hobus.launch.console.view import Columns, cells_of
 from hobus.launch.filters.quantities import DURATION_FORM, duration_of
 from hobus.launch.sessions.which import no_such
 from hobus.ledger_service.reader import EntryFilter, read_entries
@@ -89,23 +90,11 @@ def _show(keys: list[str], groups: dict[Group, Spent]) -> None:
     if not groups:
         say("no model was called")
         return
-    rows = [[*_names(keys, group), *_cells(spent)] for group, spent in groups.items()]
+    rows = [[*_names(keys, group), *cells_of(spent, _COLUMNS)] for group, spent in groups.items()]
     if len(groups) > 1:
-        rows.append(["total", *["" for _ in keys[1:]], *_cells(total(groups.values()))])
-    table(
-        [
-            *(_DAY if key == "day" else key.upper() for key in keys),
-            "CALLS",
-            "INPUT",
-            "CACHED",
-            "OUTPUT",
-            "TOKENS",
-            "COST",
-            "NOTE",
-        ],
-        rows,
-        spare=("CACHED", "INPUT", "OUTPUT", "CALLS"),
-    )
+        rows.append(["total", *["" for _ in keys[1:]], *cells_of(total(groups.values()), _COLUMNS)])
+    headings = [*(_DAY if key == "day" else key.upper() for key in keys), *_COLUMNS]
+    table(headings, rows, spare=("CACHED", "INPUT", "OUTPUT", "CALLS"))
     if any(spent.unknown_outcomes for spent in groups.values()):
         say(styled("unknown outcome: nobody can say whether it was answered; what was reserved counts", "bright_black"))
 
@@ -116,28 +105,25 @@ def _names(keys: list[str], group: Group) -> list[str]:
     ]
 
 
-def _cells(spent: Spent) -> list[str]:
+def _notes(spent: Spent) -> str:
     notes = (
-        (spent.failed, f"{spent.failed} failed"),
-        (spent.rejected, f"{spent.rejected} rejected"),
-        (spent.open_calls, f"{spent.open_calls} without an end yet"),
-        (
-            spent.unknown_outcomes,
-            f"{spent.unknown_outcomes} of unknown outcome ({counted(spent.unknown_tokens, 'token')})",
-        ),
-        (spent.unknown_prices, f"{spent.unknown_prices} of unknown price"),
-    )
-    return [
-        *map(thousands, (spent.calls, spent.input_tokens, spent.cached_tokens, spent.output_tokens, spent.tokens)),
-        _cost(spent),
-        ", ".join(text for count, text in notes if count),
-    ]  # fmt: skip
+        (spent.failed, "failed"), (spent.rejected, "rejected"), (spent.open_calls, "without an end yet"),
+        (spent.unknown_outcomes, f"of unknown outcome ({counted(spent.unknown_tokens, 'token')})"),
+        (spent.unknown_prices, "of unknown price"),
+    )  # fmt: skip
+    return ", ".join(f"{count} {text}" for count, text in notes if count)
 
 
 def _cost(spent: Spent) -> str:
     if spent.cost_is_known:
         return f"${spent.cost_usd:.4f}"
     return f"${spent.cost_usd:.4f} + unknown" if spent.unknown_prices < spent.calls else "unknown"
+
+
+_COLUMNS: Columns = {
+    "CALLS": "calls", "INPUT": "input_tokens", "CACHED": "cached_tokens", "OUTPUT": "output_tokens",
+    "TOKENS": "tokens", "COST": _cost, "NOTE": _notes,
+}  # fmt: skip
 
 
 def keys_of(by: str) -> list[str]:
@@ -164,11 +150,9 @@ def since_of(since: str | None) -> int:
 Group = tuple[str, ...]
 _Payload = PromptSent | PromptReceived | PromptFailed | PromptRejected
 _PAYLOADS: dict[str, type[_Payload]] = {
-    "PROMPT_SENT": PromptSent,
-    "PROMPT_RECEIVED": PromptReceived,
-    "PROMPT_FAILED": PromptFailed,
+    "PROMPT_SENT": PromptSent, "PROMPT_RECEIVED": PromptReceived, "PROMPT_FAILED": PromptFailed,
     "PROMPT_REJECTED": PromptRejected,
-}
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -259,26 +243,17 @@ def _spent_by(kind: str, payload: _Payload | None) -> Spent:
     match payload:
         case PromptReceived():
             return Spent(
-                calls=1,
-                input_tokens=payload.input_tokens,
-                cached_tokens=payload.cached_tokens,
-                output_tokens=payload.output_tokens,
-                tokens=payload.tokens,
-                cost_usd=payload.cost_usd or 0.0,
+                calls=1, input_tokens=payload.input_tokens, cached_tokens=payload.cached_tokens,
+                output_tokens=payload.output_tokens, tokens=payload.tokens, cost_usd=payload.cost_usd or 0.0,
                 unknown_prices=int(payload.cost_usd is None),
-            )
+            )  # fmt: skip
         case PromptFailed(was_sent=False):
             return Spent()
         case PromptFailed(tokens=tokens, cost_usd=cost, is_unknown=is_unknown):
             return Spent(
-                calls=1,
-                failed=1,
-                tokens=tokens,
-                cost_usd=cost or 0.0,
-                unknown_prices=int(cost is None),
-                unknown_outcomes=int(is_unknown),
-                unknown_tokens=tokens if is_unknown else 0,
-            )
+                calls=1, failed=1, tokens=tokens, cost_usd=cost or 0.0, unknown_prices=int(cost is None),
+                unknown_outcomes=int(is_unknown), unknown_tokens=tokens if is_unknown else 0,
+            )  # fmt: skip
         case _:  # erased: that it was is all that is left of it
             return Spent(calls=1, failed=int(kind == "PROMPT_FAILED"), unknown_prices=1, unknown_outcomes=1)
 

@@ -24,17 +24,7 @@ from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.record import demand_record, unread_spools
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_command
-from hobus.launch.console.output import (
-    as_json,
-    counted,
-    note,
-    say,
-    say_zone,
-    styled,
-    table,
-    told_on_the_way,
-    zone,
-)
+from hobus.launch.console.output import as_json, counted, note, say, say_zone, styled, table, told_on_the_way, zone
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter
 from hobus.launch.filters.meaning import Filter as Wanted
 from hobus.ledger_service.reader import EntryFilter, head_of, read_entries

@@ -19,11 +19,7 @@ _MODES = {
     "warn": "a call over a limit is made, and recorded as a warning",
     "off": "limits are recorded and not enforced",
 }
-_BREAKER_STATES = {
-    "closed": "called",
-    "open": "not called for now, then tried again",
-    "half_open": "being tried again",
-}
+_BREAKER_STATES = {"closed": "called", "open": "not called for now, then tried again", "half_open": "being tried again"}
 
 
 @click.command()

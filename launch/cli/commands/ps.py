@@ -22,13 +22,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.record import unread_spools
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console.errors import CommandError, next_here
-from hobus.launch.console.output import (
-    counted,
-    duration,
-    note,
-    size,
-    table,
-)
+from hobus.launch.console.output import counted, duration, note, size, table
 from hobus.launch.limits import LOG_TAIL_LINES
 from hobus.ledger_service.limits import shortage
 

@@ -27,17 +27,7 @@ from hobus.launch.cli.turn_view import MOMENT_BY_MOMENT
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import (
-    clock_time,
-    counted,
-    day_and_minute,
-    duration,
-    money,
-    note,
-    say,
-    styled,
-    zone,
-)
+from hobus.launch.console.output import clock_time, counted, day_and_minute, duration, money, note, say, styled, zone
 from hobus.launch.console.view import Line, Part, Shown, Table, print_view
 from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, turns_in
 from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals_of, sessions_meant

@@ -16,15 +16,7 @@ from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.console.interrupt import INTERRUPTED, is_interrupt
-from hobus.launch.console.output import (
-    as_json,
-    counted,
-    note,
-    say,
-    styled,
-    thousands,
-    told_on_the_way,
-)
+from hobus.launch.console.output import as_json, counted, note, say, styled, thousands, told_on_the_way
 from hobus.launch.lab.simulation import faults
 from hobus.launch.lab.simulation.many import SeedOptions, SeedTally, quiet, run_seeds
 from hobus.launch.lab.simulation.plan import SeedPlan, plan_of

@@ -35,10 +35,7 @@ from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
 )
 @click.option("--json", "as_json_", is_flag=True, help="The same as -f jsonl: one JSON object per line.")
 @click.option(
-    "--since",
-    "since_s",
-    type=DURATION,
-    help="Begin with what the ring holds of the last DURATION, e.g. 10m.",
+    "--since", "since_s", type=DURATION, help="Begin with what the ring holds of the last DURATION, e.g. 10m."
 )
 @click.option("--follow", is_flag=True, help="With --since: continue with new frames.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many frames.")
