@@ -216,11 +216,14 @@ class Index:
 
     def apply(
         self, entries: Sequence[Committed], heads: Mapping[str, StreamHead], positions: Iterable[Position]
-    ) -> None:
-        """Apply everything in one transaction. Raises NoRoom, and then the index is as it was."""
+    ) -> Collection[int]:
+        """Apply everything in one transaction; return the hashes of its ids and once keys.
+
+        Raises NoRoom, and then the index is as it was.
+        """
         self._db.execute("COMMIT")
         try:
-            self._write(entries, heads, list(positions))
+            return self._write(entries, heads, list(positions))
         except sqlite3.OperationalError as error:
             if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
                 raise
@@ -232,7 +235,9 @@ class Index:
             if not self._db.in_transaction:
                 self._db.execute("BEGIN")
 
-    def _write(self, entries: Sequence[Committed], heads: Mapping[str, StreamHead], positions: list[Position]) -> None:
+    def _write(
+        self, entries: Sequence[Committed], heads: Mapping[str, StreamHead], positions: list[Position]
+    ) -> Collection[int]:
         self._db.execute("BEGIN IMMEDIATE")
         hashes = key_hashes([text for _, entry in entries for text in (entry.submission_id, entry.once) if text])
         ends = {partition_of(entries[0].place.sequence), partition_of(entries[-1].place.sequence)} if entries else ()
@@ -247,6 +252,7 @@ class Index:
         self._db.executemany("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?)", positions)
         self._db.execute("COMMIT")
         self._partitions = partitions_to(positions[-1].last)
+        return hashes.values()
 
     def by_submission(self, submission_id: str) -> Iterator[EntryPlace]:
         """Yield entries whose id has the same hash, newest partitions first: compare the entry."""

@@ -18,7 +18,7 @@ from hobus.bus.messages.ledger import EVERY_SESSION
 from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.entry import INTEGER_MAX, Entry
 from hobus.ledger_service.admission import StreamHead
-from hobus.ledger_service.index import Committed, Index, Position, key_hash, key_hashes
+from hobus.ledger_service.index import Committed, Index, Position, key_hash
 from hobus.ledger_service.segment import EntryPlace, SegmentFiles
 
 
@@ -187,8 +187,7 @@ class Tables:
         entries = list(islice(self._recent.values(), last - self.indexed))
         ids = [entry.submission_id for _, entry in entries]
         once = [entry.once for _, entry in entries if entry.once is not None]
-        self._known.add(key_hashes(ids + once).values())
-        self._index.apply(entries, heads, positions.values())
+        self._known.add(self._index.apply(entries, heads, positions.values()))
         _drop(self._recent, range(self.indexed + 1, last + 1))
         _drop(self._submissions, ids)
         _drop(self._once, once)
