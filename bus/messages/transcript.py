@@ -11,13 +11,13 @@ goes on from (`goes_on`). The gateway has it (`whole`); where it has not, as aft
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from msgspec.json import Decoder
 
+from hobus.bus.json_text import text_of
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.work_order import Segment, ToolCall, WorkOrder
 
@@ -39,9 +39,8 @@ def begins(role: str, call_id: str = "") -> str:
 
 def ends(calls: Sequence[ToolCall] = ()) -> str:
     """Return what stands behind a message, with the calls that an assistant's message asks for."""
-    if not calls:
-        return _END
-    return f"{_CALLS}{json.dumps([call.model_dump(exclude_defaults=True) for call in calls], ensure_ascii=True)}{_END}"
+    asked = [call.model_dump(exclude_defaults=True) for call in calls]
+    return f"{_CALLS}{text_of(asked)}{_END}" if asked else _END
 
 
 class Told(NamedTuple):
