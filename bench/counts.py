@@ -26,7 +26,7 @@ from bench.simulated import SimulatedCluster
 from bench.turn import HISTORY, QUESTION
 from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
-from hobus.bus.messages.base import Record, RecordMeta
+from hobus.bus.messages.base import Record
 from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats, Write
 from hobus.launch.lab.simulation.many import quiet
 
@@ -69,12 +69,10 @@ class _Calls:
         """The interpreter calls a function: no detour around the models' own methods is missed."""
         if event == "c_call":
             self.function_calls += 1
-            owner = called.__self__
             if (
                 called is msgspec.convert
                 or called is msgspec.msgpack.decode
-                or type(owner) is SchemaValidator
-                or (type(owner) is msgspec.msgpack.Decoder and type(owner.type) is RecordMeta)
+                or type(called.__self__) is SchemaValidator
             ):
                 self.validations += 1
         elif event == "call":

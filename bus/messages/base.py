@@ -24,7 +24,7 @@ from typing import (
 
 import msgpack
 from msgspec import NODEFAULT, Meta, Struct, StructMeta, ValidationError, convert, field, json, structs, to_builtins
-from msgspec.msgpack import Decoder, Encoder, decode
+from msgspec.msgpack import Encoder, decode
 
 from hobus.bus.text import cut
 
@@ -193,13 +193,7 @@ class Message(Record):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Return the checked message behind a body. Raises ValueError."""
-        return decoder_of(cls).decode(data)
-
-
-@cache
-def decoder_of(cls: type[T]) -> Decoder[T]:
-    """Return what reads values of this class from MessagePack bytes; it raises ValueError."""
-    return Decoder(cls)
+        return convert(unpack(data), cls)  # a typed decoder is faster, and lets through maps that `unpack` refuses
 
 
 def fault_in(error: ValidationError) -> tuple[str, str]:

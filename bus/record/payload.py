@@ -16,8 +16,9 @@ from types import UnionType
 from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from msgspec import ValidationError, convert
+from msgspec.msgpack import Decoder
 
-from hobus.bus.messages.base import Record, decoder_of, pack, unpack
+from hobus.bus.messages.base import Record, pack, unpack
 
 P = TypeVar("P", bound=tuple[Any, ...])
 
@@ -46,7 +47,7 @@ def payload_of(cls: type[P], body: bytes) -> P:
     """Return the payload behind a body. Raises ValueError, naming the first field that is not as its class has it."""
     try:
         expand = _expansion(cls)
-        return decoder_of(cls).decode(body) if expand is None else convert(expand(unpack(body)), cls)
+        return _decoder(cls).decode(body) if expand is None else convert(expand(unpack(body)), cls)
     except ValidationError as fault:
         said = str(fault)
         at = _AT.search(said)
@@ -73,6 +74,11 @@ def _defaults(cls: type) -> tuple[int, int, tuple[Any, ...]]:
 def _fields(cls: type) -> tuple[str, ...]:
     names: tuple[str, ...] = getattr(cls, "_fields", ())
     return names
+
+
+@cache
+def _decoder(cls: type[P]) -> Decoder[P]:
+    return Decoder(cls)
 
 
 _Expand = Callable[[Any], Any]

@@ -13,6 +13,7 @@ from hobus.bus.errors import BusError, MessageTooLarge
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import Hello, Ready
 from hobus.bus.messages.failure import FACTS_MAX_BYTES, Failure
+from hobus.bus.messages.ledger import Query
 from tests.laws import law
 
 BIG = 10**6
@@ -109,6 +110,14 @@ def test_no_body_raises_anything_but_malformed(data):
     except BusError as error:
         code = error.code
     assert code in ("", "malformed")
+
+
+@pytest.mark.parametrize("inside", [{1: "one"}, [{"a": {2: []}}], {None: 0}])
+def test_a_key_that_is_no_text_is_refused_also_where_anything_may_stand(inside):
+    """A journal that held one could not be read again: `unpack` takes no such map."""
+    with pytest.raises(BusError) as refused:
+        decode(Query, pack({"where": {"a": inside}, "limit": 1}), 1000)
+    assert refused.value.code == "malformed"
 
 
 def test_deep_nesting_is_malformed_and_not_a_crash():
