@@ -28,8 +28,8 @@ from hobus.launch.sessions.why_prompts import quoted_elsewhere
 from hobus.ledger_service.reader import EntryFilter, entries_with, read_entries
 
 TURN = (
-    "SES-<8 hex digits>-<n>, the n-th turn of a session, also without SES- or by four digits or more; one that had no "
-    "run: SESSION/<input id>; SESSION alone means its last one."
+    "SES-<8 hex digits>-<n>, the n-th turn of a session (SES- and digits beyond four are optional), SESSION/<input id> "
+    "for one without a run, or SESSION for its last one."
 )
 _NAMED_AT_MOST = 5
 _ID_CHARS = (8, 36)

@@ -74,19 +74,19 @@ def _role(_ctx: click.Context, _parameter: click.Parameter, given: str) -> str:
 @click.option(
     "--ephemeral",
     metavar="DURATION",
-    help="Revoke a worker's key once it was gone for so long; --uses then counts workers at once.",
+    help="Revoke a worker's key after it is gone for this long; --uses then counts workers at once.",
 )
-@click.option("--name", metavar="NAME", help="http: whose key it is; sessions belong to that name.")
+@click.option("--name", metavar="NAME", help="http: the key's name, which owns its sessions.")
 @click.option(
     "--may",
     type=click.Choice(["use", "approve", "metrics"]),
-    help="http: use: everything of its own (default); approve: see what waits for an approval, whoever's, and decide; "
-    "metrics: read /metrics.",
+    help="http: use: everything of its own (default); approve: see and decide all waiting calls; metrics: "
+    "read /metrics.",
 )
 @click.option(
     "--address",
     metavar="HOST[:PORT]",
-    help="Address at which the other host reaches this one, if not the one listened at.",
+    help="Address that the other host uses, if not the one listened at.",
 )
 @with_json
 def create(  # noqa: PLR0913 - one per option
@@ -102,9 +102,9 @@ def create(  # noqa: PLR0913 - one per option
 ) -> Output:
     """Create a token and print the whole line to run on the other host.
 
-    Whoever has that line before it is used may join as a worker: hand it over as you would a password.
+    Treat that line as a password: whoever has it before it is used can join as a worker.
 
-    With `--role http` it is a bearer key for the HTTP door, shown once; `hobus keys revoke NAME` revokes it.
+    With `--role http`, print a bearer key for the HTTP door, once; `hobus keys revoke NAME` revokes it.
     """
     if role == "http":
         if ephemeral is not None:
@@ -219,13 +219,13 @@ def _expires(in_s: float) -> str:
 
 @click.group(cls=Family)
 def keys() -> None:
-    """Show which workers on other hosts, and clients over HTTP, may connect; revoke a key."""
+    """List, rotate and revoke keys of workers on other hosts and of HTTP clients."""
 
 
 @keys.command(name="list")
 @with_json
 def list_keys(*, home: Home) -> Output:
-    """List enrolled workers, whether they are connected or not, and keys for HTTP."""
+    """List enrolled workers, connected or not, and HTTP keys."""
     rows, now = keys_in(home), SystemClock().now()
     columns: Columns = {
         "NAME": "name", "KEY": lambda row: f"{row['key']}{_ends(row['ends_at'], now)}", "HOST": "host",
@@ -270,16 +270,13 @@ def _at(us: int | None) -> str:
 
 @keys.command(name="rotate")
 @click.argument("name")
-@click.option(
-    "--grace", metavar="DURATION", default="1h", show_default=True, help="How long the key before it is good at most."
-)
+@click.option("--grace", metavar="DURATION", default="1h", show_default=True, help="How long the old key works.")
 @with_json
 def rotate_key(*, home: Home, name: str, grace: str) -> Output:
-    """Replace a key by another one; over HTTP the one before it is good for --grace.
+    """Replace a key by a new one; an old HTTP key works for --grace.
 
-    NAME: as hobus keys list shows it; of workers also a pattern, e.g. 'ho1/remote-*'. A worker ends its
-    orders, and comes back with its next key; one that has not within --grace has to join anew. Over HTTP the new key is
-    shown once.
+    NAME: as `hobus keys list` shows it; for workers also a pattern, e.g. 'ho1/remote-*'. A worker finishes its orders
+    and returns with its new key; after --grace it must join anew. A new HTTP key is shown once.
     """
     grace_s, clock = seconds_of(grace, "--grace"), SystemClock()
     if grace_s > JOIN_TTL_MAX_S:
@@ -329,7 +326,7 @@ def _is_up(home: Home) -> bool:
 def revoke_key(*, home: Home, name: str) -> None:
     """Revoke a key, for good and at once.
 
-    A worker is cut off, others get its orders, its name is not reused; over HTTP its bearer is refused from then on.
+    A worker is disconnected, others get its orders, and its name is not reused. An HTTP key is refused from then on.
     """
     if http_keys.revoke(home, name, now_us=round(SystemClock().now() * 1_000_000)):
         return say(f"the HTTP key of {name} is revoked")

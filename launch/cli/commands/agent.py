@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @click.group(cls=Family)
 def agent() -> None:
-    """List the agents of a home, and show what one may do."""
+    """List the agents of a home, and show what each may do."""
 
 
 @agent.command("list")
 @with_json
 def list_(*, home: Home) -> Output:
-    """List every agent, where its file is, and which one answers where none is named (host.agent_id)."""
+    """List every agent, its file, and the default one (host.agent_id)."""
     snapshot = _snapshot_of(home)
     rows = [_about(home, name, snapshot) for name in snapshot.agents]
     columns: Columns = {
@@ -47,7 +47,7 @@ def list_(*, home: Home) -> Output:
 @click.argument("name", metavar="NAME")
 @with_json
 def show(*, home: Home, name: str) -> Output:
-    """Show one agent: its prompt, tools, budgets in tokens, what it is permitted; its version, and whose it is."""
+    """Show one agent: prompt, tools, budgets in tokens, permissions, version and owner."""
     from hobus.launch.launcher import tool_check  # noqa: PLC0415 - of this command alone
 
     snapshot = _snapshot_of(home)

@@ -46,7 +46,7 @@ from hobus.launch.sessions.which import full_session_id
 @with_wishes
 @with_app
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
-@click.option("--input-id", metavar="ID", help="Idempotency key of this message; the same key gets the same answer.")
+@click.option("--input-id", metavar="ID", help="Idempotency key of this message: the same key gets the same answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print the TurnResult as one JSON object.")
 @with_home
 def ask(  # noqa: PLR0913 - one per option
@@ -64,10 +64,9 @@ def ask(  # noqa: PLR0913 - one per option
 ) -> int:
     """Ask the agent one question and print the answer; TEXT `-` reads standard input.
 
-    On a terminal the answer is shown as it is written. Exit code 0 for an answer (a degraded one says so on stderr), 1
-    for a failed turn, 5 for a refused one. When the turn is paused or waits for an approval, that is
-    said on stderr with the command that lets it go on; when the time is over then, the exit code is 4, and the same can
-    be asked again.
+    On a terminal the answer streams. Exit codes: 0 an answer (stderr says if it is degraded), 1 a failed turn, 5 a
+    refused one. If the turn is paused or waits for an approval, stderr shows the command that continues it. If the time
+    ends first, the exit code is 4; ask again under the same --input-id.
     """
     its_app = app if app is not None and holder(home) is None else None  # whose cluster ends with this command
     agent = agent_of_app(home, app, agent, session)

@@ -26,10 +26,10 @@ _LEAST_CHARS = 4
 @click.argument("digest", metavar="DIGEST")
 @with_json
 def asset(*, home: Home, digest: str) -> Output:
-    """Print one version of a governed file, as it was in force; with and without a running cluster.
+    """Print one version of a governed file. It needs no running cluster.
 
-    DIGEST is the SHA-256 of its bytes, or the first digits of it, as `hobus why` shows them; that of a configuration
-    prints all of its settings. What is not what its digest says is not printed: exit code 3.
+    DIGEST is the SHA-256 of its bytes, or its first digits, as `hobus why` shows them. The digest of a configuration
+    prints all its settings. Exit code 3 if the bytes do not match the digest.
     """
     demand_record(home)
     known = list(configurations_of(home).values())

@@ -38,7 +38,7 @@ _FRONT = "front"
 
 @click.group(cls=Family)
 def cell() -> None:
-    """Shard people over several clusters (cells), and move them; each one's HTTP door leads to all."""
+    """Shard people over several clusters (cells), and move them. Each HTTP door serves everybody."""
 
 
 def _own(home: Home) -> Membership:
@@ -61,20 +61,20 @@ def _in(cells: CellMap, name: str, home: Home) -> Cell:
 @cell.command()
 @click.argument("name")
 @click.option(
-    "--url", required=True, metavar="URL", help="Where the other cells' doors reach this one's: http://10.0.0.8:8420."
+    "--url", required=True, metavar="URL", help="Address of this cell's door for the others: http://10.0.0.8:8420."
 )
 @click.option(
     "--map",
     "where",
     metavar="MAP",
-    help="Where the map of cells is: the first one's home, or postgresql://HOST/DB (password: ~/.pgpass).  [here]",
+    help="The map of cells: the first cell's home, or postgresql://HOST/DB (password: ~/.pgpass).  [here]",
 )
 @click.option("--ssh", "host", metavar="[USER@]HOST", help="How other machines reach this one, to move people.")
 @with_home
 def add(*, home: Home, name: str, url: str, where: str | None, host: str | None) -> None:
-    """Make this home's cluster the cell NAME, or change its address; it gets its share of people who are new.
+    """Add this home's cluster as cell NAME, or change its address. It gets a share of new people.
 
-    Add the first one where the clients' keys are, then the others, each in its own home and before it has any.
+    First add the home that holds the clients' keys, then the others, each before it has keys.
     """  # fmt: skip
     for given, pattern, what in (
         (name, _NAME, "NAME: a-z, 0-9 and -"),
@@ -141,7 +141,7 @@ def _key(home: Home, cells: CellMap, *, is_new: bool) -> str:
 @cell.command(name="list")
 @with_json
 def list_cells(*, home: Home) -> Output:
-    """List cells, how many people each has, and moves that are not done."""
+    """List cells with their numbers of people, and unfinished moves."""
     own = _own(home)
     with closing(CellMap(own.map)) as cells:
         rows: list[dict[str, Any]] = [
@@ -168,7 +168,7 @@ def list_cells(*, home: Home) -> Output:
 
 with_wait = click.option(
     "--wait", metavar="DURATION", default="60s", show_default=True,
-    help="How long runs that are not over are waited for; then the person stays.",
+    help="How long to wait for running turns; after that the move is undone.",
 )  # fmt: skip
 
 
@@ -178,9 +178,10 @@ with_wait = click.option(
 @with_wait
 @with_home
 def move(*, home: Home, person: str, name: str, wait: str) -> None:
-    """Move a person with all sessions and what was learned of them to CELL; again after a kill, it goes on.
+    """Move a person to CELL, with all sessions and memory. Repeat the command after a kill.
 
-    PERSON: the name of a key, or NAME/USER of a user behind it. Until it is done doors answer them 503, ask again.
+    PERSON: the name of a key, or NAME/USER of a user behind it. Until the move ends, doors answer this person 503,
+    retry.
     """
     who = person.removeprefix(KEY_PREFIX)
     if not _PERSON.fullmatch(who):
@@ -200,7 +201,7 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
 @with_wait
 @with_home
 def remove(*, home: Home, name: str, wait: str) -> None:
-    """Remove a cell: nobody new begins there, whoever is there moves to the others, then it is gone from the map."""
+    """Remove a cell: accept nobody new, move its people to the others, delete it from the map."""
     own, wait_s = _own(home), seconds_of(wait, "--wait")
     with closing(CellMap(own.map)) as cells:
         leaving = _in(cells, name, home)
@@ -219,7 +220,7 @@ def remove(*, home: Home, name: str, wait: str) -> None:
 @cell.command(name="serve", hidden=True)
 @with_home
 def serve_command(*, home: Home) -> None:
-    """Answer a move that another machine makes, on standard input and output."""
+    """Serve a move of another machine, on standard input and output."""
     asyncio.run(serve(cluster_of(home)))
 
 

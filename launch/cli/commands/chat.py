@@ -50,7 +50,7 @@ _NOTHING_WAITED_FOR: list[Line] = [("nothing is waited for", _DIM)]
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
 @with_agent
 @with_wishes
-@click.option("--no-stream", is_flag=True, help="Show answers only when they are whole.")
+@click.option("--no-stream", is_flag=True, help="Show only whole answers.")
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait for each answer, e.g. 90 or 2m.")
 @click.option("--json", "as_json", is_flag=True, help="One TurnResult per line; nothing else on standard output.")
 @with_home
@@ -66,14 +66,14 @@ def chat(  # noqa: PLR0913 - one per option
     timeout_s: float | None,
     as_json: bool,
 ) -> int:
-    """Talk with the agent; the session stays when you leave.
+    """Talk with the agent. The session stays when you leave.
 
-    With APP, a Python file, its first agent answers; where no cluster runs, one is started and stopped again.
+    With APP, a Python file, its first agent answers. If no cluster runs, start one and stop it afterwards.
 
-    In a terminal answers are shown as they are written; Ctrl-C stops waiting, Ctrl-D leaves, /help lists commands. Over
-    a pipe each line is one turn and standard output holds the answers alone; the exit code is that of the worst turn. A
-    line that is a command, such as /cost, is none there: what it tells goes to standard error. In a terminal you can go
-    on typing while a turn runs: /steer, /pause, /cancel and the like act on it at once, a message waits for its end.
+    In a terminal answers stream. Ctrl-C stops waiting, Ctrl-D leaves, /help lists commands. While a turn runs you can
+    type: /steer, /pause, /cancel and the like act at once, a message waits for its end. Over a pipe each line is one
+    turn, and standard output has only answers; the output of a command such as /cost goes to standard error. The exit
+    code is that of the worst turn.
     """
     agent = agent_of_app(home, app, agent, session)
     is_live = streams_to_stdout() and not no_stream and not as_json

@@ -53,7 +53,7 @@ with_app = click.option(
     "--app",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A Python file whose first agent answers; where no cluster runs, one is started and stopped again.",
+    help="A Python file whose first agent answers. If no cluster runs, start one and stop it afterwards.",
 )
 """The command gets `app: Path | None`."""
 
@@ -87,9 +87,9 @@ def known_agent(agent: str | None, snapshot: Snapshot, *, running_in: Home | Non
 
 def with_wishes(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command `template: str | None` from `--template` and `model: str | None` from `--model`."""
-    model = "PROVIDER/MODEL, or a model of the default provider; of a new session it is the session's."
-    said = "The attention template that says what is shown (ATT-…); of a new session it is the session's."
-    return click.option("--model", metavar="MODEL", help=f"What answers: {model}")(
+    model = "PROVIDER/MODEL, or a model of the default provider. A new session keeps it."
+    said = "Attention template (ATT-…) that selects the context. A new session keeps it."
+    return click.option("--model", metavar="MODEL", help=f"Model to use: {model}")(
         click.option("--template", metavar="ATT", help=said)(command)
     )
 

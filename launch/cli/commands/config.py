@@ -39,9 +39,9 @@ def config() -> None:
 @with_config_file
 @with_json
 def check(*, home: Home, config_file: Path | None) -> Output:
-    """Load, validate and freeze everything governed; print the digest and where each file came from.
+    """Validate all governed files; print the digest and the origin of each file.
 
-    Exit 3 if a gate fails over the files (hobus gates).
+    Exit 3 if a gate fails for the files (hobus gates).
     """
     plan, found = checked_plan(home, StartOptions(config_file=config_file))
     snapshot, warned = plan.snapshot, [one for one in found if one.severity == "warn"]
@@ -78,12 +78,12 @@ def check(*, home: Home, config_file: Path | None) -> Output:
 
 @config.command()
 @click.argument("prefix", metavar="[SETTING]", default="")
-@click.option("--origin", "with_origin", is_flag=True, help="Also where each value comes from.")
+@click.option("--origin", "with_origin", is_flag=True, help="Also show the origin of each value.")
 @with_json
 def show(*, home: Home, prefix: str, with_origin: bool) -> Output:
-    """Show every setting as the next start would use it, or SETTING and those below it, such as ho2 or ho2.runs_max.
+    """Show the settings of the next start, all or those at SETTING, such as ho2 or ho2.count.
 
-    A secret that was written out in place of a reference is hidden, and it is said where.
+    A secret in clear is hidden, and its place named.
     """
     rows, shown = rows_of(home, prefix)
     width = 3 if with_origin else 2
@@ -144,7 +144,7 @@ def diff(*, home: Home) -> Output:
 @click.argument("value", metavar="VALUE")
 @with_home
 def set_(*, home: Home, setting: str, value: str) -> None:
-    """Set SETTING to VALUE from the next start or `hobus reload` on. VALUE is JSON (7, true, ["a"]), else a text."""
+    """Set SETTING to VALUE, for the next start or `hobus reload`. VALUE is JSON (7, true, ["a"]), else a text."""
     try:
         given = json_value(value)
     except BadText:
@@ -156,7 +156,7 @@ def set_(*, home: Home, setting: str, value: str) -> None:
 @click.argument("setting", metavar="SETTING")
 @with_home
 def unset(*, home: Home, setting: str) -> None:
-    """Reset SETTING, and all below it, to the shipped value from the next start or `hobus reload` on."""
+    """Reset SETTING, and all below it, to the shipped value, for the next start or `hobus reload`."""
 
     def without(own: Settings) -> Settings:
         if said := no_such(setting, merged(own_config.shipped(), own)):
@@ -167,10 +167,10 @@ def unset(*, home: Home, setting: str) -> None:
 
 
 @config.command()
-@click.option("--template", is_flag=True, help="Of an attention template (config/attention/) instead.")
+@click.option("--template", is_flag=True, help="The schema of an attention template instead.")
 @with_home
 def schema(*, home: Home, template: bool) -> None:
-    """Print the JSON Schema of a home's admin_config.json, for editors that complete and check it."""
+    """Print the JSON Schema of a home's admin_config.json, for editors."""
     del home  # the same for all of them
     if template:
         say(as_json(template_schema(), indent=1))

@@ -25,22 +25,20 @@ _ROLES = ("operator", "viewer")
 
 
 @click.command()
-@click.option(
-    "--port", type=click.IntRange(0, _PORT_MAX), default=0, help="At this port of 127.0.0.1; 0: any free one."
-)
+@click.option("--port", type=click.IntRange(0, _PORT_MAX), default=0, help="Port at 127.0.0.1; 0: any free one.")
 @click.option(
     "--person", "people", multiple=True, metavar="NAME[:ROLE]",
     help="Print a link for this person, an operator or a viewer; may be repeated. Default: you, an operator.",
 )  # fmt: skip
-@click.option("--read-only", "at_rest", is_flag=True, help="Read the home's files alone; ask and change nothing.")
+@click.option("--read-only", "at_rest", is_flag=True, help="Only read the home's files; ignore a running cluster.")
 @click.option(
     "--capture", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
-    help="Show the frames of this capture (hobus tap -w) in place of the bus; as --read-only otherwise.",
+    help="Show the frames of this capture (hobus tap -w); implies --read-only.",
 )  # fmt: skip
 @click.option(
     "--url",
     default="",
-    help="The address of a proxy of this machine by which browsers come, as https://ops.example/hobus.",
+    help="Public address, of a proxy on this machine, e.g. https://ops.example/hobus.",
 )
 @with_home
 def console(  # noqa: PLR0913 - one per option
@@ -48,9 +46,9 @@ def console(  # noqa: PLR0913 - one per option
 ) -> int:
     """Serve the console to browsers of this machine until Ctrl-C, and print a one-time link for each person.
 
-    Its pages show what ps, session, why, ledger, cost, memory, tools, config and tap show, and do the same commands.
-    Without a running cluster they show what the record says. A cluster that was started with --http offers it itself:
-    then the links are to that one, and this command ends.
+    Its pages show what ps, session, why, ledger, cost, memory, tools, config and tap show, and run the same commands.
+    Without a running cluster they show the record. A cluster started with --http has a console already: this command
+    then prints links to it, and ends.
     """
     require_installed("jinja2")
     named = [_person(one) for one in people or (getpass.getuser(),)]

@@ -39,15 +39,15 @@ KEYS = ("agent", "model", "day", "session", "principal")
 
 @click.command()
 @click.option("--by", default="agent,model", show_default=True, metavar="KEYS", help=f"Of {', '.join(KEYS)}.")
-@click.option("--session", metavar="ID", help="Only this session (its id or first characters).")
+@click.option("--session", metavar="ID", help="Only this session (its id or a prefix).")
 @click.option(
     "--since", metavar="WHEN", help="Only since then: a duration ago (1h30m, 7d), or an ISO date or time (UTC)."
 )
 @with_json
 def cost(*, home: Home, by: str, session: str | None, since: str | None) -> Output:
-    """Tokens and money, by agent, model, day, session or principal. Unknown prices and outcomes are shown as unknown.
+    """Show tokens and cost by agent, model, day, session or principal.
 
-    A principal is whoever a session is of: local, key/<name>, key/<name>/<user>.
+    A principal owns a session: local, key/<name>, key/<name>/<user>.
     """
     keys, since_us = keys_of(by), since_of(since)
     groups = spent_in(home, keys, session=session, since_us=since_us)

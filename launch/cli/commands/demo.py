@@ -56,7 +56,7 @@ _OF_THE_TURN = frozenset({"RunRequested", *ENDS})
 @click.option("--home", "home_path", metavar="DIR", help="Use this directory and keep it, instead of a temporary one.")
 @click.option("--debug", "_debug", is_flag=True, help="Show tracebacks and the command's own log.")
 def demo(*, home_path: str | None, _debug: bool) -> int:
-    """Start a cluster, hold three turns, kill a process with SIGKILL in the middle of the last one, verify, stop."""
+    """Start a cluster, ask three questions, SIGKILL a process during the last one, verify the record, stop."""
     started_at = SystemClock().monotonic()
     home = home_of(Path(home_path or tempfile.mkdtemp(prefix="hobus-demo-")))
     if holder(home) is not None or home.config.exists() or home.ledger.exists():

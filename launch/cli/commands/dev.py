@@ -44,11 +44,11 @@ from hobus.ledger_service.reader import head_of
 @with_http
 @with_home
 def dev(*, home: Home, app: Path, http: str | None) -> int:
-    """Start the cluster of a home with the agents of APP, a Python file, and take the file's changes in while it runs.
+    """Start the cluster of a home with the agents of APP, a Python file, and load the file's changes while it runs.
 
-    Watched are APP, the modules that it imports from its own directory, and files of instructions. A change is taken in
-    as `hobus reload` does: new turns begin under it, those that run end under what they began with. A fault is
-    shown, and the cluster goes on with what it had. Each turn is a line. Ctrl-C stops a cluster that was started here.
+    It watches APP, the modules that APP imports from its own directory, and files of instructions. It loads a change as
+    `hobus reload` does: new turns use it, running ones end as they began. It shows an error, and the cluster keeps what
+    it had. It prints a line per turn. Ctrl-C stops a cluster that this command started.
     """
     if not app.is_file():
         raise UsageFault(f"there is no file {app}", hint="name a Python file with an Agent at its top")

@@ -28,7 +28,7 @@ from hobus.launch.launcher import tool_check
 @click.command()
 @with_json
 def doctor(*, home: Home) -> Output:
-    """Check python, libzmq, home, disk, sockets, clock, configuration and the running cluster; exit 1 if one fails."""
+    """Check python, libzmq, home, disk, sockets, clock, configuration and the running cluster; exit 1 on a fault."""
     clock = SystemClock()
     of_cluster, run = checkup.cluster(home)
     settings, snapshot = checkup.configuration(home, run)

@@ -27,13 +27,13 @@ _PREFIX = "hobus-drill-"
 
 @click.group(cls=Family)
 def drill() -> None:
-    """Kill a process at an exact moment of a turn, in a cluster of its own, and see what it costs."""
+    """Kill a process at an exact moment of a turn, in a temporary cluster, and check the guarantees."""
 
 
 @drill.command("list")
 @with_json
 def list_(*, home: Home) -> Output:
-    """Show who can be killed, and at which moments of a turn."""
+    """List the processes and the moments of a turn."""
     del home  # it is the same everywhere
     rows = [
         {
@@ -64,17 +64,17 @@ def _show_moments() -> None:
 @click.option("--during", type=click.Choice(list(MOMENTS)), required=True, help="The moment of the turn.")
 @click.option("--scale", multiple=True, metavar="ROLE=N", help="Number of processes of a role, e.g. ho2=2.")
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait for the answer, e.g. 90 or 2m.")
-@click.option("--keep", is_flag=True, help="Keep the throw-away home, to look into its record and logs.")
+@click.option("--keep", is_flag=True, help="Keep the temporary home, with record and logs.")
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
 @with_home
 def kill(  # noqa: PLR0913 - one per option
     *, home: Home, who: str, during: str, scale: tuple[str, ...], timeout_s: float | None, keep: bool, as_json_: bool
 ) -> int:
-    """Ask a question, kill WHO with SIGKILL at the given moment of its turn, and report what came of it.
+    """Ask a question, SIGKILL the process WHO at the given moment of the turn, and report the result.
 
-    WHO: broker, ledger, gateway, ho3, ho1, ho2, host, http, launcher, zygote, or one process of a role, as ho2/1.
-    It happens in a throw-away cluster in a temporary directory, with the configuration of --home if that has one; the
-    cluster of --home is not touched. Exit code 0 only if every guarantee held.
+    WHO: broker, ledger, gateway, ho3, ho1, ho2, host, http, launcher, zygote, or one process of a role, such as ho2/1.
+    It runs in a temporary cluster with the configuration of --home, if any, and does not touch the cluster there. Exit
+    code 0 only if every guarantee held.
     """
     victim, moment = victim_of(who), MOMENTS[during]
     # Here, so that a fault is told of the user's own file, not of a copy that is gone.

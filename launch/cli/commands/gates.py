@@ -18,14 +18,14 @@ _COLOURS = {"fail": "red", "warn": "yellow", "note": None, "ok": "green"}
 
 
 @click.command()
-@click.option("--enforce", is_flag=True, help="Exit 3 if a gate fails; no cluster starts then.")
-@click.option("--full", is_flag=True, help="Verify the whole record (G6), not its newest part alone.")
+@click.option("--enforce", is_flag=True, help="Exit 3 if a gate fails.")
+@click.option("--full", is_flag=True, help="Verify the whole record (G6), not only its newest part.")
 @with_config_file
 @with_json
 def gates(*, home: Home, enforce: bool, full: bool, config_file: Path | None) -> Output:
-    """Check the governed files and the record by the gates G0 to G6, which every start has to pass.
+    """Check governed files and record by the gates G0 to G6, as every start does.
 
-    Each breach names its file, the reason and what mends it. Without --enforce it is a report, and the exit code 0.
+    Each failure names file, reason and mend. Without --enforce the exit code is 0.
     """
     require_file(config_file)
     document = report_of(home.root, config_file=config_file, is_full=full)

@@ -31,8 +31,8 @@ _AGENT = "[A-Za-z][A-Za-z0-9_]{0,63}"
 def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
     """Copy governed files into <home>/config, where they replace the shipped ones; without FILE all but the packages.
 
-    FILE is a name as `hobus config check` lists it, e.g. admin_config.json. With --agent NAME: ./<name>.py, an agent
-    with its tools, and a test of it, to be changed into your own (docs/your-own-agent.md). Nothing is ever overwritten.
+    FILE is a name that `hobus config check` lists, e.g. admin_config.json. With --agent NAME, write ./<name>.py, an
+    agent with two tools, and its test, for you to change (docs/your-own-agent.md). It never overwrites a file.
     """
     files, _faults = find(Layers(layers_of(home).packages))
     if agent is not None:

@@ -64,11 +64,11 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @ledger.command()
 @_filters
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The last so many entries.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Number of entries.")
 @click.option("--bodies", is_flag=True, help="With their bodies.")
 @with_json
 def show(*, home: Home, wanted: _Wanted, limit: int, bodies: bool) -> Output:
-    """Show the last entries of the record, oldest of them first.
+    """Show the last entries of the record, in order.
 
     FILTER: the number of an entry, or comparisons joined by & and |, for example 'turn=SES-1a2b3c4d-2 & type=WO_* &
     !actor=ho1'.
@@ -94,9 +94,13 @@ def show(*, home: Home, wanted: _Wanted, limit: int, bodies: bool) -> Output:
 @ledger.command()
 @_filters
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=10, show_default=True, help="Show so many earlier entries first."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="Number of earlier entries to show first.",
 )
-@click.option("--count", type=click.IntRange(min=1), help="End after so many entries.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this many entries.")
 @click.option("--bodies", is_flag=True, help="With their bodies.")
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object per line.")
 @with_home
@@ -131,7 +135,7 @@ def tail(  # noqa: PLR0913 - one per option
 @ledger.command()
 @with_json
 def verify(*, home: Home) -> Output:
-    """Check every byte of the record; exit code 3, with the place of the first fault, if something is wrong."""
+    """Check every byte of the record; a fault exits 3 and names its place."""
     demand_record(home)
     for said in unread_spools(home):
         note(said)

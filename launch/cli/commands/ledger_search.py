@@ -26,8 +26,8 @@ from hobus.launch.sessions.journal import FromLedger, Journals, journals_of
 @click.option("--agent", metavar="ID", default="", help="Only texts of this agent.")
 @click.option("--type", "event_types", metavar="TYPE", multiple=True, help="Only of this event type; may be repeated.")
 @click.option("--stream", "streams", metavar="NAME", multiple=True, help="Only of this stream; session: all journals.")
-@click.option("--since", "since_s", type=DURATION, help="Only what was said in the last DURATION, e.g. 2d.")
-@click.option("--limit", type=Sent(min=1), default=10, show_default=True, help="At most so many.")
+@click.option("--since", "since_s", type=DURATION, help="Only texts of the last DURATION, e.g. 2d.")
+@click.option("--limit", type=Sent(min=1), default=10, show_default=True, help="Maximum number.")
 @with_json
 def search(  # noqa: PLR0913 - one per option
     *,
@@ -40,10 +40,10 @@ def search(  # noqa: PLR0913 - one per option
     since_s: float | None,
     limit: int,
 ) -> Output:
-    """Search what was said, by its words: messages, answers, results of tools, learned lines.
+    """Search texts by words: messages, answers, results of tools, learned lines.
 
-    Texts that have any of the WORDS, the best answer first. Nothing in WORDS is syntax; case and accents do not count
-    (ø, ł and ß are letters of their own).
+    It finds texts with any of the WORDS, the best first. WORDS have no syntax; case and accents do not count (ø, ł and
+    ß are letters of their own).
     """
     if not agent.isprintable() or not agent.isascii():
         raise UsageFault(f"--agent {cell(agent)}: there is no such agent", hint=next_here("agent list"))

@@ -23,7 +23,9 @@ _BREAKER_STATES = {"closed": "called", "open": "not called for now, then tried a
 
 
 @click.command()
-@click.option("--session", metavar="ID", help="This session, and what it draws on (its id or an unambiguous prefix).")
+@click.option(
+    "--session", metavar="ID", help="This session and the budgets that it uses (its id or an unambiguous prefix)."
+)
 @with_json
 @with_cluster
 def budget(*, place: Place, session: str | None) -> Output:
@@ -65,7 +67,7 @@ _BREAKERS: Columns = {
 def breaker(*, place: Place) -> Output:
     """Show the circuit breakers, one per provider and model that was called.
 
-    A gateway that starts has them all closed, whatever the record says of those before: what fails again opens them.
+    A starting gateway closes all of them.
     """
     found = ask(place, "gateway", ReadBreakers(), Breakers)
     empty = "every breaker is closed: no model was called since the gateway began"

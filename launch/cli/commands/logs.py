@@ -38,7 +38,7 @@ def logs(  # noqa: PLR0913 - one per option
     lines: int | None,
     as_json_: bool,
 ) -> int:
-    """Show the logs of a home: of everybody, of one process (ho1/2) or of a role (ho1). With --since: all of them."""
+    """Show the logs of a home: of all processes, of one (ho1/2) or of a role (ho1)."""
     if not home.logs.is_dir():
         raise UsageFault(f"there are no logs in {home.root}", hint=next_command("up", home.root))
     files = LogFiles(home.logs)

@@ -33,7 +33,7 @@ P = TypeVar("P", m.Signals, m.Overlays)
 
 @click.group(cls=Family)
 def memory() -> None:
-    """Show what an agent has learned, whose it is and why; confirm it, switch it off."""
+    """Show what an agent has learned, from whom and why; confirm it, switch it off."""
 
 
 # --- what is given ----------------------------------------------------------------------------------------------------
@@ -97,11 +97,11 @@ _as_of = click.option(
     "as_of",
     metavar="TIME",
     type=MomentParam(),
-    help="As it was then, UTC: 2026-01-31 or 2026-01-31T12:00:00.",
+    help="As of this time, UTC: 2026-01-31 or 2026-01-31T12:00:00.",
 )
 _principal = click.option(
     "--principal", metavar="NAME", type=PRINCIPAL,
-    help="Only of this principal: local (this machine's clients), key/NAME (who has that HTTP key), key/NAME/USER.",
+    help="Only this principal: local (this machine's clients), key/NAME (an HTTP key), key/NAME/USER.",
 )  # fmt: skip
 _reason = click.option("--reason", type=REASON, required=True, help="Why; it is recorded.")
 _artifact = click.argument("artifact_id", metavar="ARTIFACT", type=ARTIFACT)
@@ -153,7 +153,7 @@ def _of_agent(command: Callable[..., Output]) -> Callable[..., Any]:
         meant = cluster_options.known_agent(chosen, place.snapshot, running_in=home) or chosen
         return command(of=ChosenMemory(place, meant), **arguments)
 
-    said = "The agent whose memory it is (default: host.agent_id)."
+    said = "The agent (default: host.agent_id)."
     return click.option("--agent", "agent_id", metavar="ID", help=said)(with_json(asked))
 
 
@@ -183,7 +183,7 @@ def place_of_memory(home: Home) -> Place:
 @_as_of
 @_of_agent
 def signals(*, of: ChosenMemory, as_of: str | None, principal: str | None, min_count: int) -> Output:
-    """List the signals: whose, how often, in how many sessions, when last, and what they weigh now."""
+    """List signals with principal, counts, sessions, last time and present weight."""
     question = m.ReadSignals(
         agent_id=of.agent_id, principal=principal, as_of_ts=as_of, min_count=min_count, with_ids=wants_json()
     )
@@ -196,15 +196,17 @@ def signals(*, of: ChosenMemory, as_of: str | None, principal: str | None, min_c
 
 
 @memory.command()
-@click.option("--signal", "signal_id", metavar="ID", type=SIGNAL, help="Only what rests on this signal.")
-@click.option("--all", "is_all", is_flag=True, help="In every state: pending, off, expired, superseded, of weight 0.")
+@click.option("--signal", "signal_id", metavar="ID", type=SIGNAL, help="Only lines of this signal.")
+@click.option(
+    "--all", "is_all", is_flag=True, help="Also pending, off, expired, superseded ones, and those of weight 0."
+)
 @_principal
 @_as_of
 @_of_agent
 def overlays(
     *, of: ChosenMemory, as_of: str | None, principal: str | None, signal_id: str | None, is_all: bool
 ) -> Output:
-    """List what was learned: each line, whose it is, its weight, and the events that it rests on."""
+    """List learned lines with principal, weight and events."""
     question = m.ReadOverlays(
         agent_id=of.agent_id, principal=principal, as_of_ts=as_of, signal_id=signal_id, active_only=not is_all
     )
@@ -214,12 +216,12 @@ def overlays(
 
 @memory.command()
 @click.argument("signal_id", metavar="SIGNAL", type=SIGNAL)
-@click.option("--everybody", is_flag=True, help="On everybody's events, as for the types of ho3.shared_types.")
+@click.option("--everybody", is_flag=True, help="Count everybody's events, as for ho3.shared_types.")
 @_principal
 @_as_of
 @_of_agent
 def gate(*, of: ChosenMemory, as_of: str | None, principal: str | None, everybody: bool, signal_id: str) -> Output:
-    """Say whether a signal may be consolidated now, and why: on the events of local, unless another is named."""
+    """Say whether a signal's gate is open, and why (default: for principal local)."""
     if everybody and principal:
         raise UsageFault("--everybody and --principal: name one of them")
     whose = None if everybody else principal or LOCAL
@@ -237,7 +239,7 @@ def gate(*, of: ChosenMemory, as_of: str | None, principal: str | None, everybod
 @memory.command()
 @_of_agent
 def stats(*, of: ChosenMemory) -> Output:
-    """Say how much is remembered and how far memory has followed the record."""
+    """Show how much is remembered, and how far memory is behind the record."""
     found = of.ask(m.ReadMemoryStats(agent_id=of.agent_id), m.MemoryStats)
     active = f"{found.active_overlays} of {counted(found.overlays, 'overlay')} active"
     applied = (
@@ -257,7 +259,7 @@ def stats(*, of: ChosenMemory) -> Output:
 @_as_of
 @_of_agent
 def review(*, of: ChosenMemory, as_of: str | None, principal: str | None) -> Output:
-    """List what waits for you: constraints to confirm or reject, and lines that were refused, with the reason."""
+    """List constraints to confirm or reject, and refused lines with the reason."""
     found = of.ask(m.ReadReview(agent_id=of.agent_id, principal=principal, as_of_ts=as_of), m.Review)
 
     def show() -> None:
@@ -283,7 +285,7 @@ def review(*, of: ChosenMemory, as_of: str | None, principal: str | None) -> Out
 @click.option("--reason", type=REASON, default="confirmed", help="Why; it is recorded.")
 @_of_agent
 def confirm(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
-    """Confirm a constraint that waits; it is in prompts from now on."""
+    """Confirm a pending constraint; prompts show it from now on."""
     return _changed(m.ConfirmOverlay, of, artifact_id, reason)
 
 
@@ -292,7 +294,7 @@ def confirm(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
 @click.option("--reason", type=REASON, default="rejected", help="Why; it is recorded.")
 @_of_agent
 def reject(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
-    """Reject a constraint that waits: as `deactivate`, it is in no prompt and not learned again."""
+    """Reject a pending constraint; as with `deactivate`, it is not learned again."""
     return _changed(m.DeactivateOverlay, of, artifact_id, reason)
 
 
@@ -301,7 +303,7 @@ def reject(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
 @_reason
 @_of_agent
 def deactivate(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
-    """Switch a learned line off; it is in no prompt from now on, and not learned again until it is switched on."""
+    """Switch a line off: no prompt shows it, and it is not learned again until you switch it on."""
     return _changed(m.DeactivateOverlay, of, artifact_id, reason)
 
 
@@ -310,7 +312,7 @@ def deactivate(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
 @_reason
 @_of_agent
 def activate(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
-    """Switch a line on again that is off; its signals may be learned from again, too."""
+    """Switch a line on again, and allow learning from its signals."""
     return _changed(m.ActivateOverlay, of, artifact_id, reason)
 
 
@@ -320,7 +322,7 @@ def activate(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
 @_reason
 @_of_agent
 def weight(*, of: ChosenMemory, artifact_id: str, new_weight: float, reason: str) -> Output:
-    """Give a learned line another weight, 0 (silent) to 1."""
+    """Set a line's weight, 0 (silent) to 1."""
     return _changed(m.UpdateOverlayWeight, of, artifact_id, reason, new_weight=new_weight)
 
 

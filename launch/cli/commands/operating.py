@@ -36,7 +36,7 @@ def _with_no_wait(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("numbers", metavar="ROLE=N...", nargs=-1, required=True)
 @_with_no_wait
 def scale(*, home: Home, numbers: tuple[str, ...], no_wait: bool) -> None:
-    """Change how many processes of a role run, e.g. `hobus scale ho1=8`; the highest numbers finish first and end."""
+    """Change how many processes of a role run, e.g. `hobus scale ho1=8`. Of too many, the highest numbers stop."""
     wanted = parse_scale(numbers, option="")
     require_room_for(home, wanted)
     before = {row.actor for row in running(home).children}
@@ -61,7 +61,7 @@ def scale(*, home: Home, numbers: tuple[str, ...], no_wait: bool) -> None:
 def restart(*, home: Home, actor: str, kill: bool, no_wait: bool) -> None:
     """Restart a process after it has finished its work; start one that failed or was drained.
 
-    ACTOR: as hobus ps lists it, e.g. ho1/2; a role, e.g. ho3, where that is one process.
+    ACTOR: a process as `hobus ps` lists it, e.g. ho1/2, or a role with one process, e.g. ho3.
     """
     before = known(home, actor)
     actor = before.actor
@@ -79,13 +79,15 @@ def restart(*, home: Home, actor: str, kill: bool, no_wait: bool) -> None:
 
 @click.command()
 @click.argument("actor", metavar="ACTOR")
-@click.option("--idlest", metavar="N", type=click.IntRange(min=1), help="Of these workers the N with least to do.")
+@click.option(
+    "--idlest", metavar="N", type=click.IntRange(min=1), help="Only the N of these workers with the fewest orders."
+)
 @_with_no_wait
 def drain(*, home: Home, actor: str, idlest: int | None, no_wait: bool) -> None:
-    """Let a process finish its work and end; it stays stopped until `hobus restart`.
+    """Let a process finish its work and stop, until `hobus restart`.
 
-    ACTOR: as hobus ps lists it, e.g. ho1/2; a role, e.g. ho3, where that is one process; of workers on other hosts
-    also a pattern, e.g. 'ho1/remote-*'.
+    ACTOR: a process as `hobus ps` lists it, e.g. ho1/2, a role with one process, e.g. ho3, or a pattern of workers on
+    other hosts, e.g. 'ho1/remote-*'.
     """
     if actor.startswith(ELSEWHERE):
         return _drain_elsewhere(home, actor, idlest, no_wait=no_wait)

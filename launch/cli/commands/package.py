@@ -40,8 +40,8 @@ _FILE = click.Path(path_type=Path)
 def package() -> None:
     """Build, sign, install and remove packages of governed files.
 
-    A package brings an agent with its prompt packs, contracts, attention templates, framework and spec: files like
-    those of config/, in one signed file. It never replaces a file that is there, and brings neither settings nor code.
+    A package is one signed file with an agent and its prompt packs, contracts, attention templates, framework and spec.
+    It never replaces an existing file, and holds neither settings nor code.
 
     \b
     Its maker:   hobus package key my.key                    once; hand on the public key that it prints
@@ -50,29 +50,27 @@ def package() -> None:
                  hobus package install FILE                  or its higher version; then: hobus ask --agent CLERK
                  hobus package remove PKG-CLERK-001
 
-    Exit codes: 2 no bundle or no such package, 3 a gate or a signature fails, 5 something here needs it, or another
-    command is at work; 1 it is done, and the cluster that runs did not take it in. Whatever is refused changes nothing.
-    More: docs/governance.md, section Packages.
+    Exit codes: 1 installed, but the running cluster did not load it; 2 no bundle or no such package; 3 a gate or
+    signature fails; 5 something needs it, or another command is running. A refusal changes nothing. More:
+    docs/governance.md, section Packages.
     """  # noqa: D301 - click's mark for rows that stay as they are
 
 
 @package.command()
 @click.argument("source", metavar="DIR|APP", type=_FILE)
-@click.option("--key", "key_file", metavar="FILE", type=_FILE, required=True, help="Private key that signs it.")
+@click.option("--key", "key_file", metavar="FILE", type=_FILE, required=True, help="Private key to sign with.")
 @click.option("--output", metavar="FILE", type=_FILE, help="The bundle.  [PKG-ID-VERSION.hobus-package, here]")
-@click.option("--version", default="1.0.0", show_default=True, help="Of the package of an APP.")
-@click.option(
-    "--framework", default="FMWK-200", show_default=True, help="Id of the framework that an APP's package brings."
-)
+@click.option("--version", default="1.0.0", show_default=True, help="Version of an APP's package.")
+@click.option("--framework", default="FMWK-200", show_default=True, help="Framework of an APP's package.")
 @with_json
 def build(  # noqa: PLR0913 - one per option
     *, home: Home, source: Path, key_file: Path, output: Path | None, version: str, framework: str
 ) -> Output:
-    """Make a signed bundle of DIR, which is laid out like config/ and stays as it is; or of the agents of APP.
+    """Build a signed bundle of DIR, a directory like config/, or of the agents of APP.
 
-    DIR/packages/PKG-…/manifest.json is a draft: its list of files and their hashes are made here. The package is
-    judged by the gates as it would be in this home, beside what is installed there. Of APP, a Python file, the agents
-    are brought, and not their tools and providers: which ones a home needs before is said.
+    DIR/packages/PKG-…/manifest.json is a draft; this command adds files and hashes. The gates check the package as if
+    installed in this home. The package of APP, a Python file, contains its agents without tools and providers; its
+    description lists those that a home needs.
     """
     with tempfile.TemporaryDirectory() as directory:
         needs, settings = "", None
@@ -110,10 +108,10 @@ def build(  # noqa: PLR0913 - one per option
 @click.argument("file", metavar="FILE", type=_FILE)
 @with_json
 def key(*, home: Home, file: Path) -> Output:
-    """Make a key that signs packages: FILE is private, and the public key is printed.
+    """Make a key to sign packages: write the private key to FILE, print the public key.
 
-    FILE is a PEM file with mode 0600; keep a copy of it, since a lost key signs no upgrade. Hand on the public key: who
-    trusts it takes your packages (hobus package trust add NAME KEY).
+    FILE is a PEM file with mode 0600. Keep a copy: without it you cannot sign upgrades. Give the public key to users,
+    who trust it by `hobus package trust add NAME KEY`.
     """
     del home  # a key is its maker's, and no home's
     public = signing.make_key(file)
@@ -126,9 +124,7 @@ def key(*, home: Home, file: Path) -> Output:
     return Output(document, show)
 
 
-_no_reload = click.option(
-    "--no-reload", is_flag=True, help="Leave a running cluster as it is, until its next start or hobus reload."
-)
+_no_reload = click.option("--no-reload", is_flag=True, help="Do not reload a running cluster.")
 
 
 @package.command()
@@ -136,9 +132,9 @@ _no_reload = click.option(
 @_no_reload
 @with_json
 def install(*, home: Home, file: Path, no_reload: bool) -> Output:
-    """Install the package in FILE, or its higher version, if every gate passes; no other file is replaced.
+    """Install the package in FILE, or a higher version, if every gate passes.
 
-    A running cluster takes it in at once: its next turns know the agent, those that run end as they began.
+    A running cluster loads it at once: new turns use it, running ones end as they began.
     """
     return changed(home, installing.install(home, file), "installed", no_reload=no_reload)
 
@@ -148,9 +144,9 @@ def install(*, home: Home, file: Path, no_reload: bool) -> Output:
 @_no_reload
 @with_json
 def remove(*, home: Home, package_id: str, no_reload: bool) -> Output:
-    """Remove the package of this ID, unless another package or a setting of this home needs it.
+    """Remove the package ID, unless another package or a setting needs it.
 
-    What older turns were made with stays readable: the record holds it whole under its digest.
+    Older turns stay readable: the record holds their files.
     """
     return changed(home, installing.remove(home, package_id), "removed", no_reload=no_reload)
 

@@ -17,9 +17,9 @@ DEV = "the key of a package need not be trusted here (governance.signatures: dev
 
 @click.group("trust", cls=Family)
 def trust_() -> None:
-    """Name the keys whose packages are believed.
+    """Manage the keys whose packages are trusted.
 
-    They count where governance.signatures is "signed": hobus config set governance.signatures signed.
+    They count if governance.signatures is "signed": hobus config set governance.signatures signed.
     """
 
 
@@ -28,9 +28,9 @@ def trust_() -> None:
 @click.argument("public_key", metavar="KEY")
 @with_json
 def add(*, home: Home, name: str, public_key: str) -> Output:
-    """Trust KEY, the public key of a maker of packages, under NAME.
+    """Trust KEY, a maker's public key, under NAME.
 
-    KEY is what hobus package key printed for its maker; have it from the maker itself, not from where the bundle was.
+    KEY is what `hobus package key` printed. Get it from the maker, not from the place of the bundle.
     """
     trust.trust(home, name, public_key)
     document = {"name": name, "public_key": public_key, "fingerprint": signing.fingerprint(public_key)}
@@ -46,7 +46,7 @@ def add(*, home: Home, name: str, public_key: str) -> Output:
 @trust_.command("list")
 @with_json
 def list_trusted(*, home: Home) -> Output:
-    """List the keys whose packages are believed."""
+    """List the trusted keys."""
     rows = [
         {"name": name, "fingerprint": signing.fingerprint(public), "public_key": public}
         for name, public in trust.trusted(home).items()
@@ -61,7 +61,7 @@ def list_trusted(*, home: Home) -> Output:
 @click.argument("name")
 @with_json
 def remove_trusted(*, home: Home, name: str) -> Output:
-    """Trust the key of NAME no longer; packages that it signed then fail gate G5 where signatures count."""
+    """Stop trusting the key NAME. If signatures count, its packages then fail gate G5."""
     gone = trust.distrust(home, name)
     hit = [one.package_id for one in installed_in(home).values() if one.public_key == gone]
     document = {"name": name, "fingerprint": signing.fingerprint(gone), "packages": hit}

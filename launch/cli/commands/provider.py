@@ -37,7 +37,7 @@ def provider() -> None:
 @provider.command(name="list")
 @with_json
 def list_providers(*, home: Home) -> Output:
-    """List what the home's configuration has: kinds, addresses, models, where keys are, and what is routed there."""
+    """List the configured providers: kind, address, models, place of the key, routes."""
     gateway = _settings(home).gateway
     rows = [_row(provider_id, one, gateway) for provider_id, one in sorted(gateway.providers.items())]
     columns: Columns = {
@@ -80,9 +80,9 @@ def _row(provider_id: str, config: AnyProvider, gateway: GatewayConfig) -> dict[
 @click.argument("names", metavar="[PROVIDER]...", nargs=-1)
 @with_json
 def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
-    """Load each provider's library, read its key, ask it for its models; say which part fails and how to fix it.
+    """Load each provider's library, read its key, list its models; report which part fails and the fix.
 
-    Without PROVIDER all of them. No prompt is sent. Exit code 1 if anything fails.
+    Default: all providers. It sends no prompt. Exit code 1 if anything fails.
     """
     from hobus.launch.cli.provider_check import check  # noqa: PLC0415 - loads the gateway
 
@@ -116,17 +116,15 @@ def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
     multiple=True,
     help="A model, and its prices in $ per million tokens.",
 )
-@click.option("--any-model", is_flag=True, help="Other models may be asked for too, at an unknown price.")
-@click.option("--sees", is_flag=True, help="Its models take images, of people and of tools.")
-@click.option(
-    "--context-tokens", type=click.IntRange(min=1), help="Window of its models; else its server is asked for it."
-)
+@click.option("--any-model", is_flag=True, help="Allow other models, at an unknown price.")
+@click.option("--sees", is_flag=True, help="Its models take images.")
+@click.option("--context-tokens", type=click.IntRange(min=1), help="Window of its models; default: as the server says.")
 @click.option(
     "--key",
     metavar="REF",
     default="none",
     show_default=True,
-    help="env:NAME, file:PATH, stdin (kept in a file of this user alone) or none.",
+    help="env:NAME, file:PATH, stdin (stored in a private file) or none.",
 )
 @click.option("--default", "becomes_default", is_flag=True, help="Make its first model the default.")
 @with_home
@@ -145,7 +143,7 @@ def add_provider(  # noqa: PLR0913 - one per option
 ) -> None:
     """Add a provider to the home's configuration.
 
-    A key never stands in the configuration, only where it is.
+    The configuration holds a reference to the key, never the key.
     """
     if not models and not any_model:
         raise UsageFault("missing --model", hint="hobus provider add --help")

@@ -21,9 +21,9 @@ _SHOWN_HASH = 19
 @click.argument("name", type=click.Choice(tuple(_NAMES)))
 @with_json
 def registry(*, home: Home, name: str) -> Output:
-    """List frameworks, invariants with their checks, specs, packages or files as the next start would have them.
+    """List frameworks, invariants with their checks, specs, packages or files of the next start.
 
-    Files with their owner, their hash, and whether they are as their owner states them.
+    Files come with owner, hash, and whether the hash matches.
     """
     view = look(layers_of(home))
     states = _states(view) if name == "files" else {}

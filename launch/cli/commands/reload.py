@@ -24,16 +24,16 @@ _HOW = (
 
 
 @click.command(epilog="\b\n" + "\n".join(_HOW))
-@click.option("--no-wait", is_flag=True, help="Return as soon as the launcher has taken it.")
+@click.option("--no-wait", is_flag=True, help="Return as soon as the launcher accepts it.")
 @with_json
 def reload(*, home: Home, no_wait: bool) -> Output:
-    """Take in the configuration as it lies on disk, without a stop.
+    """Apply the configuration on disk, without a stop.
 
-    It is loaded and checked as `hobus up` would, and recorded. From then on new turns begin under it; turns that
-    run end under the one they began with, and none is lost. Workers on other hosts fetch it by themselves.
+    The launcher checks it as `hobus up` does, and records it. New turns use it; running turns end under the one they
+    began with, and none is lost. Workers on other hosts fetch it.
 
-    Where a process does not start under it, all goes back to the former one, and that is said. The same command
-    again completes what was interrupted.
+    If a process does not start with it, all return to the old one, and the command says so. Repeat the command to
+    complete an interrupted reload.
     """
     try:
         done = reloaded(home, wait=not no_wait)

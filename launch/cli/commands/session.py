@@ -36,13 +36,13 @@ def session() -> None:
 
 
 @session.command(name="list")
-@click.option("--all", "is_all", is_flag=True, help="Also those that have ended.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
+@click.option("--all", "is_all", is_flag=True, help="Also ended ones.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number.")
 @with_json
 def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
-    """List sessions, the newest first, by the record.
+    """List sessions from the record, the newest first.
 
-    One whose turns were all answered without a supervisor is `degraded`: it has no run yet.
+    `degraded`: no supervisor answered a turn of it yet, so it has no run.
     """
     for said in unread_spools(home):
         note(said)

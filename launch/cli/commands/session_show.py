@@ -47,14 +47,14 @@ _BESIDE = ("ho1m", "prompts")
 @click.command()
 @click.argument("given", metavar="SESSION")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Last commands and turns.")
-@click.option("--turn", metavar="N", help="What happened in one turn: its number, or the id of its input.")
+@click.option("--turn", metavar="N", help="Show one turn: its number, or the id of its input.")
 @with_json
 def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
-    """Show a session: its run, what that waits for, the last commands and what became of them, the last turns.
+    """Show a session: its run, what it waits for, the last commands with their results, the last turns.
 
-    With --turn N, or SES-<8 hex digits>-N in place of SESSION: what happened in that turn, moment by moment, by the
-    record alone; what its tools printed and raised; and under which versions of agent, contracts, prompts, template and
-    settings it was made: `hobus asset DIGEST` prints each.
+    With --turn N, or SES-<8 hex digits>-N in place of SESSION, show that turn moment by moment, from the record alone,
+    with the output and tracebacks of its tools, and the versions of agent, contracts, prompts, template and settings
+    that it used; `hobus asset DIGEST` prints each.
     """
     if turn is None and (named_run := run_in(given)) is not None:
         given, turn = named_run
@@ -248,10 +248,10 @@ def _short(text: str) -> str:
 @click.argument("given", metavar="SESSION")
 @with_json
 def replay(*, home: Home, given: str) -> Output:
-    """Fold a session's journal again and say what does not fit; exit code 3 if anything does not.
+    """Fold a session's journal again and report differences (exit code 3).
 
-    It is folded by the reducer that its owner uses, from the first entry, once more, and from the newest snapshot: all
-    states have the same bytes, no entry is missing and none is rejected. Nothing is sent, and no model is asked.
+    The owner's reducer folds it twice from the first entry, and once from the newest snapshot. All states must have the
+    same bytes, and no entry may be missing or rejected. It sends nothing and calls no model.
     """
     found = asyncio.run(_replayed(home, given))
     code = exit_codes.OK if found.fits else exit_codes.INTEGRITY

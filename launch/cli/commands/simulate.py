@@ -28,16 +28,16 @@ _TURNS = 3
 
 
 @click.command()
-@click.option("--seed", type=click.IntRange(min=0), help="One seed: what happened, and the verdict.")
-@click.option("--seeds", "range_", metavar="A..B", help="Many: from A up to and without B.")
-@click.option("--turns", type=click.IntRange(1, 200), default=_TURNS, show_default=True, help="Inputs in all.")
-@click.option("--sessions", type=click.IntRange(1, 50), help="They are spread over so many (default: drawn, 1 or 2).")
+@click.option("--seed", type=click.IntRange(min=0), help="One seed: show events and verdict.")
+@click.option("--seeds", "range_", metavar="A..B", help="Seeds from A up to B, without B.")
+@click.option("--turns", type=click.IntRange(1, 200), default=_TURNS, show_default=True, help="Number of inputs.")
+@click.option("--sessions", type=click.IntRange(1, 50), help="Number of sessions (default: drawn, 1 or 2).")
 @click.option(
     "--faults", "faults_", metavar="LIST", default="all", show_default=True,
-    help="all: each seed draws some; none; or names with values, e.g. loss=0.02,crash=2,delay=3ms.",
+    help="all (each seed draws some), none, or names with values, e.g. loss=0.02,crash=2,delay=3ms.",
 )  # fmt: skip
-@click.option("--until", type=click.IntRange(min=1), metavar="EVENT", help="With one seed: stop after this event.")
-@click.option("--jobs", type=click.IntRange(1, 256), help="With many: processes (default: one per core).")
+@click.option("--until", type=click.IntRange(min=1), metavar="EVENT", help="With --seed: stop after this event.")
+@click.option("--jobs", type=click.IntRange(1, 256), help="With --seeds: processes (default: one per core).")
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
 @with_home
 def simulate(  # noqa: PLR0913 - one per option
@@ -54,12 +54,11 @@ def simulate(  # noqa: PLR0913 - one per option
 ) -> int:
     """Run the whole cluster in one process, in virtual time, under seeded faults, and check it at every event.
 
-    The same actors as in real processes, on a simulated network, disk and clock. A seed decides everything: same seed,
-    same options, same bytes, on any machine; the digest says so. The first invariant that breaks ends a run and is
-    reported with the command that replays it. The configuration is that of --home, if it has one, else the shipped
-    one; no cluster is touched, and nothing is written.
+    It runs the shipped actors on a simulated network, disk and clock. The same seed and options give the same bytes on
+    any machine; compare the digest. The first broken invariant ends a run and is reported with the command that replays
+    it. It uses the configuration of --home, if any, touches no cluster, and writes nothing.
 
-    Exit codes: 0 every invariant held, 1 one broke, 2 usage, 130 interrupted (what was run until then is reported).
+    Exit codes: 0 every invariant held, 1 one broke, 2 usage, 130 interrupted (with the report so far).
     """
     wanted = SeedOptions(turns, sessions, faults.parse(faults_), layers_of(home))
     many = _seeds(seed, range_)

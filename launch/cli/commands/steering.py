@@ -128,7 +128,7 @@ def _text_of(words: tuple[str, ...], home: Home) -> str:
 @_options
 @click.argument("words", nargs=-1, required=True, metavar="TEXT")
 def steer(*, words: tuple[str, ...], **options: Any) -> int:
-    """Say something to the active run: its next model round sees it. TEXT `-` reads standard input."""
+    """Tell the active run something; its next model round sees it. TEXT `-` reads standard input."""
     return _one(events.Steer(text=_text_of(words, options["home"])), "its next round sees it", options)
 
 
@@ -137,9 +137,9 @@ def steer(*, words: tuple[str, ...], **options: Any) -> int:
 @click.option("--wait", "is_waited_for", is_flag=True, help="Wait for the answer and print it.")
 @click.argument("words", nargs=-1, required=True, metavar="TEXT")
 def followup(*, words: tuple[str, ...], is_waited_for: bool, **options: Any) -> int:
-    """Queue a message for when the run is over; it then begins the next one. TEXT `-` reads standard input.
+    """Queue a message that begins the next run when this one ends. TEXT `-` reads standard input.
 
-    With --wait, --timeout is the time for the answer too (default: host.turn_timeout_ms); --json prints the TurnResult.
+    With --wait, --timeout includes the answer (default: host.turn_timeout_ms), and --json prints the TurnResult.
     """
     text = _text_of(words, options["home"])
     sending = Sending(**options)
@@ -176,7 +176,7 @@ def followup(*, words: tuple[str, ...], is_waited_for: bool, **options: Any) -> 
 @click.command()
 @_options
 def pause(**options: Any) -> int:
-    """Pause the run at its next step; what is under way is still finished."""
+    """Pause the run at its next step; started work still finishes."""
     return _one(events.Pause(), "it pauses at its next step", options)
 
 
@@ -191,7 +191,7 @@ def resume(**options: Any) -> int:
 @_options
 @click.option("--reason", metavar="WORDS", help="Why; it is recorded.")
 def cancel(*, reason: str | None, **options: Any) -> int:
-    """End the run: its model call and its tools are stopped, what comes late is ignored."""
+    """Cancel the run: stop its model call and tools, ignore late results."""
     return _one(events.Cancel(reason=reason), "the run ends", options)
 
 
@@ -201,11 +201,11 @@ def cancel(*, reason: str | None, **options: Any) -> int:
 @click.command()
 @_options
 @click.argument("call", required=False, metavar="[CALL]")
-@click.option("--all", "is_all", is_flag=True, help="All calls that wait.")
+@click.option("--all", "is_all", is_flag=True, help="All waiting calls.")
 def approve(*, call: str | None, is_all: bool, **options: Any) -> int:
-    """Approve a tool call, CALL as it was shown; left out, the one that waits now.
+    """Approve the tool call CALL, by default the one that waits.
 
-    A CALL names tool and arguments, too: meant for one call, it never approves another.
+    CALL is the name that was shown. It includes a digest of tool and arguments, so it never approves another call.
     """
     return _decide(call, is_all, options, lambda held: events.Approve(call_id=held.call_id), "may run")
 
@@ -213,10 +213,10 @@ def approve(*, call: str | None, is_all: bool, **options: Any) -> int:
 @click.command()
 @_options
 @click.argument("call", required=False, metavar="[CALL]")
-@click.option("--all", "is_all", is_flag=True, help="All calls that wait.")
+@click.option("--all", "is_all", is_flag=True, help="All waiting calls.")
 @click.option("--reason", metavar="WORDS", help="Why; it is recorded.")
 def deny(*, call: str | None, is_all: bool, reason: str | None, **options: Any) -> int:
-    """Refuse a tool call that waits for approval; the model is told so. CALL as for `approve`."""
+    """Refuse a tool call that waits for approval, and tell the model. CALL as for `approve`."""
     return _decide(call, is_all, options, lambda held: events.Deny(call_id=held.call_id, reason=reason), "is not run")
 
 
@@ -284,7 +284,7 @@ async def read_view(journals: FromLedger, session_id: str) -> SessionView:
 @click.option("--reason", default="operator", show_default=True, metavar="WORDS", help="Why; it is recorded.")
 @with_json
 def end(*, home: Home, given: str, reason: str) -> Output:
-    """End a session for good; a run of it is cancelled first."""
+    """End a session for good; cancel its run first."""
     place = cluster_of(home)
     closed = asyncio.run(end_session(place, given, reason))
     count, tokens = closed.turn_count, closed.total_tokens  # None: it was closed all the same, as the record says

@@ -35,19 +35,17 @@ from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
 )
 @click.option("--json", "as_json_", is_flag=True, help="The same as -f jsonl: one JSON object per line.")
 @click.option(
-    "--since", "since_s", type=DURATION, help="Begin with what the ring holds of the last DURATION, e.g. 10m."
+    "--since", "since_s", type=DURATION, help="Begin with the frames of the last DURATION in the ring, e.g. 10m."
 )
 @click.option("--follow", is_flag=True, help="With --since: continue with new frames.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many frames.")
-@click.option("--match-replies", is_flag=True, help="Also the answers of requests that are shown, with their latency.")
-@click.option(
-    "--bodies/--headers-only", default=False, help="Show decoded bodies too; the record notes that you looked."
-)
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this many frames.")
+@click.option("--match-replies", is_flag=True, help="Also show the answers of shown requests, with their latency.")
+@click.option("--bodies/--headers-only", default=False, help="Show decoded bodies too; the record notes it.")
 @click.option("-w", "--write", "into", type=click.Path(path_type=Path, dir_okay=False), help="Capture into a file.")
 @click.option("--force", is_flag=True, help="With -w: overwrite the file.")
-@click.option("-r", "--read", "source", type=click.Path(path_type=Path, dir_okay=False), help="Read such a file.")
+@click.option("-r", "--read", "source", type=click.Path(path_type=Path, dir_okay=False), help="Read a captured file.")
 @click.option("--utc", is_flag=True, help="Times in UTC instead of this machine's zone.")
-@click.option("--all", "everything", is_flag=True, help="With beats and the launcher's routine, left out otherwise.")
+@click.option("--all", "everything", is_flag=True, help="Include heartbeats and the launcher's routine.")
 @with_home
 def tap(  # noqa: PLR0913 - one per option
     *,
@@ -69,8 +67,8 @@ def tap(  # noqa: PLR0913 - one per option
     """Watch the frames that the broker handles.
 
     FILTER: comparisons joined by & and |, with ! and parentheses; several arguments must all hold. For example:
-    'turn=SES-1a2b3c4d-2 & kind=wo.* & !actor=ho3 & size>10k'. Records go to the ledger directly and are not on the bus:
-    hobus ledger tail.
+    'turn=SES-1a2b3c4d-2 & kind=wo.* & !actor=ho3 & size>10k'. Entries of the record do not pass the broker: use hobus
+    ledger tail.
     """
     wanted = filter_given(tap_filter, filters, names=FIELDS, example=EXAMPLE)
     if as_json_ and form == "table":

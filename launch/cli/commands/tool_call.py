@@ -63,17 +63,16 @@ def checked_arguments(tool_id: str, text: str, tools: Tools) -> dict[str, Any]:
 @click.argument("arguments", metavar="[JSON]", default="{}")
 @with_agent
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
-@click.option("--input-id", metavar="ID", help="Idempotency key of this call; the same key never runs it twice.")
+@click.option("--input-id", metavar="ID", help="Idempotency key of this call: the same key never runs it twice.")
 @with_json
 @with_cluster
 def call(  # noqa: PLR0913 - one per option
     *, place: Place, tool_id: str, arguments: str, agent: str | None, timeout_s: float | None, input_id: str | None
 ) -> Output:
-    """Call one tool as its agent would; JSON `-` reads standard input, without it {} is given.
+    """Call one tool as its agent would. JSON `-` reads standard input; default: {}.
 
-    It is a turn in which the offline model makes this call: permissions and approvals hold, it is in the record, and it
-    never runs twice. The result is printed. Exit code 0 for a result, 1 if the tool failed, 5 if the call was refused,
-    4 while it waits for an approval.
+    It is a turn in which the offline model makes this call: permissions and approvals apply, and it is recorded. Exit
+    codes: 0 a result, 1 the tool failed, 4 the call waits for an approval, 5 it was refused.
     """
     agent = known_agent(agent, place.snapshot, running_in=place.home)
     text = words_of(sys.stdin.read() if arguments == "-" else arguments)

@@ -31,7 +31,7 @@ Row = dict[str, Any]
 @click.group(cls=Family, invoke_without_command=True, elsewhere={"call": "tool_call"})
 @with_json
 def tools(*, home: Home) -> Output:
-    """List every tool, its workers, whether it writes, and which agents may use it; say which servers are missing.
+    """List every tool with its workers, agents and properties, and missing servers.
 
     `hobus tools call` runs one.
     """

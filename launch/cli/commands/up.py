@@ -42,10 +42,10 @@ def up(  # noqa: PLR0913 - one per option
     listen: str | None,
     http: str | None,
 ) -> int:
-    """Start the cluster of a home; one that is up stays as it is.
+    """Start the cluster of a home. A running one stays as it is.
 
-    With APP, a Python file, the agents at its top are written into the home's config/ before.
-    Without --wait or --detach it stays in the foreground: Ctrl-C drains it, a second Ctrl-C kills it.
+    With APP, a Python file, first write its agents into the home's config/. Without --wait or --detach it stays in the
+    foreground: Ctrl-C drains it, a second Ctrl-C kills it.
     """
     if listen is not None:
         parts_of(listen)  # an empty one is no address either

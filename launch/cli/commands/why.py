@@ -24,13 +24,13 @@ from hobus.launch.sessions.provenance import ChangedAsset, changed_between
 
 @click.command(epilog=f"TURN is {TURN}")
 @click.argument("given", metavar="TURN")
-@click.option("--prompts", "in_full", is_flag=True, help="Print every prompt in full, stretch by stretch.")
+@click.option("--prompts", "in_full", is_flag=True, help="Print every prompt in full, part by part.")
 @with_json
 def why(*, home: Home, given: str, in_full: bool) -> Output:
-    """Explain a turn: what its models were shown, where that came from, and what it cost.
+    """Explain a turn: what its models were shown, its sources, and its cost.
 
-    Each fact names its entry in the record, such as #12: `hobus ledger show 12 --bodies` prints it. Works with and
-    without a running cluster.
+    Each fact names its entry in the record, such as #12, which `hobus ledger show 12 --bodies` prints. It needs no
+    running cluster.
     """
     (found,) = _accounts(home, given)
     return Output(found.document, lambda: print_view(WHY_IN_FULL if in_full else WHY, found))
@@ -41,10 +41,10 @@ def why(*, home: Home, given: str, in_full: bool) -> Output:
 @click.argument("after", metavar="TURN_B")
 @with_json
 def diff(*, home: Home, before: str, after: str) -> Output:
-    """Show what differs between the prompts that two turns were answered from.
+    """Show the differences between the prompts of two turns.
 
-    Stretch by stretch: the agent's words, memory, history, context, message; and the settings and governed files that
-    they ran under, by digest: `hobus asset DIGEST` prints each version.
+    It compares each part (instructions, memory, history, context, message), and the settings and governed files by
+    digest; `hobus asset DIGEST` prints each version.
     """
     found = compared(home, *_accounts(home, before, after))
     return Output(document_of(found), lambda: _show_differences(found))

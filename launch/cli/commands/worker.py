@@ -52,8 +52,8 @@ def _options(command: Any) -> Any:
 def join(*, token: str, home_path: str | None, slots: int | None, grace_s: float | None, _debug: bool) -> None:
     """Join the cluster that made TOKEN, and run a worker for it until Ctrl-C.
 
-    The worker's own key is made here and never leaves this directory. From then on: hobus worker run; joining again
-    with the same token does the same. Without TOKEN, HOBUS_JOIN_TOKEN is read.
+    It makes the worker's own key, which never leaves this directory. Later use `hobus worker run`; joining again with
+    the same token does the same. Default of TOKEN: HOBUS_JOIN_TOKEN.
     """
     try:
         known = decode(token)

@@ -34,21 +34,21 @@ def workers() -> None:
 
 @workers.command()
 @click.argument("engine", type=click.Choice([*SCRIPTS]))
-@click.option("--count", type=click.IntRange(0, 1000), metavar="N", help="So many; 0: none, those at work drain.")
-@click.option("--min", "least", type=click.IntRange(0, 1000), metavar="N", help="kubernetes, KEDA: at least so many.")
-@click.option("--max", "most", type=click.IntRange(1, 1000), metavar="N", help="kubernetes, KEDA: at most so many.")
+@click.option("--count", type=click.IntRange(0, 1000), metavar="N", help="Number of workers; 0 drains all.")
+@click.option("--min", "least", type=click.IntRange(0, 1000), metavar="N", help="kubernetes, KEDA: least workers.")
+@click.option("--max", "most", type=click.IntRange(1, 1000), metavar="N", help="kubernetes, KEDA: most workers.")
 @click.option("--image", metavar="NAME[:TAG]", help="kubernetes: the image of deploy/container, in your registry.")
-@click.option("--address", metavar="HOST[:PORT]", help="Where the workers reach this cluster, if not as listened at.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; no token is made, nothing is changed.")
+@click.option("--address", metavar="HOST[:PORT]", help="Address that the workers use, if not the one listened at.")
+@click.option("--dry-run", is_flag=True, help="Show what it would do; change nothing.")
 @click.argument("options", nargs=-1, metavar="[-- OPTION]...", type=click.UNPROCESSED)
 @with_home
 def on(
     *, home: Home, engine: str, address: str | None, dry_run: bool, options: tuple[str, ...], **given: int | str | None
 ) -> None:
-    """Have so many workers of this cluster on ENGINE: slurm, kubernetes or ray.
+    """Run --count workers of this cluster on ENGINE: slurm, kubernetes or ray.
 
-    Those that are there count. The token that they join with is made here, for 30 days; HOBUS_JOIN_TOKEN is taken
-    instead where it is set. What follows `--` are options for sbatch: -- --partition=long.
+    Running workers count. The command makes their token, for 30 days, unless HOBUS_JOIN_TOKEN is set. Options after
+    `--` go to sbatch: -- --partition=long.
     """
     names = {"count": "--count", "least": "--min", "most": "--max", "image": "--image"}
     words = [word for name, value in given.items() if value is not None for word in (names[name], str(value))]
