@@ -153,5 +153,5 @@ def said_by(call: Call, key: str | None) -> SaidBy:
     if call.role != _HTTP:
         return SaidBy(LOCAL, call.sender)
     if not (key or "").startswith(KEY_PREFIX):
-        raise BusError("denied", "an HTTP door speaks for a key alone, and has to name it")
+        raise BusError("denied", "an HTTP door must name the key that it speaks for")
     return SaidBy(key or "", call.sender)

@@ -140,9 +140,9 @@ def _stage_faults(stage: AnyStage) -> Iterator[str]:
 
 def _search_faults(search: HorizontalSearch) -> Iterator[str]:
     if _is_marked(search.query.replace(USER_INPUT, "")):
-        yield f"query: holds a placeholder that stands for nothing; the one that there is: `{USER_INPUT}`"
+        yield f"query: has an unknown placeholder; the only one is `{USER_INPUT}`"
     if ("files" in search.sources) != bool(search.paths):
-        yield "paths: go with source files, and that with them; write both or none"
+        yield "paths and the source files need each other; write both or none"
 
 
 def _is_marked(text: str) -> bool:

@@ -78,7 +78,7 @@ def override_warning(template: Template, agent: AgentFile) -> str:
     if ANSWERS in prompts_of(template) and matches(template.applies_to, agent):
         return ""
     named = template.template_id
-    return f"attention template {named} was asked for by name; by its applies_to it is for other prompts"
+    return f"attention template {named} was named, although its applies_to selects other prompts"
 
 
 def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:
@@ -99,7 +99,7 @@ def _named(templates: Mapping[str, Template], template_id: str, who: str) -> Tem
     template = templates.get(template_id)
     if template is None:
         known = ", ".join(templates) or "none"
-        raise ConfigError(f"{who} names attention template {template_id[:64]}, which there is not; there are {known}")
+        raise ConfigError(f"{who} names attention template {template_id[:64]}, which does not exist; there are {known}")
     return template
 
 
@@ -130,7 +130,7 @@ def ambiguous(agent: AgentFile, templates: Sequence[Template]) -> str:
     named = " and ".join(template.template_id for template in templates)
     return (
         f"agents/{agent.agent_id}.json: attention: {named} apply to it equally; narrow the applies_to of one, or list "
-        "in `attention` the one that it is to have"
+        "in `attention` the right one"
     )
 
 

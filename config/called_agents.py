@@ -43,12 +43,12 @@ def call_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> Iterator
             if name in tools.python_tools:
                 yield f"{path} is an agent and one of tools.entry_points; rename one"
             if name not in agent.permissions.tools:
-                yield f"{path}: an agent is permitted by its exact id alone; add it to permissions.tools"
+                yield f"{path}: an agent needs its exact id; add it to permissions.tools"
             own = agents[name].tools
             if waiting := [one for one in own if needs_approval(tools, one) or approval_rules(tools, one)]:
                 yield (
-                    f"{path}: its {waiting[0]} waits for an approval (tools.approval), and nobody is asked within a "
-                    "call; take one of both away"
+                    f"{path}: its {waiting[0]} needs an approval (tools.approval), which a called agent cannot "
+                    "get; remove one of them"
                 )
     called = {agent_id: [name for name in agent.tools if name in agents] for agent_id, agent in agents.items()}
     yield from _graph_faults(called)
@@ -62,7 +62,7 @@ def _graph_faults(calls: Mapping[str, Sequence[str]]) -> Iterator[str]:
             chains[agent_id] = [agent_id, *max((chains[name] for name in calls[agent_id]), key=len, default=[])]
     except CycleError as circle:
         named = [*reversed(circle.args[1])]
-        yield f"agents/{named[0]}.json: tools: a circle of agents, {' -> '.join(named)}; take one of these calls away"
+        yield f"agents/{named[0]}.json: tools: a cycle of agents, {' -> '.join(named)}; remove one of these calls"
         return
     for agent_id, chain in chains.items():
         if len(chain) > AGENT_DEPTH_MAX:

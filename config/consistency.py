@@ -202,7 +202,7 @@ def _agent_faults(agent: AgentFile, config: AdminConfig, frameworks: Collection[
         yield f"framework_id: no framework {agent.framework_id!r}; known: {_names(frameworks)}"
     for purpose, key in agent.budget.items():
         if purpose not in BUDGET_SETTINGS:
-            yield f"budget.{purpose}: nothing has a budget of this name; purposes: {_names(BUDGET_SETTINGS)}"
+            yield f"budget.{purpose}: there is no such purpose; purposes: {_names(BUDGET_SETTINGS)}"
         if key not in BUDGET_KEYS:
             yield f"budget.{purpose}: no setting budget.{key}; name one of {_names(BUDGET_KEYS)}"
     for tool in agent.tools:
@@ -229,7 +229,7 @@ def _named_model_faults(agent: AgentFile, gateway: GatewayConfig, contracts: Map
 def _path_faults(paths: Iterable[str]) -> Iterator[str]:
     for number, root in enumerate(paths):
         if root != "*" and not root.startswith(("/", "~/")):
-            yield f"permissions.paths.{number}: {root[:200]!r} is another place for each process; begin it with / or ~/"
+            yield f"permissions.paths.{number}: {root[:200]!r} is relative; begin it with / or ~/"
         elif ".." in root.split("/"):
             yield f"permissions.paths.{number}: {root[:200]!r} leads elsewhere by `..`; write the place itself"
 

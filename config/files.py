@@ -210,7 +210,7 @@ def plain_bytes(path: Path, max_bytes: int | None = None) -> bytes:
     try:
         about = os.fstat(number)
         if not stat.S_ISREG(about.st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file", str(path))
+            raise OSError(errno.EINVAL, "it is not a plain file", str(path))
         is_longer = max_bytes is not None and about.st_size > max_bytes
         with os.fdopen(number, "rb", closefd=False) as file:
             data = b"" if is_longer else file.read(-1 if max_bytes is None else max_bytes + 1)

@@ -83,7 +83,7 @@ class Validator:
             )
         except ValidationError as error:
             if isinstance(error.kind, ValidationErrorKind.Referencing):
-                raise SchemaFault("refers to something that is not there") from None
+                raise SchemaFault("refers to a missing definition") from None
             raise SchemaFault(f"has a pattern that cannot be used at {_place(error.instance_path)}") from None
         except ValueError as error:
             raise SchemaFault(f"cannot be used ({error})"[:100]) from None
@@ -148,9 +148,9 @@ def _checked_cost(schema: Any) -> SchemaCost:
     except NoEnd:
         raise SchemaFault("refers to itself without end") from None
     except KeyError:
-        raise SchemaFault("refers to something that is not there") from None
+        raise SchemaFault("refers to a missing definition") from None
     if cost.at_once > _AT_ONCE_MAX:
-        raise SchemaFault("would look at one value too often")
+        raise SchemaFault("would check one value too often")
     return cost
 
 

@@ -138,15 +138,15 @@ def _kind_faults(server: PastedServer) -> Iterator[str]:
     elif (server.command is None) == (server.url is None):
         yield ": needs either command (a program that is started) or url (a server that runs already)"
     elif said == "sse":
-        yield ": the transport sse, the one before streamable HTTP, is not spoken; use the server's /mcp URL"
+        yield ": the transport sse, older than streamable HTTP, is not supported; use the server's /mcp URL"
     elif said is not None and said not in ("stdio", *_HTTP):
         yield f": type {said[:40]!r}: one of stdio, http"
     elif said is not None and (said == "stdio") != (server.command is not None):
         yield f": type {said} does not fit: stdio has a command, http a url"
     elif server.command is None and (server.args or server.env):
-        yield ": args and env are of a program; a server at a url has headers"
+        yield ": args and env need a command; a server at a url takes headers"
     elif server.command is not None and server.headers:
-        yield ": headers are of a server at a url; a program has env"
+        yield ": headers need a url; a program takes env"
 
 
 def _profile_faults(server: PastedServer, tools: Mapping[str, Any]) -> Iterator[str]:
@@ -162,6 +162,6 @@ def _value_faults(value: str) -> Iterator[str]:
     if _ANY_VARIABLE.search(value) is None or _VARIABLE.fullmatch(value) or is_secret_ref(value):
         return
     yield (
-        ": a variable is the whole value or none of it: put all of this value into a variable, and write `env:NAME` "
-        "(nobody is asked for an input)"
+        ": a variable must be the whole value: put all of it into a variable, and write `env:NAME` "
+        "(inputs are not prompted for)"
     )

@@ -181,7 +181,7 @@ def _wanted(message: str, shown: str) -> str:
         return f"is {shown} of another form than {found[1]}; write it in this form"
     subject, should, rest = message.partition(" should ")
     if should and len(subject.split()) == 1:
-        return f"is {shown} that is not as it has to be; it should {rest.partition(' after validation')[0]}"
+        return f"is {shown}, which is not valid; it should {rest.partition(' after validation')[0]}"
     return f"is {shown}: {message}; correct it"
 
 

@@ -93,7 +93,7 @@ def _faults_of(contract: Contract, agent: AgentFile, purpose: ContractPurpose) -
         for name in sorted(given.names - properties):
             yield f"input_schema: refuses {name}, which prompts to {purpose} have; add it, or allow additional ones"
     if purpose != "synthesize" and not _is_object(contract):
-        yield f'output_schema: what comes of {purpose} is read as an object; set its type to "object"'
+        yield f'output_schema: the result of {purpose} is read as an object; set its type to "object"'
 
 
 def _names_in(value: Any) -> frozenset[str]:

@@ -85,7 +85,7 @@ def parse_pack(pack_id: str, text: str) -> PromptPack:
         line += body.count("\n")
     pack = PromptPack(pack_id, tuple(sections))
     if old := sorted(_FORM_INPUTS.intersection(pack.variables)):
-        raise ConfigError(f"{pack_id}: {{{{ {old[0]} }}}} is an input no more: {_CONVERSATION}")
+        raise ConfigError(f"{pack_id}: {{{{ {old[0]} }}}} is no longer an input: {_CONVERSATION}")
     roles = [section.role for section in sections]
     if "user" not in roles or "system" in roles[roles.count("system") :]:
         raise ConfigError(f"{pack_id}: sections are {roles}; {_CONVERSATION}")
@@ -100,7 +100,7 @@ def fill_pack(
     Raises WorkOrderFault(input_schema_invalid) that names every missing input.
     """
     if missing := [name for name in pack.variables if name not in inputs]:
-        raise WorkOrderFault("input_schema_invalid", f"{pack.pack_id} needs inputs that nobody gave: {missing}")
+        raise WorkOrderFault("input_schema_invalid", f"{pack.pack_id} lacks inputs: {missing}")
     messages: list[PromptMessage] = []
     for section in pack.sections:
         if section.needs and not any(one.text for name in section.needs for one in inputs[name]):

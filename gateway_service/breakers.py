@@ -58,7 +58,7 @@ class BreakerDesk:
             raise GatewayError(
                 "CIRCUIT_OPEN",
                 f"{route.provider_id}/{route.model_id} failed {self._breakers[key].failures} times in a row and is "
-                f"left alone for {round(retry_after_s, 1):g} s (gateway.breaker.open_ms)"
+                f"not called for {round(retry_after_s, 1):g} s (gateway.breaker.open_ms)"
                 f"{said and f'. It failed with: {said}'}",
                 retryable=False,
                 facts={"retry_after_ms": round(retry_after_s * 1000)},

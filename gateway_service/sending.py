@@ -313,7 +313,7 @@ class Sender(Struct):
             bound, mend = "ho2.classify_timeout_ms", "allow more time"
         said = f"provider {ask.route.provider_id} did not finish an answer of {ask.route.model_id} within {had_s:.1f} s"
         fault = (  # nobody's fault, where the provider had less time than would say anything about it
-            GatewayError("DEADLINE_EXCEEDED", f"{said} ({bound}), too few to be its fault; {mend}")
+            GatewayError("DEADLINE_EXCEEDED", f"{said} ({bound}), too short a time to count as its failure; {mend}")
             if is_hasty
             else GatewayError("PROVIDER_TIMEOUT", f"{said} ({bound}); allow more time, or choose another model")
         )

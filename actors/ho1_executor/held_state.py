@@ -35,7 +35,7 @@ class HeldState:
         if not is_lost:
             return ""
         return (
-            f"[The server {server} was started anew since this session called it last: what it held for the session "
+            f"[The server {server} was restarted since this session last called it: what it held for the session "
             "(open pages, variables, a login) is gone.]\n"
         )
 

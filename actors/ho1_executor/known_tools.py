@@ -191,7 +191,7 @@ def is_awaited(source: str, sources: Iterable[SourceRow], tools: ToolsConfig) ->
 def definition_of(word: ToolWord) -> ToolDefinition | str:
     """Return the tool that a worker announced, or why it is none, as for a server's listing."""
     if TOOL_ID.fullmatch(word.tool_id) is None:
-        return "its id is none that providers take"
+        return "providers do not accept its id"
     if len(word.description.encode()) + len(word.parameters.encode()) > limits.DEFINITION_MAX_BYTES:
         return f"its description and schema exceed {limits.DEFINITION_MAX_BYTES} bytes"
     parameters = object_in(word.parameters, depth_max=PARAMETERS_DEPTH_MAX)

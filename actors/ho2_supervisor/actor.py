@@ -302,7 +302,7 @@ class Supervisor(Actor):
                 return await self.read_session(ReadSession(session_id=peeked.session_id), call)
             session = await self._started(message.session_id, start)
             if may_not_leave(session.record.state):
-                raise SessionFault("run_active", f"session {session.session_id} has something that is not done")
+                raise SessionFault("run_active", f"session {session.session_id} still has work in progress")
             session.append(SessionLeft(cell=message.cell, at=session.now()), trace=call.trace)
             if await self._registry.is_durable(session):
                 self._registry.drop(session)

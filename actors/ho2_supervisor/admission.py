@@ -40,7 +40,7 @@ def admit(
     if message.agent_id is not None and message.agent_id != state.agent_id:
         return SessionFault(
             "agent_mismatch",
-            f"session {state.session_id} is one of agent {state.agent_id}; another agent needs another",
+            f"session {state.session_id} is one of agent {state.agent_id}; start another session for another agent",
         )
     known = inputs.get(input_id)
     if known is not None:
@@ -63,7 +63,7 @@ def admit(
         return SessionFault("invalid_input", fault)
     if is_follow_up(input_id):  # else the follow-up of that name could never begin
         return SessionFault(
-            "invalid_input", f"no follow-up was said whose answer {input_id} asks for; name the input otherwise"
+            "invalid_input", f"no follow-up was said whose answer {input_id} asks for; use another input id"
         )
     return "begin"
 
@@ -72,7 +72,7 @@ def over_fault(state: SessionState) -> SessionFault:
     """Return the fault for a session that takes nothing new: it goes on in another cell, or has ended."""
     if not state.cell:
         return SessionFault("session_closed", f"session {state.session_id} has ended; start another one")
-    return SessionFault("session_left", f"session {state.session_id} goes on in cell {state.cell}: ask there")
+    return SessionFault("session_left", f"session {state.session_id} has moved to cell {state.cell}: ask there")
 
 
 def blank_fault(settings: SessionConfig | None) -> str:
@@ -94,7 +94,7 @@ def conflict(known: KnownInput, digest: str, form: str) -> str:
     if known.digest not in (None, digest):
         return f"input {known.input_id} came before with another text; a new text needs a new input id"
     if known.form not in (None, form):
-        return f"input {known.input_id} came before with another output_schema; what is new needs a new id"
+        return f"input {known.input_id} came before with another output_schema; a new schema needs a new input id"
     return ""
 
 

@@ -84,7 +84,7 @@ class Delivery:
                 self._attach(known, peer, frame, body, deadline)
                 return
         else:
-            self._endings.refuse(peer, frame, "expired", f"{frame.type} {frame.message_id} came without time left")
+            self._endings.refuse(peer, frame, "expired", f"{frame.type} {frame.message_id} arrived after its deadline")
             return
         pending = self._taken_in(peer, frame, body, row, service, deadline)
         if pending is None:

@@ -69,8 +69,7 @@ class Enrolment:
         if self._keys is None or not self._keys.listens:
             raise BusError(
                 "rejected",
-                "this cluster listens nowhere, so that no worker elsewhere could join: "
-                "hobus down, then hobus up --listen HOST:PORT",
+                "this cluster has no address for workers on other hosts: hobus down, then hobus up --listen HOST:PORT",
             )
         created = self._keys.create_token(wanted, self._wall)
         self._record_keys()
@@ -98,7 +97,7 @@ class Enrolment:
     @property
     def _book(self) -> KeyBook:
         if self._keys is None:
-            raise BusError("rejected", "this cluster listens nowhere: no worker elsewhere could be connected")
+            raise BusError("rejected", "this cluster has no address for workers on other hosts")
         return self._keys
 
     @property

@@ -119,7 +119,7 @@ class KeyFiles:
         """Return None if this key is enrolled as who the hello says, and may do what the hello offers; else why not."""
         worker = self._workers.get(key)
         if worker is None:
-            return Refused(code="not_enrolled", detail="a token's key is for joining alone: hobus worker join TOKEN")
+            return Refused(code="not_enrolled", detail="a token's key works for joining only: hobus worker join TOKEN")
         if hello.role != worker.role or hello.instance.partition("@")[0] != worker.name:
             why = f"{worker.fingerprint} is enrolled as {worker.name}, as no other"
             return Refused(code="role_mismatch", detail=why)
@@ -198,7 +198,7 @@ class KeyFiles:
         A worker that did not hear of it comes with the other one when this one is refused.
         """
         if not worker.ends_at_us:
-            return Refused(code="bad_token", detail=f"{worker.name} has joined, and nobody wants another key of it")
+            return Refused(code="bad_token", detail=f"{worker.name} has joined already, and no rotation was requested")
         why = self._unfit(join.public_key, worker.public_key)
         if why or join.public_key in self._workers:
             return Refused(code="malformed", detail=f"the key to enrol is {why or 'of another worker'}")

@@ -47,7 +47,7 @@ def unchecked(of: Invariants) -> Iterator[Finding]:
                 yield Finding("G4", place, f"{said} names no check", mend, severity)
             for check in rule.enforced_by:
                 if fault := _why_not(check, framework_id, of):
-                    yield Finding("G4", place, f"{said}: {fault}", "name one that is there, or write it", severity)
+                    yield Finding("G4", place, f"{said}: {fault}", "name an existing one, or write it", severity)
 
 
 def _why_not(check: str, framework_id: str, of: Invariants) -> str:

@@ -161,4 +161,4 @@ def _look_alikes(of: Linked) -> Iterator[Finding]:
         other = seen.setdefault(f"{place.partition('/')[0]}/{folded(name)}", place)
         if other != place and of.owner_of(other) != of.owner_of(place):
             reason = f"its id looks like {places[other]}, which {of.owner_of(other) or 'another package'} owns"
-            yield Finding("G1", of.path_of(place), reason, "give it an id that nobody can take for that one")
+            yield Finding("G1", of.path_of(place), reason, "give it an id that cannot be confused with that one")

@@ -117,8 +117,8 @@ def _missing(layer: Layer, one: Listed, *, is_checkout: bool) -> str:
 def _changed(layer: Layer, one: Listed, held: LayerFile, *, is_checkout: bool) -> str:
     if layer.kind == "own":
         return (
-            f"state {held.sha256} in {one.manifest}, or remove that manifest: what is this home's own needs none, and "
-            "what is shipped has its own"
+            f"state {held.sha256} in {one.manifest}, or remove that manifest: a home's own files need none, and "
+            "shipped files have their own"
         )
     return _restored(layer, is_checkout=is_checkout, changed=True)
 
@@ -127,7 +127,7 @@ def _restored(layer: Layer, *, is_checkout: bool, changed: bool = False) -> str:
     if layer.kind == "package":
         return f"install the package again, or remove it: hobus package remove {' '.join(layer.packages)}"
     if not is_checkout:
-        return "reinstall hobus; what is to be different belongs into the home: hobus init FILE"
+        return "reinstall hobus; changes belong into the home: hobus init FILE"
     return "if on purpose: python -m hobus.config.manifests --write" if changed else "restore it, or unlist it"
 
 
@@ -147,4 +147,4 @@ def _stand_ins(layer: Layer, below: Mapping[str, tuple[LayerFile, str]]) -> Iter
             yield Finding("G0", str(held.path), reason, "give this one an id of its own, or remove it")
         else:
             said = f"replaces {name}, which {owner} owns"
-            yield Finding("G0", str(held.path), said, f"remove it to have that of {owner} again", "warn")
+            yield Finding("G0", str(held.path), said, f"remove it to use that of {owner} again", "warn")

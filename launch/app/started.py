@@ -71,7 +71,7 @@ def taken_in(home: Home, agents: Sequence[Agent], app: Path | None = None) -> Ge
         if not isinstance(error, ConfigError):
             raise
         faults = "\n".join(f"- {_as_written(one, home, agents)}" for one in error.facts.get("faults", (error.detail,)))
-        raise UsageFault(f"{app or 'these agents'} cannot be taken in:\n{faults}") from None
+        raise UsageFault(f"{app or 'these agents'} cannot be loaded:\n{faults}") from None
 
 
 _PARAMETERS = {"agent_id": "name", "system_prompt": "instructions", "output_schema": "output"}

@@ -46,7 +46,10 @@ class FarBus:
         """How long its requests may take. Raises BusError, for another version too."""
         version, timeout_s = await self._read()
         if version != software_version():
-            raise BusError("rejected", f"{self._host} runs hobus {version}, this is {software_version()}: install one")
+            raise BusError(
+                "rejected",
+                f"{self._host} runs hobus {version}, this is {software_version()}: install the same version on both",
+            )
         return float(timeout_s)
 
     async def request(  # noqa: PLR0913 - as `Bus.request`

@@ -117,7 +117,7 @@ def failed(error: RuntimeFault | CommandError) -> list[Line]:
 
 def why_degraded(result: TurnResult) -> str:
     reason = harmless(result.reason).strip().rstrip(".")
-    return f"degraded: {reason or 'the supervisor, its executors or the ledger were not there in time'}; "
+    return f"degraded: {reason or 'the supervisor, its executors or the ledger were not available in time'}; "
 
 
 def _named(tools: Sequence[str]) -> str:

@@ -26,15 +26,15 @@ def _why_unread(path: Path) -> str:
 
     if f".{ASIDE[False]}-" in path.name:
         return (
-            f"{path} was set aside as damaged: what stood in it behind the damage is not in the record; "
-            "keep it for whoever looks into it, or move it away"
+            f"{path} was set aside as damaged: entries after the damage are not in the record; "
+            "keep it for analysis, or move it away"
         )
     name, aside, _ = path.name.partition(f".{ASIDE[True]}-")
     if not aside and not is_other_format(_magic_of(path)):
         return ""
     then = f", back under the name {name}," if aside else ""
     return (
-        f"{path} is in a format of another version: what waits in it is not in the record; "
+        f"{path} has the format of another version: its entries are not in the record; "
         f"start the version that wrote it once{then} or move it away"
     )
 

@@ -218,5 +218,5 @@ def cluster_gone(home: Home) -> CommandError | None:
     elif holder(home) is not None:
         return None
     return UnreachableFault(
-        f"the cluster in {home.root} is gone: nobody is left who could answer", hint=next_command("up", home.root)
+        f"the cluster in {home.root} is gone: no process is left to answer", hint=next_command("up", home.root)
     )

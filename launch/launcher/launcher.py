@@ -265,7 +265,7 @@ class Launcher:
             crew.close()
             if self._rolling is not None:
                 await self._rolling.close()
-            self._board.say("stopping: whoever is at work finishes it; Ctrl-C once more kills", self._clock.now())
+            self._board.say("stopping: processes finish their work; Ctrl-C again kills them", self._clock.now())
             tasks.pop(1).cancel()
             await self._drain(crew)
             for task in tasks:

@@ -55,7 +55,7 @@ def too_many(count: int, config: LauncherConfig) -> str:
 def require_room(count: int, config: LauncherConfig) -> None:
     """Raise CommandError (usage) where a cluster may not have so many processes."""
     if fault := too_many(count, config):
-        raise UsageFault(fault, hint="fewer of a role, or a higher launcher.processes_max where the machine bears them")
+        raise UsageFault(fault, hint="start fewer processes, or raise launcher.processes_max if the machine allows it")
 
 
 def require_file(config_file: Path | None) -> None:

@@ -121,7 +121,7 @@ def _require_possible(home: Home, run: RunFile, effects: ChangeEffects) -> None:
     lines = "\n".join(f"- {name}: {why}" for name, why in effects.refused.items())
     raise RefusedFault(
         f"nothing was changed: these cannot be changed while the cluster runs\n{lines}",
-        hint=f"{config_changed.after_a_stop(home, config_changed.given_file(home, run))}; or take them back",
+        hint=f"{config_changed.after_a_stop(home, config_changed.given_file(home, run))}; or undo them",
     )
 
 
@@ -194,6 +194,6 @@ def _ended(home: Home) -> CommandError:
 def _require_done(home: Home, row: ReloadRow, digest: str) -> None:
     if row.state == "failed":
         hint = f"{next_command('logs', home.root)} says more; mend it, then: {next_command('reload', home.root)}"
-        raise CommandError(f"the configuration was not taken in: {row.detail}", hint=hint)
+        raise CommandError(f"the configuration was not loaded: {row.detail}", hint=hint)
     if row.digest != digest:
         raise UnderWay(f"another reload came behind this one: the cluster runs under {row.digest[:19]}")

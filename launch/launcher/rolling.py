@@ -223,7 +223,7 @@ class Rolling(Struct):
     async def _gone_back(self, former: ClusterRun, why: NotTaken) -> None:
         """Return everybody to the former configuration. Raises NotTaken, RuntimeFault."""
         _log.warning("reload_taken_back", reason=str(why))
-        self.board.say(f"the new configuration is taken back: {why}", self.clock.now())
+        self.board.say(f"the new configuration is undone: {why}", self.clock.now())
         keep_snapshot(self.home, former.snapshot.to_bytes())
         for actor, then in self._begun.items():
             member = self.crew.members.get(actor)

@@ -133,7 +133,7 @@ def start_detached(
             keep_on()
             _taken_back(launcher)
             if not quiet:
-                note("the start is taken back")
+                note("the start is undone")
         else:
             note(f"the start goes on ({next_command('ps', home.root)}); to end it: {next_command('down', home.root)}")
         raise

@@ -38,10 +38,10 @@ def stop(home: Home, *, quiet: bool = False) -> int:
     if not identity.end(launcher.pid, launcher.mark, signal.SIGTERM) and held_by(home) == held:
         raise UnreachableFault(
             f"the launcher of {home.root} (pid {held.pid}) is not among the processes here",
-            hint="it runs on another machine or in another container: the same command there",
+            hint="it runs on another machine or in another container: run the command there",
         )
     if (fault := stalled(launcher.pid)) is not None:
-        note(f"{fault.message}; it is told to end, and does when it goes on: kill -CONT {launcher.pid}")
+        note(f"{fault.message}; it was told to end, and does so once it continues: kill -CONT {launcher.pid}")
     config = _settings(home)
     bound_s = run.drain_bound_s if run is not None else drain_bound_s(config)
     seen, blocked = _follow(home, launcher, bound_s=bound_s, poll_s=COMMAND_POLL_MS / 1000)
@@ -105,7 +105,7 @@ def _after_a_dead_launcher(home: Home, run: RunFile | None, *, quiet: bool) -> i
         return exit_codes.OK
     if run is None:
         if not quiet:
-            say(f"no cluster runs in {home.root}: nothing is to be stopped")
+            say(f"no cluster runs in {home.root}: nothing to stop")
         return exit_codes.OK
     orphans = _end_all(run)
     sweep(home, Path(run.sockets))

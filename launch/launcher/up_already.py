@@ -25,14 +25,16 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool) -> int:
     """Return the exit code of `up` on a running cluster. Raises CommandError: no run directory, or it stops."""
     run = begun(home)
     if run.phase == "draining":
-        raise UnreachableFault(f"the cluster in {home.root} is being stopped", hint="the same again once it is down")
+        raise UnreachableFault(
+            f"the cluster in {home.root} is being stopped", hint="run the command again once it is down"
+        )
     parse_scale(options.scale)
     say(f"the cluster in {home.root} is up already (launcher pid {run.launcher_pid})")
     if not wait and (fault := stalled(run.launcher_pid)) is not None:
         note(f"{fault.message}: {fault.hint}")
     if options.words():
         anew, scale = next_command("down", home.root), next_command("scale", home.root)
-        note(f"options count at a start: {anew}, then the same; or {scale}")
+        note(f"options apply at a start: {anew}, then this command again; or {scale}")
     return _wait(home) if wait else exit_codes.OK
 
 

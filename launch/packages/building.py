@@ -128,7 +128,7 @@ def _read_all(source: Path) -> tuple[dict[str, bytes], list[str]]:
     And what is hidden: what editors, file systems and version control leave.
     """
     if not source.is_dir():
-        raise UsageFault(f"{source}: no directory", hint="name one that is laid out like config/")
+        raise UsageFault(f"{source}: not a directory", hint="name a directory like config/")
     faults: list[str] = []
     found: dict[str, bytes] = {}
     hidden: list[str] = []

@@ -71,7 +71,7 @@ def _read(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageFault(f"{path}: no plain file", hint=_MADE_BY)
+                raise UsageFault(f"{path}: not a plain file", hint=_MADE_BY)
             return file.read(limits.BUNDLE_MAX_BYTES + 1)
     except IsADirectoryError:
         hint = f"make a bundle of it: {next_here(f'package build {path} --key FILE')}"

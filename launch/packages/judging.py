@@ -122,7 +122,7 @@ def clashes(layers: Layers, package_id: str, names: Collection[str]) -> list[Fin
             "G0", f"{package_id}/{name}",
             f"{_owner(there[name].layer)} has a file of this name ({there[name].origin})"
             if there[name].layer == files.OWN else f"{_owner(there[name].layer)} has a file of this name",
-            "move yours away, if the package's is to be used" if there[name].layer == files.OWN
+            "to use the package's, move yours away" if there[name].layer == files.OWN
             else "ask its maker to give it another name",
         )
         for name in sorted(names)

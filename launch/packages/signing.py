@@ -111,7 +111,7 @@ def _private_key(path: Path) -> Any:
         hint = f"name the file of yours, or make one: {make}"
         raise UsageFault(f"--key {path}: {error.strerror}", hint=hint) from None
     if mode & _OTHERS:
-        raise RefusedFault(f"--key {path}: others than its owner may read it", hint=f"chmod 600 {path}")
+        raise RefusedFault(f"--key {path}: other users can read it", hint=f"chmod 600 {path}")
     ed25519, serialization = _library()
     try:
         key = serialization.load_pem_private_key(data, password=None)

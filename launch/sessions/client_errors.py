@@ -96,7 +96,7 @@ def as_hobus_errors() -> Generator[None]:
     except OSError as error:
         raise ClusterError("unavailable", str(error)) from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise RequestError("invalid_input", "an argument is of a kind or a value that cannot be sent") from error
+        raise RequestError("invalid_input", "an argument has a type or value that cannot be sent") from error
 
 
 def answered(result: TurnResult) -> TurnResult:

@@ -47,7 +47,7 @@ def given_image(data: bytes) -> GivenImage:
     """Return the image that these bytes are. Raises ValueError for what no model takes."""
     media_type = image_type(data)
     if not media_type:
-        raise ValueError("no image that models take: PNG, JPEG, GIF or WebP")
+        raise ValueError("not an image that models accept: PNG, JPEG, GIF or WebP")
     return GivenImage(media_type, sha256(data).hexdigest(), data)
 
 

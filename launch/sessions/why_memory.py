@@ -178,7 +178,7 @@ def _reason(why: str, artifact: _Artifact | None, context: ContextAssembled) -> 
     if why == "words":
         return "a line that is shown has the same words"
     if why == "earlier":
-        return "it stands beside an earlier message that had it"
+        return "an earlier message of the prompt has it already"
     if why == "room":
         return f"stronger lines left no room for it in {counted(context.budget, 'token')}"
     own = () if artifact is None else (*artifact.said.domain_labels, *artifact.said.task_labels)

@@ -62,7 +62,7 @@ class WorkerHome:
         if is_copy:
             lock.release()
             raise RefusedFault(
-                f"{self.home.root} is a copy of {lay_at}, whose key lets in one worker at a time",
+                f"{self.home.root} is a copy of {lay_at}, whose key admits one worker at a time",
                 hint=f"rm -r {self.home.root}, and join with a token of its own: hobus worker join TOKEN --home DIR",
             )
         return lock

@@ -49,8 +49,8 @@ def not_let_in(ends: CurveEnds) -> CommandError:
 
 def other_cluster(ends: CurveEnds) -> CommandError:
     return RefusedFault(
-        f"whoever answers at {ends.address} does not hold the cluster's key {curve.fingerprint(ends.broker_key)}: "
-        "another cluster listens there, or its keys were made anew, or it is not a cluster",
+        f"the server at {ends.address} does not hold the cluster's key {curve.fingerprint(ends.broker_key)}: "
+        "another cluster listens there, its keys were replaced, or it is not a cluster",
         hint=f"{NEW_TOKEN}, and use that one",
     )
 
@@ -123,7 +123,7 @@ async def snapshot_of(peer: Peer, home: WorkerHome) -> Snapshot:
     data = await _fetched(peer, digest)
     if digest_of(data) != digest:
         raise CommandError(
-            f"the configuration recorded as {digest} has other bytes: this worker does not work under it",
+            f"the configuration recorded as {digest} has other bytes: this worker does not use it",
             hint="on the cluster's host: hobus ledger verify",
             exit_code=exit_codes.INTEGRITY,
         )

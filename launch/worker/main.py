@@ -153,7 +153,7 @@ def _work(
     if ending == "rotated":
         _rotate(home, cluster, snapshot.config)
     else:
-        note("the cluster runs under another configuration now: beginning anew under it")
+        note("the cluster has another configuration now: restarting with it")
     return environ
 
 

@@ -208,7 +208,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     **{
         f"the placeholder {query}": (
             {"pipeline": [{"stage": "a", "type": "horizontal_search", "config": {**SEARCH, "query": query}}]},
-            "pipeline.0.config.query: holds a placeholder that stands for nothing; the one that there is: `{{ user_input }}`",
+            "pipeline.0.config.query: has an unknown placeholder; the only one is `{{ user_input }}`",
         )
         for query in ("{{user_input}}", "{{ message }}", "{{ user_input }} {{", "{{ user_input }} {{ User_input }}")
     },

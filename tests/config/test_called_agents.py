@@ -30,9 +30,9 @@ def agents(**tools: str) -> dict[str, AgentFile]:
     [
         ({"A": "B list_tools", "B": "C", "C": "D", "D": ""}, []),
         ({"A": "B C", "B": "C", "C": "PAY *"}, []),
-        ({"A": "A"}, ["a circle of agents, A -> A; take one of these calls away"]),
-        ({"A": "B", "B": "A"}, ["a circle of agents, A -> B -> A", "a circle of agents, B -> A -> B"]),
-        ({"Z": "A", "A": "B", "B": "C", "C": "A"}, ["a circle of agents, "]),
+        ({"A": "A"}, ["a cycle of agents, A -> A; remove one of these calls"]),
+        ({"A": "B", "B": "A"}, ["a cycle of agents, A -> B -> A", "a cycle of agents, B -> A -> B"]),
+        ({"Z": "A", "A": "B", "B": "C", "C": "A"}, ["a cycle of agents, "]),
         ({"A": "B", "B": "C", "C": "D", "D": "E", "E": ""}, ["A -> B -> C -> D -> E: at most 4 agents in a row"]),
         (
             {"A": "B", "B": "erase_all"},

@@ -74,7 +74,7 @@ def test_json_examples_need_no_escape() -> None:
         ("", "a pack is a conversation"),
         ("[[system]]\nx", "a pack is a conversation"),
         ("[[user]]\na\n[[system]]\nb", "a pack is a conversation"),
-        ("[[user]]\n{{ steer }}", "{{ steer }} is an input no more: a pack is a conversation: write [[system]]"),
+        ("[[user]]\n{{ steer }}", "{{ steer }} is no longer an input: a pack is a conversation: write [[system]]"),
         ("[[user]]\n{{ history }}", "[[history]] where the earlier turns come"),
         ("[[user: Bad]]\na", "line 1"),
         ("[[user]]\na\n[[wizard]]\nb", "line 3"),

@@ -255,7 +255,10 @@ def test_a_classification_whose_time_is_over_names_its_own_setting():
         wanted = prompt("WO-a#1").model_copy(update={"domain_tags": [CLASSIFICATION]})
         told = cluster.run(cluster.ask(wanted, timeout_s=10))
         assert told.error_code == "DEADLINE_EXCEEDED"
-        assert "s (ho2.classify_timeout_ms), too few to be its fault; allow more time" in told.error_message
+        assert (
+            "s (ho2.classify_timeout_ms), too short a time to count as its failure; allow more time"
+            in told.error_message
+        )
     finally:
         cluster.close()
 

@@ -205,7 +205,7 @@ def test_a_short_share_is_followed_and_says_nothing_of_its_provider(make):
     assert (response.error_code, calls(cluster)) == ("DEADLINE_EXCEEDED", [1, 1, 1])
     for said in (
         "provider third did not finish",
-        "within 2.0 s (its time in its turn), too few to be its fault",
+        "within 2.0 s (its time in its turn), too short a time to count as its failure",
         "provider offline did not",
     ):
         assert said in response.error_message

@@ -298,7 +298,7 @@ async def test_what_a_tool_says_is_logged_with_its_call_and_without_secrets() ->
 
 
 async def test_a_tool_that_needs_an_event_loop_is_told_so(runner: ChildToolRunner) -> None:
-    assert (await run(runner, "elsewhere")).text == "the tool awaited something, and is no async def"
+    assert (await run(runner, "elsewhere")).text == "the tool awaited something, but is not an async def"
 
 
 async def test_a_process_killed_while_idle_is_replaced_unnoticed(runner: ChildToolRunner) -> None:

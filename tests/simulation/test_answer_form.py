@@ -195,10 +195,10 @@ def idle() -> Iterator[SimulatedCluster]:
     [
         ({"type": "array"}, "does not describe an object"),
         ({"type": "object", "properties": {"a": {"type": "nothing"}}}, "is no JSON Schema at $.properties.a.type"),
-        ({"$ref": "#/$defs/none"}, "refers to something that is not there"),
+        ({"$ref": "#/$defs/none"}, "refers to a missing definition"),
         ({"$ref": "http://127.0.0.1/schema"}, "refers to something outside itself"),
         ({"description": "x" * 40_000}, "at most 32768 are taken"),
-        (DOUBLING, "would look at one value too often"),
+        (DOUBLING, "would check one value too often"),
     ],
 )
 def test_an_illegal_form_is_refused_before_anything_is_asked(idle, schema, said):

@@ -207,7 +207,7 @@ def drive(steps: Coroutine[Any, Any, None]) -> None:
     with suppress(StopIteration):
         steps.send(None)
         while True:
-            steps.throw(ToolFault("the tool awaited something, and is no async def"))
+            steps.throw(ToolFault("the tool awaited something, but is not an async def"))
 
 
 def serve(descriptor: int, streams: StandardStreams) -> None:

@@ -19,7 +19,7 @@ Request = Callable[[str, str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 async def no_request(_service: str, _type_name: str, _body: Mapping[str, Any]) -> dict[str, Any]:
     """Refuse: this call may ask nobody."""
-    raise ToolFault("nothing is asked here")
+    raise ToolFault("a tool cannot call the cluster here")
 
 
 SERVER_SAYS = "\n\nOf all its tools their server says: "

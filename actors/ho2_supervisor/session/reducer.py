@@ -69,7 +69,7 @@ def reduce(state: SessionState, event: SessionEvent) -> Reduced:
 def _cell_fault(state: SessionState, event: SessionEvent) -> Rejected | None:
     if not state.cell or event.event.kind == "SessionArrived":
         return None
-    return Rejected(f"session_left: the session goes on in cell {state.cell}")
+    return Rejected(f"session_left: the session has moved to cell {state.cell}")
 
 
 def _envelope_fault(state: SessionState, event: SessionEvent) -> Rejected | None:

@@ -109,7 +109,7 @@ async def _answer(  # noqa: PLR0913 - as above
 def _request(order: WorkOrder, call: ToolCall, state: SessionState) -> TurnRequest:
     text = call.arguments.get(TEXT)
     if not isinstance(text, str) or is_blank(text) or len(call.arguments) != 1:
-        raise WorkOrderFault("tool_invalid_args", f"one argument is taken, {TEXT!r}: the task in words")
+        raise WorkOrderFault("tool_invalid_args", f"takes one argument, {TEXT!r}: the task in words")
     session_id = called_session(order.wo_id)
     return TurnRequest(
         session_id=session_id, input_id=order.wo_id, text=text, agent_id=call.tool_id, called_by=order.wo_id,

@@ -58,7 +58,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         encoding = response.headers.pop("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity") and not is_error:
             await response.aclose()
-            raise AnswerRefused(f"it is packed ({encoding[:20]}), which nobody asked for")
+            raise AnswerRefused(f"it is packed ({encoding[:20]}), which was not requested")
         assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - the transport is an asynchronous one
         body = _read(response, response.stream, self._breathe, is_error=is_error)
         return httpx2.Response(

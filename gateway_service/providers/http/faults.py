@@ -264,7 +264,7 @@ def _is_of_window(words: str) -> bool:
 def _cap_fix(asked: AskedProvider, words: str) -> str:
     if _CAP_UNKNOWN.search(words):
         setting = f"gateway.providers.{asked.provider_id}.max_tokens_field"
-        return f"it has another name for the cap of an answer: set {setting}"
+        return f"it names the limit of an answer differently: set {setting}"
     cap = "" if asked.prompt is None else f" of {asked.prompt.max_tokens} tokens"
     contract = "the prompt contract" if asked.prompt is None else asked.prompt.contract_id
     window = f", or state context_tokens in gateway.providers.{asked.provider_id}.models: caps then keep to it"
@@ -281,15 +281,15 @@ def _fix(status: int, asked: AskedProvider) -> str:
         case 401:
             return f"it does not accept the key ({key}); give it a valid one"
         case 403:
-            return f"the key ({key}) may not use model {asked.model_id}; choose another one, or ask for the right"
+            return f"the key ({key}) may not use model {asked.model_id}; choose another one, or ask for access"
         case 404:
             return f"there is no model {asked.model_id}, or nothing at {asked.config.base_url}; check both"
         case _ if status < 400:  # noqa: PLR2004 - a redirection
-            return f"it sends elsewhere, where no key is to go; correct base_url {asked.config.base_url}"
+            return f"it redirects, and a key is not sent elsewhere; correct base_url {asked.config.base_url}"
         case 413:
             return "the prompt is too large for it"
         case _:
-            return "it does not take this request"
+            return "it refuses this request"
 
 
 def _unusable_answer(cause: BadAnswer | AnswerRefused, asked: AskedProvider) -> GatewayError:

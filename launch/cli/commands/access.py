@@ -51,7 +51,7 @@ def _role(_ctx: click.Context, _parameter: click.Parameter, given: str) -> str:
     """Says of roles that cannot be elsewhere why not."""
     if given in ("ho2", "gateway"):
         raise UsageFault(
-            f"--role {given}: executors (ho1) alone run on other hosts; a supervisor may write any session's "
+            f"--role {given}: only executors (ho1) run on other hosts; a supervisor may write any session's "
             "journal and speak for anybody, a gateway holds the providers' keys, and no order bounds that",
             hint=next_here("scale ho2=4"),
         )
@@ -108,12 +108,12 @@ def create(  # noqa: PLR0913 - one per option
     """
     if role == "http":
         if ephemeral is not None:
-            raise UsageFault("--ephemeral: of tokens for workers (--role ho1)")
+            raise UsageFault("--ephemeral: only for workers' tokens (--role ho1)")
         return _http_key(home, name, ttl, may or "use")
     if name is not None:
         raise UsageFault("--name: a worker's name is made when it joins")
     if may is not None:
-        raise UsageFault("--may: of keys for HTTP (--role http)")
+        raise UsageFault("--may: only for HTTP keys (--role http)")
     ttl = ttl or "1h"
     gone_s = seconds_of(ephemeral, "--ephemeral") if ephemeral is not None else 0
     document = worker_token(home, seconds_of(ttl), uses, gone_s, address)
@@ -146,7 +146,9 @@ def worker_token(home: Home, ttl_s: int, uses: int, gone_s: int, address: str | 
 def _http_key(home: Home, name: str | None, ttl: str | None, may: http_keys.May) -> Output:
     principal = name or "default"
     if not http_keys.PRINCIPAL.fullmatch(principal):
-        raise UsageFault(f"--name {principal[:60]!r}: up to 40 of a-z, 0-9, `_` and `-`, the first one no sign")
+        raise UsageFault(
+            f"--name {principal[:60]!r}: up to 40 of a-z, 0-9, `_` and `-`, the first one a letter or digit"
+        )
     clock = SystemClock()
     ttl_s = None if ttl is None else seconds_of(ttl)
     try:
@@ -299,7 +301,7 @@ def rotate_key(*, home: Home, name: str, grace: str) -> Output:
 
     def show() -> None:
         for row in rows:
-            say(f"{row['name']} is to come back with another key; {row['key']} ends then, at the latest in {grace}")
+            say(f"{row['name']} gets a new key; {row['key']} ends then, at the latest in {grace}")
         note(next_command("keys list", home.root))
 
     return Output({"workers": rows}, show, indent=None)

@@ -41,7 +41,7 @@ def asset(*, home: Home, digest: str) -> Output:
     if content is None:
         if faults := _faults(having):
             raise _tampered(f"{full} cannot be printed", faults)
-        said = f"the record names {full} ({where}) and does not have its bytes"
+        said = f"the record names {full} ({where}) but does not have its bytes"
         raise CommandError(said, hint=next_here("ledger verify"))
     text = content.decode("utf-8", "replace") if versions else as_json(redacted(unpack(content)["config"]), indent=1)
 

@@ -88,9 +88,7 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
     mine = membership(home.root)
     where = mine.map if mine and where is None else _map_at(home, where)
     if mine and mine != Membership(name=name, map=where):
-        raise UsageFault(
-            f"this home is the cell {mine.name} of a map already", hint=next_command("cell list", home.root)
-        )
+        raise UsageFault(f"this home is already cell {mine.name} of a map", hint=next_command("cell list", home.root))
     at = f"{host}:{home.root}" if host else str(home.root)
     try:
         with closing(CellMap(where)) as cells:
@@ -103,7 +101,7 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
     except OSError as error:
         raise of_os_error(error, doing="the cell cannot be added") from error
     say(f"cell {name} at {url.rstrip('/')}")
-    note("its doors route once they have started anew: ", next_command("restart http/1", home.root))
+    note("restart its doors, which then route: ", next_command("restart http/1", home.root))
 
 
 def _map_at(home: Home, where: str | None) -> str:
@@ -125,10 +123,8 @@ def _key(home: Home, cells: CellMap, *, is_new: bool) -> str:
     clock = SystemClock()
     secret = cells.secret()
     if is_new and secret and any(key.may == "use" for key in keys.keys_in(home)):
-        said = f"{home.root} has clients' keys, whose sessions are signed with a secret of its own"
-        raise UsageFault(
-            f"{said}: a cell that is added later begins without", hint=next_command("keys list", home.root)
-        )
+        said = f"{home.root} has clients' keys, whose sessions are signed with its own secret"
+        raise UsageFault(f"{said}: add a cell before it has keys", hint=next_command("keys list", home.root))
     if is_new and secret:
         (home.keys / "http.secret").unlink(missing_ok=True)
     own = keys.owner_secret(home, new_id=clock.new_id, given=secret.encode())
@@ -192,7 +188,7 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
     with closing(CellMap(own.map)) as cells:
         target = _in(cells, name, home).name
         if cells.cell_of(who) is None:
-            raise UsageFault(f"no door of a cell has seen {who}", hint=next_command("cell list", home.root))
+            raise UsageFault(f"no cell knows {who}", hint=next_command("cell list", home.root))
         asyncio.run(_moved(home, own, cells, who, target, wait_s))
 
 
@@ -208,12 +204,14 @@ def remove(*, home: Home, name: str, wait: str) -> None:
         others = [one.name for one in cells.cells().values() if one.is_open and one.name != name]
         if not others:
             hint = "add another one in its own home: hobus cell add NAME --url URL --map MAP"
-            raise UsageFault(f"no other cell takes people who are new: {name} is the last one", hint=hint)
+            raise UsageFault(f"no other cell accepts new people: {name} is the last one", hint=hint)
         cells.put(leaving._replace(is_open=False))
         for who in cells.people(name):
             asyncio.run(_moved(home, own, cells, who, cell_for(who, others), wait_s))
         if not cells.drop(name):
-            raise RefusedFault(f"{name} has people again, or on their way", hint=next_command("cell list", home.root))
+            raise RefusedFault(
+                f"{name} got people again, or some are still moving", hint=next_command("cell list", home.root)
+            )
     say(f"cell {name} is removed; its home is as it was")
 
 

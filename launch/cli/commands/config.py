@@ -211,9 +211,7 @@ def _in_force(home: Home) -> str:
     if run is None or not home.snapshot.exists():
         return f"in force after {next_command('reload', home.root)}"
     found = changed_since(home, run)
-    return (
-        "the cluster that runs goes by the same: nothing differs" if found is None else f"in force after {found.mend}"
-    )
+    return "the running cluster already uses it" if found is None else f"in force after {found.mend}"
 
 
 def _hidden_in(whole: Mapping[str, Any]) -> list[str]:

@@ -72,7 +72,7 @@ def spent_by(
         return report(entries, keys, since_us=since_us, owners=owners)
     except ValueError as fault:
         raise CommandError(
-            f"an entry of the record cannot be read, so nothing was added up: {fault}",
+            f"an entry of the record cannot be read, so there is no sum: {fault}",
             hint=f"{next_here('ledger verify')}; --session leaves out an entry that no gateway of this version wrote",
         ) from None
 

@@ -167,7 +167,7 @@ def _written(home: Home, app: Path) -> list[str]:
     try:
         instructions, fault = json.loads(done.stdout)
     except ValueError:
-        raise UsageFault(f"importing {app} ended the process that did it; take out of it what exits") from None
+        raise UsageFault(f"importing {app} ended the process; remove the call that exits") from None
     if fault:
         raise CommandError(fault[0], hint=fault[1])
     return instructions

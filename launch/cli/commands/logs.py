@@ -64,7 +64,7 @@ def _nothing_found(lines: Sequence[LogLine], actors: tuple[str, ...]) -> None:
         known = ", ".join(dict.fromkeys(sorted(line.actor for line in lines)))
         asked = ", ".join(actor or "''" for actor in actors)
         raise UsageFault(f"no line of {asked}; there are logs of {known or 'nobody'}")
-    note("no line is meant by that")
+    note("no line matches")
 
 
 def _choice(actors: tuple[str, ...], turn: str | None, since_s: float | None) -> Callable[[LogLine], bool]:

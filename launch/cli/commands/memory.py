@@ -266,7 +266,7 @@ def review(*, of: ChosenMemory, as_of: str | None, principal: str | None) -> Out
         print_rows(found.pending, of.columns, spare=_SPARE, empty="no constraint waits")
         if found.pending:
             first = found.pending[0].artifact.artifact_id
-            say(f"to take one: {next_here(f'memory confirm {first}')}; `memory reject` for the contrary")
+            say(f"to confirm one: {next_here(f'memory confirm {first}')}; `memory reject` refuses it")
         refused: Columns = {
             f"REFUSED {zone(SystemClock().now())}": lambda one: _minute(one.at),
             "PRINCIPAL": lambda one: one.principal or "everybody", "SIGNAL": "signal_id", "REASON": "reason",

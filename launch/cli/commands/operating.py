@@ -104,7 +104,7 @@ def drain(*, home: Home, actor: str, idlest: int | None, no_wait: bool) -> None:
     run = running(home)
     peers = asyncio.run(peers_of(home, run))
     if not is_offered(role, run.children, peers.peers if peers is not None else ()):
-        note(f"nobody else offers {role}: requests for it fail until then")
+        note(f"no other process offers {role}: its requests fail until then")
     return None
 
 

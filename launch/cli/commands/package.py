@@ -172,7 +172,7 @@ def list_(*, home: Home) -> Output:
         }  # fmt: skip
         print_rows(rows, columns, empty="no package is installed")
         if any(row["fault"] for row in rows):
-            note(f"next: {next_command('gates', home.root)} tells all of it with the mend")
+            note(f"next: {next_command('gates', home.root)} shows every fault with its mend")
         if policy.signatures == "dev":
             note_coloured(DEV, "yellow")
 

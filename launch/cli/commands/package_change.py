@@ -69,7 +69,7 @@ def _taken_in(home: Home, about: Installed, what: str, *, is_change: bool, no_re
         return ""
     again = next_command("reload", home.root)
     if no_reload:
-        return f"the cluster that runs here does not know it yet: {again}"
+        return f"the running cluster does not know it yet: {again}"
     # By name: it loads the bus, which no other command of this family needs.
     reloading = importlib.import_module("hobus.launch.launcher.reload")
     try:
@@ -81,9 +81,9 @@ def _taken_in(home: Home, about: Installed, what: str, *, is_change: bool, no_re
         why = error.message.removeprefix("nothing was changed: ")
         hint = again if isinstance(fault, reloading.UnderWay) else error.hint or again
         raise CommandError(
-            f"{what}, but the cluster that runs here has not taken it in: {why}", hint=hint, code=error.code
+            f"{what}, but the running cluster did not load it: {why}", hint=hint, code=error.code
         ) from None
-    return f"the cluster that runs here has taken it in; its next turns run under {done.digest[:19]}"
+    return f"the running cluster loaded it; its next turns run under {done.digest[:19]}"
 
 
 def _is_known(home: Home, about: Installed) -> bool:

@@ -38,7 +38,7 @@ def reload(*, home: Home, no_wait: bool) -> Output:
     try:
         done = reloaded(home, wait=not no_wait)
     except KeyboardInterrupt:
-        note(f"the launcher goes on with it by itself: {next_command('ps', home.root)}")
+        note(f"the launcher continues the reload: {next_command('ps', home.root)}")
         raise
     return Output(document(done), lambda: _show(home, done, no_wait=no_wait))
 
@@ -47,7 +47,7 @@ def _show(home: Home, done: Reloaded, *, no_wait: bool) -> None:
     for warning in done.warnings:
         note_coloured(f"warning: {warning}", "yellow")
     if done.before == done.digest and not done.beside:
-        return say(f"nothing changed: the cluster runs under {done.digest[:19]}, as it lies on disk")
+        return say(f"nothing changed: the cluster runs under {done.digest[:19]}, as on disk")
     verb = "goes over to" if no_wait else "runs under"
     took = "" if no_wait else f" after {duration(done.elapsed_ms / 1000)}"
     say(styled("ok", "green"), f"  the cluster {verb} {done.digest[:19]} (before: {done.before[:19]}){took}")
@@ -55,7 +55,7 @@ def _show(home: Home, done: Reloaded, *, no_wait: bool) -> None:
     none = "no value and no file but in how settings are written down"
     say_prose("  changed: ", "; ".join(filter(None, said)) or none)
     if done.effects.roles:
-        say(f"  started anew: {', '.join(done.effects.roles)}")
+        say(f"  restarted: {', '.join(done.effects.roles)}")
     for name, (role, number) in done.effects.scaled.items():
         scale = next_command(f"scale {role}={number}", home.root)
         say_prose("  ", f"{name} is of the next start; now: {scale}")

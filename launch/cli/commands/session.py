@@ -73,7 +73,7 @@ async def _listed(home: Home, limit: int, *, is_all: bool) -> list[SessionRow]:
 
 
 def shown_lifecycle(standing: SessionStanding) -> str:
-    return standing.lifecycle if standing.state.is_started else "degraded: no supervisor has had it yet"
+    return standing.lifecycle if standing.state.is_started else "degraded: no supervisor has answered yet"
 
 
 def _state(row: SessionRow) -> str:

@@ -153,7 +153,7 @@ def _read_capture(source: Path, watched: Watched) -> BaseException | None:
     if reader.torn_at is not None:
         note(f"the capture is torn at byte {reader.torn_at}: its last item was not written in full and is left out")
     if reader.account is None:
-        note("the capture was not ended in order: what its filter left out at the end is unknown")
+        note("the capture did not end cleanly: what its filter left out at the end is unknown")
     return None
 
 

@@ -38,7 +38,7 @@ def tools(*, home: Home) -> Output:
     ctx = click.get_current_context()
     if ctx.invoked_subcommand is not None:
         if ctx.params["_as_json"]:
-            raise UsageFault(f"--json stands behind the subcommand: hobus tools {ctx.invoked_subcommand} … --json")
+            raise UsageFault(f"put --json after the subcommand: hobus tools {ctx.invoked_subcommand} … --json")
         ctx.find_root().obj = {**(ctx.find_root().obj or {}), "home": str(home.root)}  # holds for it, too
         return Output(None, lambda: None)
     place = cluster_of(home)
@@ -65,10 +65,10 @@ def notes_on(rows: Sequence[Row], sources: Sequence[Row], snapshot: Snapshot) ->
     for agent_id, agent in snapshot.agents.items():
         for name in agent.tools:
             if not any(is_meant(row["tool_id"], [name]) for row in rows):
-                yield f"agent {agent_id}: tools: {name} means none of these tools"
+                yield f"agent {agent_id}: tools: {name} matches none of these tools"
     for pattern in snapshot.config.tools.approval:
         if not any(is_meant(row["tool_id"], [pattern.partition(" if ")[0]]) for row in rows):
-            yield f"tools.approval: {pattern} means none of these tools"
+            yield f"tools.approval: {pattern} matches none of these tools"
 
 
 async def tools_of(place: Place) -> Tools:

@@ -58,7 +58,7 @@ def on(
     try_it = {**environ, "DRY_RUN": "1" if dry_run else "check"}
     told = subprocess.run(asked, env=try_it, check=False, stdout=None if dry_run else subprocess.DEVNULL)  # noqa: S603
     if told.returncode:
-        raise UsageFault(f"{engine} cannot be asked for that", hint=next_here("workers on --help"))
+        raise UsageFault(f"{engine} does not support these options", hint=next_here("workers on --help"))
     if dry_run:
         return
     most = int(given["count"] if given["count"] is not None else given["most"] or 0)
@@ -66,5 +66,5 @@ def on(
         made = worker_token(home, _TTL_S, min(JOIN_USES_MAX, 2 * most), _GONE_S, address)
         token = str(made["token"])  # for one generation of workers, and the next beside it
     if code := subprocess.run(asked, env={**environ, "HOBUS_JOIN_TOKEN": token}, check=False).returncode:  # noqa: S603 - what hobus brings
-        raise CommandError(f"{engine} did not take it ({code}), as it says above")
+        raise CommandError(f"{engine} failed ({code}); its message is above")
     note(next_command("ps", home.root))

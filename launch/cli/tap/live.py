@@ -107,7 +107,7 @@ class Live:
                         reader.ask_head()  # again and again: a broker drops what a reader that is behind cannot take
                         await asyncio.sleep(self._poll_s)
             except TimeoutError:
-                note("the broker did not say how far it was: what it tapped after the last frame is not accounted for")
+                note("the broker did not report its last number: frames after the last one are not accounted for")
         reader.close()
 
     @property

@@ -54,7 +54,7 @@ class HomeSource:
     def run(self) -> RunFile:
         """Return the cluster that runs. Raises CommandError where there is none, or its home is looked at at rest."""
         if self.at_rest:
-            raise UnreachableFault("this is a home at rest: nothing is asked of a cluster", code="at_rest")
+            raise UnreachableFault("this console reads the home only, and asks no cluster", code="at_rest")
         return running(self.home)
 
     def place(self) -> Place:

@@ -92,7 +92,7 @@ class Talks:
         for name in over[: max(0, len(self._talks) - limits.TALKS_MAX + 1)]:
             del self._talks[name]
         if len(self._talks) >= limits.TALKS_MAX:
-            raise CommandError("as many turns as may be are under way from this console")
+            raise CommandError("this console already runs its maximum number of turns")
         self._talks[turn.input_id] = PageTalk(place, turn, when_over)
 
     def of_session(self, session_id: str) -> PageTalk | None:

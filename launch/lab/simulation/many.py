@@ -95,9 +95,7 @@ def run_seeds(seeds: Sequence[int], wanted: SeedOptions, *, jobs: int) -> Genera
                 for future in done:
                     yield future.result()
         except BrokenProcessPool:
-            raise CommandError(
-                "a process of the simulation was killed from outside", hint="run the same command again"
-            ) from None
+            raise CommandError("a process of the simulation was killed", hint="run the same command again") from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

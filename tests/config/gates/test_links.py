@@ -96,7 +96,7 @@ def test_an_agent_that_is_taken_for_a_shipped_one_is_told(tmp_path: Path) -> Non
             tmp_path, f"agents/{name}.json", agent.replace('"ADMIN",\n  "agent_class"', f'"{name}",\n  "agent_class"')
         )
     assert [one for one in said(tmp_path, "G1") if "looks like" in one] == [
-        "its id looks like ADMIN, which PKG-ADMIN-AGENT-001 owns; give it an id that nobody can take for that one"
+        "its id looks like ADMIN, which PKG-ADMIN-AGENT-001 owns; give it an id that cannot be confused with that one"
     ]
 
 

@@ -31,7 +31,7 @@ def changed_schema(**changed: Any) -> dict[str, Any]:
     [
         ({"output_schema": {"type": "nonsense"}}, "output_schema: is no JSON Schema at $.type"),
         ({"output_schema": {"$ref": "https://example.org/x"}}, "output_schema: refers to something outside itself"),
-        ({"output_schema": {"$ref": "#/$defs/none"}}, "output_schema: refers to something that is not there"),
+        ({"output_schema": {"$ref": "#/$defs/none"}}, "output_schema: refers to a missing definition"),
         ({"boundary": {"max_tokens": 9000, "temperature": 0.0}}, "are above the budget `classify` of agent ADMIN (2000)"),
         ({"input_schema": changed_schema(properties={"user_input": {"type": "string"}})}, "shows {{ active_intent }}, which is no input"),
         ({"input_schema": changed_schema(required=[])}, "user_input may be left out and has no default"),

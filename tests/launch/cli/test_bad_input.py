@@ -167,7 +167,7 @@ def test_a_record_in_another_format_is_told_with_the_fix_by_whoever_meets_it(tmp
         pytest.param(
             "spool",
             b"HSP4" + bytes(60),
-            "is in a format of another version: what waits in it is not in the record; ",
+            "has the format of another version: its entries are not in the record; ",
             id="not read yet",
         ),
         pytest.param("spool.other-format-1", b"HSP4", "wrote it once, back under the name spool,", id="set aside"),

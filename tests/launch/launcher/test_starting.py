@@ -13,7 +13,7 @@ from hobus.launch.launcher import starting
 from hobus.launch.launcher.options import StartOptions
 
 
-@pytest.mark.parametrize(("ends_with_us", "said"), [(True, "the start is taken back"), (False, "the start goes on")])
+@pytest.mark.parametrize(("ends_with_us", "said"), [(True, "the start is undone"), (False, "the start goes on")])
 def test_ctrl_c_in_a_start_says_what_becomes_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, *, ends_with_us: bool, said: str
 ) -> None:

@@ -71,7 +71,7 @@ def test_a_signature_in_another_form_is_refused(key):
 
 def test_a_key_that_others_may_read_is_not_used(key):
     key.chmod(0o640)
-    with pytest.raises(CommandError, match="others than its owner may read it") as caught:
+    with pytest.raises(CommandError, match="other users can read it") as caught:
         signed(MANIFEST, key)
     assert caught.value.hint == f"chmod 600 {key}"
 

@@ -23,7 +23,7 @@ def test_what_is_no_plain_file_holds_no_keys(tmp_path):
     os.mkfifo(trust.file_of(home))
     with pytest.raises(UsageFault) as caught:
         trust.trusted(home)
-    assert caught.value.message == f"{trust.file_of(home)}: cannot be read: it is no plain file"
+    assert caught.value.message == f"{trust.file_of(home)}: cannot be read: it is not a plain file"
 
 
 @pytest.mark.parametrize(

@@ -105,4 +105,4 @@ def test_bytes_that_the_record_does_not_have_are_said_to_be_missing(tmp_path, ca
     """A configuration that stands there without its files."""
     home = recorded(tmp_path, [SNAPSHOT.to_bytes()])
     assert asked(home, DIGEST) == exit_codes.FAILED
-    assert f"names {DIGEST} ({ADMIN}) and does not have its bytes" in " ".join(capsys.readouterr().err.split())
+    assert f"names {DIGEST} ({ADMIN}) but does not have its bytes" in " ".join(capsys.readouterr().err.split())

@@ -143,9 +143,7 @@ def test_a_running_cluster_takes_it_in_unless_it_is_told_not_to(package, memory_
     monkeypatch.setattr("hobus.launch.cli.commands.package_change.holder", lambda _home: 1)
     monkeypatch.setattr("hobus.launch.launcher.reload.reload_in_turn", refused)
     said = package("install", str(parts.clerk(memory_path)), code=exit_codes.FAILED)
-    assert (
-        "PKG-CLERK-001 1.0.0 is installed, but the cluster that runs here has not taken it in: another reload" in said
-    )
+    assert "PKG-CLERK-001 1.0.0 is installed, but the running cluster did not load it: another reload" in said
     assert "next: hobus reload" in said and "nothing was changed" not in said
     assert len(asked) == 1 and "PKG-CLERK-001" in package("list")
     assert "does not know it yet: hobus reload" in package("install", str(parts.clerk(memory_path)), "--no-reload")
