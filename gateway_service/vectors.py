@@ -16,7 +16,7 @@ from hobus.config.sections.gateway import GatewayConfig, Route
 class VectorPrompt(Prompt):
     """Messages that are wanted as vectors, as a provider is given them; it never crosses the wire."""
 
-    vector_numbers: Annotated[Count, Meta(description="of each vector; 0: as its model likes")]
+    vector_numbers: Annotated[Count, Meta(description="length of each vector; 0: the model's choice")]
 
 
 def prompt_of(wanted: Embed) -> VectorPrompt:

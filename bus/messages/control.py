@@ -73,9 +73,7 @@ class Hello(Message, wire="bus.hello"):
     )
     answered: Annotated[list[Id], Meta(description="recently answered request ids")] = field(default_factory=list[Id])
     host: Annotated[Printable, Meta(max_length=255, description="its machine's name; empty: the broker's")] = ""
-    leases: Annotated[
-        bool, Meta(description="an executor with a lane of its own, or a supervisor that takes leases")
-    ] = False
+    leases: Annotated[bool, Meta(description="an executor with a lane, or a supervisor that accepts leases")] = False
 
 
 class Welcome(Message, wire="bus.welcome"):
@@ -97,7 +95,7 @@ class Join(Message, wire="bus.join"):
     role: Annotated[str, Meta(max_length=16, description="what it will be")]
     version: Annotated[Printable, Meta(max_length=64, description="of the software")]
     protocol: Annotated[int, Meta(description="version of this page that it speaks")]
-    host: Annotated[Printable, Meta(max_length=255, description="its machine's name, as it says")]
+    host: Annotated[Printable, Meta(max_length=255, description="its machine's name, unchecked")]
 
 
 class Joined(Message, wire="bus.joined"):
@@ -113,9 +111,9 @@ class Refused(Message, wire="bus.refused"):
     code: Annotated[Literal[
         "bad_token", "name_taken", "bad_protocol", "role_mismatch", "malformed",
         "token_expired", "token_used", "bad_version", "other_config", "not_enrolled", "unavailable",
-    ], Meta(description="why; those after `malformed` only at workers elsewhere")]  # fmt: skip
+    ], Meta(description="why; those after `malformed` only for workers on other hosts")]  # fmt: skip
     detail: Annotated[
-        str, Meta(description=f"what was refused, in words, which may quote it; cut to {DETAIL_MAX_CHARS} characters")
+        str, Meta(description=f"the reason in words, with quotations; cut to {DETAIL_MAX_CHARS} characters")
     ]
 
     def __post_init__(self) -> None:
@@ -138,7 +136,7 @@ class Ready(Message, wire="bus.ready"):
 
 
 class Beat(Message, wire="bus.beat"):
-    """The loop is not stuck, and its counters; from the broker: who is ready."""
+    """Heartbeat with counters; from the broker: ready roles."""
 
     counters: Annotated[dict[Name, int], Meta(description="small integers of this incarnation, by name")] = field(
         default_factory=dict[Name, int]
@@ -147,7 +145,7 @@ class Beat(Message, wire="bus.beat"):
         default_factory=list[Role]
     )
     is_whole: Annotated[
-        bool, Meta(description="from the broker: no other role has one; false while it waits for old peers")
+        bool, Meta(description="from the broker: the list is complete; false while it waits for old peers")
     ] = False
     ready_count: Annotated[Count, Meta(description="from the broker: ready peers")] = 0
     config_digest: Annotated[Digest, Meta(description="from the broker: the cluster's snapshot")] = ""
@@ -175,7 +173,7 @@ class Leases(Message, wire="bus.leases"):
 class ToolWord(Record):
     """One tool of a worker."""
 
-    tool_id: Annotated[Name, Meta(description="what models and orders call it")]
+    tool_id: Annotated[Name, Meta(description="its name for models and orders")]
     source: Annotated[Name, Meta(description="`builtin`, `python`, or an MCP server's name")]
     description: Annotated[str, Meta(description="for the model")]
     parameters: Annotated[str, Meta(description="JSON Schema of its arguments, as text, at most 128 levels deep")]
@@ -188,10 +186,10 @@ class ToolSource(Record):
 
     name: Annotated[Name, Meta(description="`builtin`, `python`, or an MCP server's name")]
     kind: Annotated[Literal["builtin", "python", "mcp"], Meta(description="what it is")]
-    state: Annotated[Literal["starting", "ready", "failed"], Meta(description="failed: tried again, or to be mended")]
-    detail: Annotated[
-        Printable, Meta(max_length=REASON_MAX_CHARS, description="what is wrong, else who the server is")
-    ] = ""
+    state: Annotated[Literal["starting", "ready", "failed"], Meta(description="failed: retried, or needs a fix")]
+    detail: Annotated[Printable, Meta(max_length=REASON_MAX_CHARS, description="the fault, else the server's name")] = (
+        ""
+    )
     refused: Annotated[
         list[Annotated[Printable, Meta(max_length=REASON_MAX_CHARS)]],
         Meta(max_length=REFUSED_SHOWN_MAX, description="tools not taken, each with the reason"),
@@ -204,7 +202,7 @@ class ToolSource(Record):
 
 
 class AnnounceTools(Message, wire="bus.tools"):
-    """What a worker can run from now on, in place of all that it said before."""
+    """The complete list of a worker's tools."""
 
     tools: Annotated[list[ToolWord], Meta(description="each id once in all parts")]
     sources: Annotated[list[ToolSource], Meta(max_length=SOURCES_MAX, description="each name once in all parts")]
@@ -213,7 +211,7 @@ class AnnounceTools(Message, wire="bus.tools"):
 
 
 class Bye(Message, wire="bus.bye"):
-    """The peer leaves; what it holds is redelivered or failed at once."""
+    """The peer leaves; its requests are redelivered or fail at once."""
 
 
 class Cancelled(Message, wire="bus.cancel"):
@@ -223,21 +221,21 @@ class Cancelled(Message, wire="bus.cancel"):
 
 
 class InstanceLost(Message, wire="broker.instance_lost"):
-    """Launcher -> broker, post: this child is dead (its exit was seen)."""
+    """Launcher -> broker, post: this process exited."""
 
     instance: Annotated[Instance, Meta(description="`<role>/<n>@<epoch>`")]
     exit: Annotated[str, Meta(max_length=200, description="e.g. `signal 9`, `exit 1`")]
 
 
 class ServiceGivenUp(Message, wire="broker.service_given_up"):
-    """Launcher -> broker, post: nobody will offer this service (given_up) or somebody may again."""
+    """Launcher -> broker, post: this service is given up, or offered again."""
 
     service: Annotated[Role, Meta(description="name of a service")]
-    given_up: Annotated[bool, Meta(description="false: somebody may offer it again")]
+    given_up: Annotated[bool, Meta(description="false: it may be offered again")]
 
 
 class UseSnapshot(Message, wire="broker.use_snapshot"):
-    """Launcher -> broker: the cluster runs under this recorded snapshot from now on; all are told."""
+    """Launcher -> broker: use this recorded snapshot from now on; the broker tells all."""
 
     config_digest: Annotated[Digest, Meta(description="`sha256:<64 hex>` of it")]
 
@@ -375,7 +373,7 @@ class Queues(Message, wire="broker.queues"):
 
 
 class Drain(Message, wire="broker.drain"):
-    """Operator, launcher -> broker: give this instance no new work; broker -> worker elsewhere: finish, and end."""
+    """Operator, launcher -> broker: give this instance no new work; broker -> worker elsewhere: finish, then end."""
 
     instance: Annotated[Instance, Meta(description="`<role>/<n>@<epoch>`")]
 
@@ -390,26 +388,24 @@ class RotateKey(Message, wire="broker.rotate_key"):
     """Operator -> broker: this worker is to have another key; to that worker: finish, enrol one (Join), come back."""
 
     name: Annotated[str, Meta(max_length=80, description="`ho1/remote-<n>`, as `hobus keys list` shows it")]
-    grace_s: Annotated[
-        int, Meta(ge=0, le=JOIN_TTL_MAX_S, description="seconds after which the key before it ends in any case")
-    ] = 0
+    grace_s: Annotated[int, Meta(ge=0, le=JOIN_TTL_MAX_S, description="seconds after which the old key ends")] = 0
 
 
 class CreateToken(Message, wire="broker.create_token"):
     """Operator -> broker: whoever connects with this key may enrol one of its own."""
 
-    public_key: Annotated[str, Meta(max_length=40, description="Z85; its secret half stands in the token alone")]
+    public_key: Annotated[str, Meta(max_length=40, description="Z85; only the token holds its secret half")]
     role: Annotated[Literal["ho1"], Meta(description="what the worker will be")]
     ttl_s: Annotated[int, Meta(gt=0, description="seconds; at most 30 days")]
     uses: Annotated[int, Meta(gt=0, description="workers that may join; at most 1000")]
     gone_s: Annotated[
         int,
-        Meta(ge=0, description="seconds gone after which a worker's key is revoked, and its use free; 0: never"),
+        Meta(ge=0, description="seconds of absence after which a worker's key is revoked and its use freed; 0: never"),
     ] = 0
 
 
 class TokenCreated(Message, wire="broker.token_created"):
-    """The key counts from now on, durably."""
+    """The token is durable and valid."""
 
     token_id: Annotated[Name, Meta(description="its name in lists and records")]
     address: Annotated[Address, Meta(description="`HOST:PORT` where the broker listens")]
@@ -422,7 +418,7 @@ class Done(Message, wire="bus.done"):
 
 
 class Probe(Message, wire="bus.probe"):
-    """Anyone -> any actor: answered by the shell itself with its readiness."""
+    """Anyone -> any actor: ask for its readiness; the shell answers."""
 
 
 class Probed(Message, wire="bus.probed"):

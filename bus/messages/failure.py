@@ -41,7 +41,7 @@ class Failure(Message, wire="bus.failure"):
     retry_after_ms: Annotated[int, Meta(ge=0, description="busy: not sooner")] | None = None
     facts: Annotated[
         dict[str, Any],
-        Meta(description=f"machine-readable; of more than {FACTS_MAX_BYTES} bytes only the number stands there"),
+        Meta(description=f"machine-readable; of more than {FACTS_MAX_BYTES} bytes only their number"),
     ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -31,7 +31,7 @@ class PromptMessage(Record):
 
     role: Annotated[
         Literal["system", "user", "assistant", "tool", "history"],
-        Meta(description="who speaks; history: earlier turns, of which the gateway makes messages"),
+        Meta(description="speaker; history: earlier turns, which the gateway expands"),
     ]
     segments: list[Segment] = field(default_factory=list[Segment])
     tool_calls: Annotated[list[ToolCall], Meta(description="assistant only")] = field(default_factory=list[ToolCall])
@@ -55,11 +55,11 @@ def texts_of(messages: Iterable[PromptMessage]) -> list[str]:
 
 
 class Prompt(Message, wire="gateway.prompt"):
-    """One LLM call, but for what its session's last prompt showed already."""
+    """One LLM call, without the history that the gateway has already."""
 
     messages: list[PromptMessage]
     history_after: Annotated[
-        bytes | None, Meta(description="SHA-256 of the text that its history goes on from; None: all is here")
+        bytes | None, Meta(description="SHA-256 of the earlier text that its history continues; None: complete")
     ] = None
     prompt_pack_id: Annotated[str, Meta(description="`PRM-<NAME>-<nnn>`")]
     contract_id: Annotated[str, Meta(description="`PRC-<NAME>-<nnn>`")]
@@ -67,7 +67,7 @@ class Prompt(Message, wire="gateway.prompt"):
     agent_class: Annotated[str, Meta(description="class of the agent; empty: none")] = ""
     framework_id: Annotated[str, Meta(description="`FMWK-<nnn>` of the agent; empty: none")] = ""
     package_id: Annotated[str, Meta(description="package that owns the agent; empty: none")] = ""
-    work_order_id: Annotated[str, Meta(description="the order that this is about; empty: none")]
+    work_order_id: Annotated[str, Meta(description="the order; empty: none")]
     session_id: Annotated[str, Meta(description="full id")]
     run_seq: Annotated[Count, Meta(description="number of the run in its session, from 1; 0: none")] = 0
     tier: Annotated[str, Meta(description="hot, ho2 or ho1; empty: none")] = ""
@@ -76,33 +76,28 @@ class Prompt(Message, wire="gateway.prompt"):
     domain_tags: Annotated[list[str], Meta(description="the first one with a configured route decides")] = field(
         default_factory=list[str]
     )
-    max_tokens: Annotated[int, Meta(description="cap of the answer, tokens")]
+    max_tokens: Annotated[int, Meta(description="longest answer, tokens")]
     token_budget: Annotated[int | None, Meta(description="of its order: prompts and answers of all its calls")] = None
     headroom_tokens: Annotated[
-        Count, Meta(description="that session and agent must have left beside it, for the next order")
+        Count, Meta(description="tokens that session and agent must keep for the next order")
     ] = 0
     temperature: Annotated[float, Meta(description="0 to 2")]
-    reasoning_effort: Annotated[
-        Literal["Low", "Medium", "High"] | None, Meta(description="how hard the model shall think")
-    ] = None
+    reasoning_effort: Annotated[Literal["Low", "Medium", "High"] | None, Meta(description="the model's effort")] = None
     provider_profile_id: Annotated[str | None, Meta(description="a key of gateway.profiles")] = None
-    sampling: Annotated[Sampling | None, Meta(description="of whoever asked; its temperature stands above")] = None
+    sampling: Annotated[Sampling | None, Meta(description="the requester's; its temperature is above")] = None
     tools: list[ToolSpec] = field(default_factory=list[ToolSpec])
-    tool_choice: Annotated[ToolChoice, Meta(description="required: a tool has to be called")] = "auto"
+    tool_choice: Annotated[ToolChoice, Meta(description="required: the model must call a tool")] = "auto"
     output_schema: Annotated[dict[str, Any] | None, Meta(description="JSON Schema of the answer; None: free text")] = (
         None
     )
     structured_output: Annotated[bool, Meta(description="ask the provider itself to keep the schema")] = False
     stream: Annotated[bool, Meta(description="send deltas before the answer")] = False
     due_at: Annotated[
-        Timestamp | None, Meta(description="a chain of models shares the time until then; None: its deadline")
+        Timestamp | None, Meta(description="a chain of models shares the time until here; None: its deadline")
     ] = None
     is_dispatching: Annotated[
         bool,
-        Meta(
-            description="its order's WO_DISPATCHED is on its way into the record: nothing of it leaves the cluster "
-            "before that stands"
-        ),
+        Meta(description="its order's WO_DISPATCHED is not durable yet; no call leaves the cluster before it is"),
     ] = False
     idempotency_key: Annotated[str, Meta(description="`<wo_id>#<n>`: one recorded answer per key")]
     budget_mode: Annotated[Literal["enforce", "warn", "off"] | None, Meta(description="None: the configured mode")] = (
@@ -115,7 +110,7 @@ class Prompt(Message, wire="gateway.prompt"):
 
 
 class DegradedPrompt(Message, wire="gateway.degraded_prompt"):
-    """The session host's last resort: one bare call under PRC-DEGRADED-001; the gateway renders nothing else."""
+    """One bare call of the session host under PRC-DEGRADED-001."""
 
     prompt: Prompt
 
@@ -124,9 +119,9 @@ class Embed(Message, wire="gateway.embed"):
     """Door -> host -> gateway: texts as vectors, by one call of a provider, under no order and no contract."""
 
     texts: Annotated[list[NonBlank], Meta(min_length=1, description="each becomes one vector")]
-    vector_numbers: Annotated[Count, Meta(description="of each vector; 0: as its model likes")] = 0
-    agent_id: Annotated[str, Meta(description="its permissions and budget count")]
-    session_id: Annotated[str, Meta(description="full id, of this request alone: its budget")]
+    vector_numbers: Annotated[Count, Meta(description="length of each vector; 0: the model's choice")] = 0
+    agent_id: Annotated[str, Meta(description="its permissions and budget apply")]
+    session_id: Annotated[str, Meta(description="full id, for this request only: its budget")]
     provider_id: Annotated[str, Meta(description="a configured provider instance")]
     model_id: Annotated[str, Meta(description="a model of it that makes vectors")]
     idempotency_key: Annotated[str, Meta(description="one recorded answer per key")]
@@ -147,42 +142,38 @@ class PromptResponse(Message, wire="gateway.response"):
     input_tokens: Annotated[Count, Meta(description="tokens of the prompts, also of failed sends")] = 0
     output_tokens: Annotated[Count, Meta(description="tokens of the answers")] = 0
     cached_tokens: Annotated[Count, Meta(description="of the prompt, cached by the provider")] = 0
-    reasoning_tokens: Annotated[Count, Meta(description="of the answer, only thought")] = 0
-    usage_is_estimated: Annotated[bool, Meta(description="the provider did not say")] = False
+    reasoning_tokens: Annotated[Count, Meta(description="of the answer, thinking only")] = 0
+    usage_is_estimated: Annotated[bool, Meta(description="the provider did not report usage")] = False
     provider_id: Annotated[str, Meta(description="a configured provider instance")] = ""
     model_id: Annotated[str, Meta(description="a model of that provider")] = ""
     latency_ms: Annotated[Count, Meta(description="from sending to the whole answer")] = 0
     cost_usd: Annotated[float | None, Meta(description="money; None: unknown")] = None
     budget_remaining: Annotated[int | None, Meta(description="tokens left in its session; None: no limit")] = None
-    output_valid: Annotated[bool | None, Meta(description="keeps its contract's output_schema; None: not judged")] = (
+    output_valid: Annotated[bool | None, Meta(description="fits its contract's output_schema; None: not checked")] = (
         None
     )
     output_errors: Annotated[list[str], Meta(description="why the answer breaks its schema")] = field(
         default_factory=list[str]
     )
     context_hash: Annotated[str, Meta(description="SHA-256 of the prompt as sent, hex; empty: erased")] = ""
-    tools_told: Annotated[list[str], Meta(description="tools that this answer's model was told of")] = field(
-        default_factory=list[str]
-    )
+    tools_told: Annotated[list[str], Meta(description="tools offered to the model")] = field(default_factory=list[str])
     sent_record_id: Annotated[str, Meta(description="submission id of PROMPT_SENT; empty: never sent")] = ""
     received_record_id: Annotated[str, Meta(description="submission id of PROMPT_RECEIVED; empty: no answer")] = ""
     error_code: Annotated[str, Meta(description="one of ERROR_CODES; empty: none")] = ""
     error_message: Annotated[str, Meta(description="facts, no prompt text")] = ""
-    instead_of: Annotated[
-        str, Meta(description="of a degraded call: what the providers said that failed before it")
-    ] = ""
+    instead_of: Annotated[str, Meta(description="of a degraded call: the failures before it")] = ""
     retry_after_ms: Annotated[int | None, Meta(description="when to try again")] = None
-    attempts: Annotated[Count, Meta(description="sends, to all providers that were asked")] = 0
+    attempts: Annotated[Count, Meta(description="sends, to all providers")] = 0
 
 
 class ReadBudget(Message, wire="gateway.read_budget"):
-    """Ask what a session (or, with '', everything) was allowed and used."""
+    """Ask for limits and use of a session (or, with '', of everything)."""
 
     session_id: Annotated[str, Meta(description="full id; empty: everything")] = ""
 
 
 class ScopeBudget(Record):
-    """One scope's tokens and money; remaining is None where no limit is set."""
+    """One scope's tokens and cost."""
 
     scope: Annotated[str, Meta(description="`work_order:<id>`, `session:<id>`, `agent:<id>` or `provider:<id>`")]
     limit: Annotated[int | None, Meta(description="tokens; None: no limit")]
@@ -197,7 +188,7 @@ class ScopeBudget(Record):
 class Budget(Message, wire="gateway.budget"):
     """Answer to ReadBudget: one row per scope, sorted by scope."""
 
-    mode: Annotated[Literal["enforce", "warn", "off"], Meta(description="what happens when a limit is reached")]
+    mode: Annotated[Literal["enforce", "warn", "off"], Meta(description="what happens at a limit")]
     scopes: list[ScopeBudget]
 
 

@@ -56,9 +56,7 @@ InputId = Annotated[
     ),
 ]
 
-PersonName = Annotated[
-    str, Meta(max_length=40, description="the person who gave it, as its sender says; empty: the sender itself")
-]
+PersonName = Annotated[str, Meta(max_length=40, description="the person who gave it, unchecked; empty: the sender")]
 CommandId = Annotated[
     str,
     Meta(

@@ -54,9 +54,8 @@ def session_stream(session_id: str) -> str:
 
 
 class Write(Message, wire="ledger.write"):
-    """Append entries, in order, atomically synced: the reply means they are durable.
-
-    Several writes may share a frame: each part is one, with its own answer, as if it had come alone.
+    """Append entries, in order, atomically synced: the reply means they are durable. Several writes may share a frame:
+    each part is one, with its own answer.
     """
 
     entries: Annotated[
@@ -64,10 +63,7 @@ class Write(Message, wire="ledger.write"):
     ]
     urgent: Annotated[
         bool,
-        Meta(
-            description="false: nobody waits for the reply; it may share the sync of a later write, within "
-            "ledger.lazy_commit_ms"
-        ),
+        Meta(description="false: without a waiter; may share a later write's sync, within ledger.lazy_commit_ms"),
     ] = True
     parts: Annotated[
         list[Part], Meta(description="the writes that these entries are, in order; none: they are one write")
@@ -89,19 +85,18 @@ class Write(Message, wire="ledger.write"):
 
 
 class Import(Write, wire="ledger.import"):
-    """Entries of sessions that come from another cell, as they stand there; written as nobody of this cluster.
-
-    A journal goes on where it was left (SessionLeft), or begins; until it has come (SessionArrived) nobody else writes.
+    """Entries of sessions from another cell, unchanged, with origin `elsewhere`. A journal continues after its
+    SessionLeft, or begins; until SessionArrived nobody else may write.
     """
 
 
 class Written(Message, wire="ledger.written"):
-    """One ack per entry, in order; of a part that could not be taken at all, its failure stands in their place."""
+    """One ack per entry, in order; a part that failed as a whole has one failure instead."""
 
     acks: Annotated[list[Ack], Meta(description="in the order of the entries, without those of parts that failed")]
     failures: Annotated[
         dict[int, Failure],
-        Meta(description="number of the part, from 0: why none of it was taken; as pairs of number and message"),
+        Meta(description="by number of the part, from 0; as pairs of number and message"),
     ] = field(default_factory=dict[int, Failure])
 
     def to_bytes(self) -> bytes:
@@ -182,7 +177,7 @@ class Query(Message, wire="ledger.query"):
 
 
 class Tail(Message, wire="ledger.tail"):
-    """Entries after a sequence; waits up to `wait_ms` for the first one (long poll), so that a follower never spins."""
+    """Entries after a sequence; waits up to `wait_ms` for the first one (long poll)."""
 
     after: Annotated[int, Meta(description="only entries with a greater sequence")]
     limit: Annotated[int, Meta(ge=1, description="entries of one page, at most 64")]
@@ -194,22 +189,17 @@ class Tail(Message, wire="ledger.tail"):
 
 
 class Search(Message, wire="ledger.search"):
-    """Texts of the record by their words: what people, models and tools said, each once (docs/ledger.md).
-
-    Words are words, whatever stands between them: nothing in them is syntax.
-    """
+    """Search texts of people, models and tools by words, without syntax (docs/ledger.md)."""
 
     words: Annotated[
         str,
-        Meta(
-            description="any of these; of a long text its beginning and end, of many words the longest, then the rarest"
-        ),
+        Meta(description="any of these; of a long text its beginning and end, of many words the longest and rarest"),
     ]
     session_id: Annotated[str, Meta(description="only of this session (full id); empty: of all")] = ""
     agent_id: Annotated[str, Meta(description="only of this agent; empty: of all")] = ""
     principal: Annotated[str, Meta(description="only of sessions of this principal; empty: of all")] = ""
     streams: Annotated[
-        list[str], Meta(description="only of these; `session`: the journals; none: all that one may search")
+        list[str], Meta(description="only of these; `session`: the journals; empty: all permitted ones")
     ] = field(default_factory=list[str])
     event_types: Annotated[list[str], Meta(description="only of entries of these types; none: of all")] = field(
         default_factory=list[str]
@@ -219,20 +209,18 @@ class Search(Message, wire="ledger.search"):
     since_us: Annotated[
         Count, Meta(description="only entries of this ledger time and later, microseconds since 1970")
     ] = 0
-    score_min: Annotated[float, Meta(ge=0, le=1, description="only texts that answer so well")] = 0.0
+    score_min: Annotated[float, Meta(ge=0, le=1, description="only texts with at least this score")] = 0.0
     limit: Annotated[int, Meta(ge=1, description="hits, at most 50")]
     statements_first: Annotated[
         bool,
-        Meta(
-            description="what ends with a question mark comes last: earlier questions have these words, and no answer"
-        ),
+        Meta(description="texts that end with a question mark come last"),
     ] = False
 
 
 class Hit(Record):
-    """One text that was found."""
+    """One found text."""
 
-    sequence: Annotated[int, Meta(description="of the entry that brought it")]
+    sequence: Annotated[int, Meta(description="of its entry")]
     submission_id: Annotated[str, Meta(description="of that entry")]
     stream: Annotated[str, Meta(description="named stream or `session/<id>`")]
     event_type: Annotated[str, Meta(description="what happened, e.g. RunRequested")]
@@ -243,8 +231,8 @@ class Hit(Record):
         str, Meta(description="message, steer, reply, result (of a tool), line (that was learned) or reason")
     ]
     ref: Annotated[str, Meta(description="`<submission id>/<n>` of the body that holds the whole text")]
-    score: Annotated[float, Meta(description="0 to 1: how well its best passage answers (docs/ledger.md, Search)")]
-    excerpt: Annotated[str, Meta(description="the passage of the text that answers best")]
+    score: Annotated[float, Meta(description="0 to 1, of its best passage (docs/ledger.md, Search)")]
+    excerpt: Annotated[str, Meta(description="the best passage")]
     excerpt_at: Annotated[Count, Meta(description="where the excerpt begins in the text, in characters")]
     text_chars: Annotated[Count, Meta(description="characters of the whole text")]
     spans: Annotated[
@@ -253,16 +241,14 @@ class Hit(Record):
 
 
 class Hits(Message, wire="ledger.hits"):
-    """What answers best, best first."""
+    """The best hits first."""
 
-    hits: Annotated[list[Hit], Meta(description="by score, of equal ones the newest first")]
-    more: Annotated[bool, Meta(description="true: further texts have these words, and may answer, too")]
-    words: Annotated[
-        list[str], Meta(description="that were looked for: without case and diacritics, each once, sorted")
-    ]
+    hits: Annotated[list[Hit], Meta(description="by score, then the newest first")]
+    more: Annotated[bool, Meta(description="true: more texts contain these words")]
+    words: Annotated[list[str], Meta(description="words searched: without case and diacritics, unique, sorted")]
     head: Annotated[int, Meta(description="sequence of the last acknowledged entry of the ledger, -1 if empty")]
     reached: Annotated[
-        int, Meta(description="of the last entry that was searched; below head: what came behind it was not")
+        int, Meta(description="sequence of the last searched entry; later ones up to head were not searched")
     ]
 
 

@@ -17,7 +17,7 @@ from hobus.bus.record.payloads.memory import GateResult
 ArtifactType = Literal["topic_affinity", "interaction_style", "task_pattern", "constraint"]
 ArtifactScope = Literal["agent", "session", "global"]
 Weight = Annotated[float, Meta(ge=0, le=1, description="0 to 1")]
-AgentId = Annotated[str, Meta(min_length=1, max_length=80, pattern=r"^[^/\s]+\Z", description="whose memory")]
+AgentId = Annotated[str, Meta(min_length=1, max_length=80, pattern=r"^[^/\s]+\Z", description="owner of the memory")]
 ArtifactId = Annotated[str, Meta(min_length=1, max_length=80, pattern=r"^ART-[!-~]+\Z", description="`ART-<hash>`")]
 
 
@@ -38,13 +38,13 @@ class Signal(Record):
 
 
 class Accumulator(Record):
-    """What the events of one signal add up to, as of a time."""
+    """The events of one signal, counted as of a time."""
 
     signal_id: SignalId
     principal: Annotated[Principal | None, Meta(description="whose events; None: everybody's")]
     count: Annotated[Count, Meta(description="events")]
     last_seen: Timestamp
-    session_ids: Annotated[list[str], Meta(description="of the events below, sorted; empty: no ids wanted")]
+    session_ids: Annotated[list[str], Meta(description="of the events below, sorted; empty: not requested")]
     session_count: Annotated[Count, Meta(description="distinct sessions")] = 0
     event_ids: Annotated[list[str], Meta(description="the newest 200, by event time, then id")]
     decay: Annotated[float, Meta(description="2 ** -(age / half-life), 9 decimals")]
@@ -63,9 +63,9 @@ class ArtifactFacts(Record):
     artifact_id: ArtifactId
     principal: Annotated[
         Principal | None,
-        Meta(description="whose events made it, and in whose prompts it stands; None: everybody's (ho3.shared_types)"),
+        Meta(description="whose events made it and whose prompts show it; None: everybody's (ho3.shared_types)"),
     ]
-    artifact_type: Annotated[ArtifactType, Meta(description="what kind of thing was learned")]
+    artifact_type: Annotated[ArtifactType, Meta(description="kind of artifact")]
     labels: Labels = Labels()
     weight: Weight
     decay_modifier: Annotated[Weight, Meta(description="factor per day; 1: none")] = 1.0
@@ -74,7 +74,7 @@ class ArtifactFacts(Record):
     context_line: Annotated[NonBlank, Meta(description="one sentence for prompts; at most 240 characters")]
     enabled: Annotated[bool, Meta(description="false: deactivated")] = True
     created_at_event_ts: Timestamp
-    expires_at_event_ts: Annotated[Timestamp | None, Meta(description="returned while this is not past")] = None
+    expires_at_event_ts: Annotated[Timestamp | None, Meta(description="not returned after this time")] = None
     source_signal_ids: Annotated[list[SignalId], Meta(min_length=1, description="signals it rests on")]
     gate_snapshot: Annotated[GateResult | None, Meta(description="the gate as it was; None: stated explicitly")] = None
     model: Annotated[str, Meta(description="model that wrote the line; empty: stated explicitly")] = ""
@@ -85,7 +85,7 @@ class ArtifactFacts(Record):
 
 
 class Artifact(ArtifactFacts):
-    """An overlay: one learned line, with everything that it rests on."""
+    """A learned line with the events behind it."""
 
     source_event_ids: Annotated[list[str], Meta(min_length=1, description="every one a logged event of its principal")]
 
@@ -140,10 +140,10 @@ OverlayState = Literal["active", "pending", "off", "silent", "expired", "superse
 
 
 class ChangeSaid(Record):
-    """What was said of an artifact later, and by whom."""
+    """A later change of an artifact, and its author."""
 
-    entry_id: Annotated[str, Meta(description="submission id; begins with what was said")]
-    principal: Annotated[str, Meta(description="who said it; empty: logged again")]
+    entry_id: Annotated[str, Meta(description="submission id; begins with the kind of change")]
+    principal: Annotated[str, Meta(description="its author; empty: logged again")]
     door: Annotated[str, Meta(description="the stamped instance")]
 
 
@@ -173,7 +173,7 @@ class Quarantined(Record):
 
 
 class AsOf(Record):
-    """What a read counted."""
+    """The state that a read is based on."""
 
     as_of_ts: Timestamp
     as_of_seq: Annotated[int, Meta(ge=-1, description="last ledger sequence that counted; -1: none")]
@@ -182,7 +182,7 @@ class AsOf(Record):
 
 ItsPrincipal = Annotated[
     Principal | None,
-    Meta(description="only if it is this one's; a door has to name it; None: any's"),
+    Meta(description="only if it belongs to this one; required of a door; None: any"),
 ]
 Place = Annotated[int, Meta(ge=-1)]
 FIRST_PAGE = -1
@@ -221,7 +221,7 @@ class Signals(Message, wire="memory.signals"):
 class ReadOverlays(ReadAsOf, Message, wire="memory.read_overlays"):
     """Ask for overlays."""
 
-    signal_id: Annotated[SignalId | None, Meta(description="only those resting on it; None: all")] = None
+    signal_id: Annotated[SignalId | None, Meta(description="only those of this signal; None: all")] = None
     principal: Annotated[Principal | None, Meta(description="only this one's; None: all")] = None
     active_only: Annotated[bool, Meta(description="false: in every state")] = True
     after: Annotated[Place, Meta(description="`next` of the page before; -1: first page")] = FIRST_PAGE
@@ -236,7 +236,7 @@ class Overlays(Message, wire="memory.overlays"):
 
 
 class ReadActiveBiases(ReadAsOf, Message, wire="memory.read_active_biases"):
-    """Ask for what may go into a prompt: enabled, not expired, weight > 0, decay above ho3.bias_decay_floor."""
+    """Ask for lines that prompts may show: enabled, not expired, weight > 0, decay above ho3.bias_decay_floor."""
 
     principal: Principal
     session_id: Annotated[SessionId | None, Meta(description="whose session-scoped artifacts; None: none")] = None
@@ -252,13 +252,13 @@ class Biases(Message, wire="memory.biases"):
 
 
 class ReadReview(ReadAsOf, Message, wire="memory.read_review"):
-    """Ask for what waits for a person, and for the newest lines that were refused."""
+    """Ask for pending lines, and for the newest refused lines."""
 
     principal: Annotated[Principal | None, Meta(description="only this one's; None: all")] = None
 
 
 class Review(Message, wire="memory.review"):
-    """Answer to ReadReview; of each at most 1000, the newest."""
+    """Answer to ReadReview: the newest 1000 of each."""
 
     pending: Annotated[list[Overlay], Meta(description="undecided constraints, in append order")]
     quarantined: Annotated[list[Quarantined], Meta(description="refused lines, in order of event time")]
@@ -271,7 +271,7 @@ class CheckGate(ReadAsOf, Message, wire="memory.check_gate"):
     signal_id: SignalId
     principal: Annotated[Principal | None, Meta(description="whose events count; None: everybody's")] = None
     event_id: Annotated[
-        str, Meta(max_length=300, description="this event's principal; if that gate is closed, everybody's open one")
+        str, Meta(max_length=300, description="this event's principal; if its gate is closed, everybody's open one")
     ] = ""
 
 
@@ -336,7 +336,7 @@ class LogOverlay(Message, wire="memory.log_overlay"):
 
     agent_id: AgentId
     overlay: Annotated[
-        EitherOverlay, Meta(description="an Artifact; a PlainOverlay, where it has a signal_id or a salience_weight")
+        EitherOverlay, Meta(description="an Artifact; a PlainOverlay if it has a signal_id or a salience_weight")
     ]
 
     def __post_init__(self) -> None:
@@ -348,11 +348,11 @@ class LogOverlay(Message, wire="memory.log_overlay"):
 
 
 class OverlayLogged(Message, wire="memory.overlay_logged"):
-    """Durable; logged again while active, or exactly as before, appends nothing."""
+    """Durable. Logging it again while active, or unchanged, appends nothing."""
 
     overlay_id: Annotated[str, Meta(description="`OVL-…`")]
     artifact_id: Annotated[str, Meta(description="`ART-…`")]
-    is_new: Annotated[bool, Meta(description="true: this logging was appended")]
+    is_new: Annotated[bool, Meta(description="true: appended now")]
     is_active: Annotated[bool, Meta(description="false: pending, or stayed off")]
 
 
@@ -379,7 +379,7 @@ class ConfirmOverlay(OverlayCommand, Message, wire="memory.confirm_overlay"):
 
 
 class UpdateOverlayWeight(Message, wire="memory.update_overlay_weight"):
-    """Give an artifact another weight. Unknown id: refused."""
+    """Change an artifact's weight. Unknown id: refused."""
 
     agent_id: AgentId
     artifact_id: ArtifactId
@@ -409,7 +409,7 @@ class LogConsolidationFailure(Message, wire="memory.log_consolidation_failure"):
 
 
 class ConsolidationFailureLogged(Message, wire="memory.consolidation_failure_logged"):
-    """Durable; until when the gate is closed, after how many failures."""
+    """Durable, with the end of the closure and the number of failures."""
 
     signal_id: SignalId
     closed_until: Timestamp

@@ -22,7 +22,7 @@ class RunSettings(Record):
     """What a session's settings and a run's have in common."""
 
     provider_profile_id: Annotated[str | None, Meta(description="a key of gateway.profiles; None: none")] = None
-    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="how hard the model shall think")] = None
+    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="the model's effort")] = None
     max_tokens: Annotated[Chosen | None, Meta(description="cap of an answer, tokens; None: the contract decides")] = (
         None
     )
@@ -65,7 +65,7 @@ class RunConfig(RunSettings):
 
 
 class Steer(Record, tag_field="kind", tag="Steer"):
-    """A word to the run, seen by its next model round."""
+    """A remark for the run; its next model round sees it."""
 
     kind: ClassVar[Literal["Steer"]] = "Steer"
     text: Annotated[str, Meta(description="word for word; in the journal it is body 1")]
@@ -94,7 +94,7 @@ class Cancel(Record, tag_field="kind", tag="Cancel"):
     """End the run; open calls are closed."""
 
     kind: ClassVar[Literal["Cancel"]] = "Cancel"
-    reason: Annotated[str | None, Meta(description="words of who cancelled; None: none")] = None
+    reason: Annotated[str | None, Meta(description="in words; None: none")] = None
 
 
 class LeaseHeartbeat(Record, tag_field="kind", tag="LeaseHeartbeat"):
@@ -117,14 +117,14 @@ class Deny(Record, tag_field="kind", tag="Deny"):
 
     kind: ClassVar[Literal["Deny"]] = "Deny"
     call_id: Annotated[str, Meta(description="as held_calls names it")]
-    reason: Annotated[str | None, Meta(description="words of who denied; None: none")] = None
+    reason: Annotated[str | None, Meta(description="in words; None: none")] = None
 
 
 StatedPrincipal = Annotated[
     str,
     Meta(
         pattern=rf"^{PRINCIPAL_PATTERN}?\Z",
-        description="on whose behalf; read of an HTTP door alone, others are `local`",
+        description="on whose behalf; only an HTTP door may set it, others are `local`",
     ),
 ]
 
@@ -167,26 +167,26 @@ class CallerCall(Record):
 
     tool_call_id: Annotated[str, Meta(description="names it in that turn")]
     name: Annotated[str, Meta(description="one of caller_tools")]
-    arguments: Annotated[dict[str, Any], Meta(description="as the model gave them, unchecked")]
+    arguments: Annotated[dict[str, Any], Meta(description="from the model, unchecked")]
 
 
 class CallResult(Record):
-    """What such a call brought."""
+    """The result of such a call."""
 
-    tool_call_id: Annotated[NonBlank, Meta(description="of a CallerCall that is open")]
-    content: Annotated[str, Meta(description="for the model, as it is")]
+    tool_call_id: Annotated[NonBlank, Meta(description="of an open CallerCall")]
+    content: Annotated[str, Meta(description="for the model, verbatim")]
 
 
 class Remembered(Record):
-    """What a turn stated, and what became of it; undone by its artifact id."""
+    """A turn's statement and its result; undone by its artifact id."""
 
-    statement: Annotated[str, Meta(description="as it was read; empty: erased")]
+    statement: Annotated[str, Meta(description="as understood; empty: erased")]
     artifact_id: Annotated[str, Meta(description="`ART-…`")]
     state: Annotated[
         Literal["active", "pending", "refused", "unanswered"],
         Meta(
-            description="active: in prompts from the next turn on; pending: once confirmed; refused: in quarantine; "
-            "unanswered: nobody knows yet, said again it counts once"
+            description="active: in prompts from the next turn on; pending: once confirmed; refused: in "
+            "quarantine; unanswered: unknown yet"
         ),
     ]
 
@@ -205,9 +205,9 @@ class TurnResult(Message, wire="session.turn_result"):
     caller_calls: Annotated[list[CallerCall], Meta(description="for the caller to run")] = field(
         default_factory=list[CallerCall]
     )
-    refused: Annotated[bool, Meta(description="the model refuses in words to keep output_schema")] = False
-    cut: Annotated[str, Meta(description="why the answer is not whole, one of CUT")] = ""
-    tools_missing: Annotated[list[str], Meta(description="tools that nobody had: ids, or `<server>__*`")] = field(
+    refused: Annotated[bool, Meta(description="the model refused output_schema in words")] = False
+    cut: Annotated[str, Meta(description="why the answer is incomplete, one of CUT")] = ""
+    tools_missing: Annotated[list[str], Meta(description="unavailable tools: ids, or `<server>__*`")] = field(
         default_factory=list[str]
     )
     tools_withheld: Annotated[list[str], Meta(description="writing tools that only a wildcard permits")] = field(
@@ -225,13 +225,13 @@ class TurnResult(Message, wire="session.turn_result"):
         default_factory=list[str]
     )
     remembered: Annotated[
-        Remembered | None, Meta(description="what the message stated, or the one before it where that was known late")
+        Remembered | None, Meta(description="statement of the message, or of the previous one if recognised late")
     ] = None
     cost: Cost = Cost()
     elapsed_ms: Annotated[Count, Meta(description="from arrival to the answer")] = 0
     code: Annotated[str | None, Meta(description="why the outcome is not success")] = None
     retry_after_ms: Annotated[int | None, Meta(description="when its provider may be asked again")] = None
-    reason: Annotated[str, Meta(description="degraded: who had not answered and why, for the user")] = ""
+    reason: Annotated[str, Meta(description="degraded: what failed and why, for the user")] = ""
 
     @property
     def text(self) -> str:
@@ -252,7 +252,7 @@ class SessionReady(Message, wire="session.ready"):
 
     session_id: SessionId
     agent_id: Annotated[str, Meta(description="the agent of the session")]
-    is_new: Annotated[bool, Meta(description="false: the session was there already")]
+    is_new: Annotated[bool, Meta(description="false: the session existed")]
 
 
 def words_of(text: str, results: Iterable[CallResult]) -> str:
@@ -279,16 +279,16 @@ class TurnInput(Record):
     """What whoever asks for a turn says, wherever it is passed on: a user's message, or results of calls."""
 
     text: Annotated[str, Meta(description="the user's message; empty beside results")] = ""
-    results: Annotated[list[CallResult], Meta(description="of every open call, in place of a message")] = field(
+    results: Annotated[list[CallResult], Meta(description="of all open calls, instead of a message")] = field(
         default_factory=list[CallResult]
     )
     run_overrides: SessionConfig | None = None
     stream: Annotated[bool, Meta(description="send provisional deltas before the answer")] = False
-    lease: Annotated[bool, Meta(description="the run is cancelled when its asker goes away")] = False
+    lease: Annotated[bool, Meta(description="cancel the run if its requester leaves")] = False
 
 
-CalledBy = Annotated[str, Meta(description="the order by which another agent calls this one; empty: none does")]
-TokensMax = Annotated[Count, Meta(description="that its caller has left for the answer; 0: as its agent may")]
+CalledBy = Annotated[str, Meta(description="the order by which another agent calls this one; empty: none")]
+TokensMax = Annotated[Count, Meta(description="tokens that its caller has left; 0: the agent's limit")]
 
 
 class ProcessTurn(TurnInput, Message, wire="host.process_turn"):
@@ -302,13 +302,12 @@ class ProcessTurn(TurnInput, Message, wire="host.process_turn"):
     files: Annotated[list[ToolFile], Meta(description="images of the message, in its record")] = field(
         default_factory=list[ToolFile]
     )
-    start: Annotated[StartSession | None, Meta(description="begins the session, where it has not begun")] = None
+    start: Annotated[StartSession | None, Meta(description="begins the session if needed")] = None
 
 
 class TurnRequest(TurnInput, Message, wire="ho2.turn"):
-    """Host -> HO2, and HO2 -> HO2 for an agent that calls another: answer one input.
-
-    Idempotent by input_id; routing key = session_id. Owners ask for their sessions' follow-ups themselves.
+    """Host -> HO2, and HO2 -> HO2 if an agent calls another: answer one input. Idempotent by input_id; routing key =
+    session_id. Owners request follow-ups of their sessions.
     """
 
     session_id: SessionId
@@ -317,11 +316,11 @@ class TurnRequest(TurnInput, Message, wire="ho2.turn"):
     files: Annotated[list[ToolFile], Meta(description="images of the message, in its record")] = field(
         default_factory=list[ToolFile]
     )
-    start: Annotated[StartSession | None, Meta(description="begins the session, where it has not begun")] = None
-    client: Annotated[str, Meta(description="instance that waits; lost, it renews no lease")] = ""
+    start: Annotated[StartSession | None, Meta(description="begins the session if needed")] = None
+    client: Annotated[str, Meta(description="instance that waits; if lost, its lease is not renewed")] = ""
     waiting: Annotated[
         Literal["Paused", "WaitingInput"] | None,
-        Meta(description="what the requester knows; answered once that changed"),
+        Meta(description="state that the requester knows; answered when it changes"),
     ] = None
     called_by: CalledBy = ""
     tokens_max: TokensMax = 0
@@ -333,29 +332,24 @@ class HeldCall(Record):
 
     call_id: Annotated[str, Meta(description="`<position>-<digest of tool, arguments and round>`")]
     tool_id: Annotated[str, Meta(description="name of the tool")]
-    arguments: Annotated[dict[str, Any], Meta(description="as the model gave them")] = field(default_factory=dict)
+    arguments: Annotated[dict[str, Any], Meta(description="from the model")] = field(default_factory=dict)
 
 
 class TurnReply(Message, wire="ho2.turn_reply"):
-    """HO2 -> host: the result, or how the run stands; then the host asks again under the same input_id."""
+    """HO2 -> host: the result, or the state of a waiting run; the host then asks again."""
 
     result: TurnResult | None
     waiting: Annotated[Literal["Paused", "WaitingInput"] | None, Meta(description="for a resume or an approval")] = None
-    run_id: Annotated[RunId | None, Meta(description="that waits or is leased")] = None
+    run_id: Annotated[RunId | None, Meta(description="the run that waits or is leased")] = None
     held_calls: Annotated[list[HeldCall], Meta(description="that wait for an approval")] = field(
         default_factory=list["HeldCall"]
     )
-    lease_id: Annotated[str | None, Meta(description="goes on while its asker waits")] = None
-    meanwhile: Annotated[
-        TurnResult | None, Meta(description="for a client whose time is over while the run stands still")
-    ] = None
+    lease_id: Annotated[str | None, Meta(description="lease of the waiting requester")] = None
+    meanwhile: Annotated[TurnResult | None, Meta(description="for a client whose time ends while the run waits")] = None
 
 
 class Consolidate(Message, wire="ho2.consolidate"):
-    """Host -> HO2, post, after the reply: these signals crossed their gates.
-
-    Lost, the next turn names them again.
-    """
+    """Host -> HO2, post, after the reply: these signals crossed their gates. The next turn repeats lost ones."""
 
     session_id: SessionId
     run_id: RunId
@@ -377,8 +371,8 @@ class SessionClosed(Message, wire="session.closed"):
 
     session_id: SessionId
     turn_count: Annotated[Count | None, Meta(description="turns answered; None: unknown, the end may not be recorded")]
-    total_tokens: Annotated[Count | None, Meta(description="of its turns, however they ended; None: unknown")] = 0
-    cost_usd: Annotated[float | None, Meta(description="of them; None: unknown, as where a price is")] = 0.0
+    total_tokens: Annotated[Count | None, Meta(description="of all its turns; None: unknown")] = 0
+    cost_usd: Annotated[float | None, Meta(description="of them; None: a price is unknown")] = 0.0
 
 
 class ReadSession(Message, wire="session.read"):
@@ -388,11 +382,11 @@ class ReadSession(Message, wire="session.read"):
 
 
 class LeaveSession(Message, wire="session.leave"):
-    """Operator -> HO2: the session goes on in another cell; nothing more is taken here. Idempotent; `run_active`."""
+    """Operator -> HO2: close the session here, since it moves to another cell. Idempotent; `run_active`."""
 
     session_id: SessionId
-    principal: Annotated[Principal, Meta(description="whose it is, of one that only the host has begun")]
-    cell: Annotated[str, Meta(min_length=1, max_length=40, description="where it goes on")]
+    principal: Annotated[Principal, Meta(description="owner of a session that only the host has begun")]
+    cell: Annotated[str, Meta(min_length=1, max_length=40, description="the new cell")]
 
 
 class SessionCommand(Message, wire="session.command"):
@@ -405,13 +399,13 @@ class SessionCommand(Message, wire="session.command"):
 
 
 class CommandVerdict(Message, wire="session.command_verdict"):
-    """Answer to SessionCommand, durable, and the same when asked again."""
+    """Answer to SessionCommand, durable; the same when repeated."""
 
     session_id: SessionId
     command_id: CommandId
     outcome: Annotated[Literal["applied", "rejected"], Meta(description="whether it took effect")]
     reason: Annotated[str, Meta(description="`<code>: <facts>`, of COMMAND_REFUSALS")] = ""
-    is_repeat: Annotated[bool, Meta(description="it had come before")] = False
+    is_repeat: Annotated[bool, Meta(description="the command is a repetition")] = False
     run_id: Annotated[RunId | None, Meta(description="active after it")] = None
     lifecycle: Annotated[Lifecycle, Meta(description="where that run stands after it")]
     session_epoch: Annotated[Count, Meta(description="the current epoch after it")]
@@ -426,7 +420,7 @@ class CallView(Record):
     state: Annotated[str, Meta(description="Pending, Succeeded, Failed, IgnoredStale or Cancelled")]
     code: Annotated[str, Meta(description="closed code; empty: none")] = ""
     held: Annotated[bool, Meta(description="waits for an approval")] = False
-    arguments: Annotated[dict[str, Any], Meta(description="as the model gave them")] = field(default_factory=dict)
+    arguments: Annotated[dict[str, Any], Meta(description="from the model")] = field(default_factory=dict)
 
 
 class RunView(Record):
@@ -458,7 +452,7 @@ class ConflictView(Record):
 
     reason: Annotated[str, Meta(description="unclear_signal, several_active")]
     active_intent_ids: Annotated[list[str], Meta(description="active then, in the order of their declaration")]
-    chosen: Annotated[str, Meta(description="under which the turn went on")]
+    chosen: Annotated[str, Meta(description="the intent that the turn continued under")]
     at: Timestamp
 
 

@@ -11,22 +11,22 @@ from hobus.bus.messages.session import HeldCall
 
 
 class StreamDelta(Message, wire="stream.delta"):
-    """The next piece of an answer that is being written; may be lost, never counts."""
+    """The next piece of a streamed answer; provisional, may be lost."""
 
     run: Annotated[str, Meta(description="`<session>-<run>`")] = ""
     step: Annotated[str, Meta(description="work order whose answer it is")]
-    attempt: Annotated[Count, Meta(description="delivery of the order; a higher one begins anew")]
-    index: Annotated[Count, Meta(description="position in its attempt, from 0: a hole is a lost piece")]
+    attempt: Annotated[Count, Meta(description="delivery of the order; a higher one restarts the text")]
+    index: Annotated[Count, Meta(description="position in its attempt, from 0; a gap is a lost piece")]
     text: Annotated[str, Meta(description="the piece")]
 
 
 class StreamReset(Message, wire="stream.reset"):
-    """What was shown so far is not the answer: forget it."""
+    """Discard the pieces so far."""
 
     run: Annotated[str, Meta(description="`<session>-<run>`")] = ""
     reason: Annotated[
         Literal["retry", "tools", "take_over", "degraded", "rejected", "steered", "thought"],
-        Meta(description="why; `thought`: it was only thinking"),
+        Meta(description="why; `thought`: they were thinking"),
     ]
 
 
@@ -34,17 +34,17 @@ Waits = Literal["Paused", "WaitingInput", "Provider", "Turn", "Labels"] | None
 
 
 class StreamWaiting(Message, wire="stream.waiting"):
-    """The run stands still, or goes on; no piece comes meanwhile."""
+    """The run waits, or continues."""
 
     run: Annotated[str, Meta(description="`<session>-<run>`")] = ""
     waiting: Annotated[
         Waits,
         Meta(
-            description="for a resume, an approval of held_calls, a provider, (Turn) processor time to begin, or "
-            "(Labels) what the message before is labelled; None: it goes on"
+            description="for a resume, an approval of held_calls, a provider, (Turn) processor time, or "
+            "(Labels) the previous message's classification; None: it continues"
         ),
     ]
-    place: Annotated[Count | None, Meta(description="to begin: turns before it")] = None
+    place: Annotated[Count | None, Meta(description="Turn: turns before it")] = None
     held_calls: Annotated[list[HeldCall], Meta(description="that wait for an Approve or a Deny")] = field(
         default_factory=list[HeldCall]
     )

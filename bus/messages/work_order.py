@@ -47,17 +47,17 @@ ToolChoice = Literal["auto", "required"]
 
 
 class Sampling(Record):
-    """How the answer is drawn; None: as contract or provider have it."""
+    """Sampling of the answer; None: the contract's or provider's."""
 
     temperature: Annotated[Annotated[float, Meta(ge=0, le=TEMPERATURE_MAX)] | None, Meta(description="0 to 2")] = None
     top_p: Annotated[Annotated[float, Meta(ge=0, le=1)] | None, Meta(description="0 to 1")] = None
     seed: Annotated[
         Annotated[int, Meta(ge=-SENDABLE_MAX - 1, le=SENDABLE_MAX)] | None,
-        Meta(description="the same draws again, if the provider can"),
+        Meta(description="reproducible sampling, if the provider can"),
     ] = None
     stop: Annotated[
         list[Annotated[str, Meta(min_length=1)]],
-        Meta(max_length=STOPS_MAX, description="texts before which the answer ends; line ends too"),
+        Meta(max_length=STOPS_MAX, description="stop texts, line ends included"),
     ] = field(default_factory=list[str])
 
 
@@ -161,10 +161,10 @@ class ToolSpec(Record):
 
 
 class Caller(Record):
-    """An agent that called the one that an order is about, or that one's caller, and the session in which it did."""
+    """An agent in the chain of callers of an order's agent, with its session."""
 
-    session_id: Annotated[str, Meta(description="full id; what the order uses counts in its budget too")]
-    agent_id: Annotated[str, Meta(description="whose session it is: whose limit that budget has")]
+    session_id: Annotated[str, Meta(description="full id; its budget is charged too")]
+    agent_id: Annotated[str, Meta(description="the session's agent, whose limit applies")]
 
 
 CALLERS_MAX = 8
@@ -178,36 +178,34 @@ class Constraints(Record):
     prompt_contract_id: Annotated[str, Meta(description="contract of an LLM order")] = ""
     token_budget: Annotated[int, Meta(description="input and output of an LLM order")]
     timeout_seconds: Annotated[float, Meta(description="> 0; bounds the envelope's deadline")]
-    tools_allowed: Annotated[list[str], Meta(description="that the model may ask for, or the one to run")] = field(
+    tools_allowed: Annotated[list[str], Meta(description="tools that the model may call, or the one to run")] = field(
         default_factory=list[str]
     )
-    caller_tools: Annotated[list[ToolSpec], Meta(description="tools that only the asker runs")] = field(
+    caller_tools: Annotated[list[ToolSpec], Meta(description="tools that the requester runs")] = field(
         default_factory=list[ToolSpec]
     )
-    tool_choice: Annotated[ToolChoice, Meta(description="required: caller_tools alone, one has to be called")] = "auto"
+    tool_choice: Annotated[ToolChoice, Meta(description="required: only caller_tools, and the model must call one")] = (
+        "auto"
+    )
     output_schema: Annotated[
         dict[str, Any] | None, Meta(description="JSON Schema of the answer; None: the contract's")
     ] = None
     domain_tags: Annotated[list[str], Meta(description="the first one with a configured route decides")] = field(
         default_factory=list[str]
     )
-    headroom_tokens: Annotated[
-        int, Meta(description="that session and agent must have left beside it, for the next order")
-    ] = 0
-    budget_mode: Annotated[BudgetMode, Meta(description="what happens where a limit is reached")]
+    headroom_tokens: Annotated[int, Meta(description="tokens that session and agent must keep for the next order")] = 0
+    budget_mode: Annotated[BudgetMode, Meta(description="what happens at a limit")]
     provider_id: Annotated[str | None, Meta(description="None: routed by tag or default")] = None
     model_id: Annotated[str | None, Meta(description="None: routed by tag or default")] = None
     max_tokens: Annotated[int | None, Meta(description="cap of the answer, tokens; None: the contract's")] = None
-    reasoning_effort: Annotated[
-        Literal["Low", "Medium", "High"] | None, Meta(description="how hard the model shall think")
-    ] = None
+    reasoning_effort: Annotated[Literal["Low", "Medium", "High"] | None, Meta(description="the model's effort")] = None
     provider_profile_id: Annotated[str | None, Meta(description="a key of gateway.profiles; None: none")] = None
-    sampling: Annotated[Sampling | None, Meta(description="the asker's; None: the contract's")] = None
+    sampling: Annotated[Sampling | None, Meta(description="the requester's; None: the contract's")] = None
     callers: Callers = field(default_factory=list[Caller])
 
 
 class Exchange(Record):
-    """One earlier round of the run: what the model said or asked for, and what came back."""
+    """One earlier round of the run: the model's text and calls, and the results."""
 
     tool_calls: list[ToolCall] = field(default_factory=list[ToolCall])
     results: Annotated[list[Segment], Meta(description="in call order; `name` is the call id")] = field(
@@ -259,18 +257,18 @@ class WorkOrderError(Record):
 
 
 class OutputResult(Record):
-    """What a completed order brought."""
+    """The result of a completed order."""
 
     text: Segment = Segment()
     parsed: Annotated[dict[str, Any] | None, Meta(description="schema-checked output of a structured contract")] = None
     tool_calls: list[ToolCall] = field(default_factory=list[ToolCall])
     finish_reason: Annotated[str, Meta(description="stop, tool_calls, one of CUT, or its provider's word")] = ""
     truncated: Annotated[bool, Meta(description="tool output was cut to tools.output_max_bytes")] = False
-    is_stand_in: Annotated[bool, Meta(description="the embedded rules stood in: teaches nothing")] = False
-    tools_invented: Annotated[list[str], Meta(description="ids that it called and was never told of")] = field(
+    is_stand_in: Annotated[bool, Meta(description="the embedded rules replaced the model: teaches nothing")] = False
+    tools_invented: Annotated[list[str], Meta(description="ids that it called without an offer")] = field(
         default_factory=list[str]
     )
-    tools_missing: Annotated[list[str], Meta(description="tools that nobody had: ids, or `<server>__*`")] = field(
+    tools_missing: Annotated[list[str], Meta(description="unavailable tools: ids, or `<server>__*`")] = field(
         default_factory=list[str]
     )
     tools_withheld: Annotated[list[str], Meta(description="writing tools that only a wildcard permits")] = field(
@@ -285,7 +283,7 @@ class Cost(Record):
     output_tokens: Annotated[Count, Meta(description="tokens of the answers")] = 0
     total_tokens: Annotated[Count, Meta(description="input and output")] = 0
     cached_tokens: Annotated[Count, Meta(description="of the input, cached by providers")] = 0
-    reasoning_tokens: Annotated[Count, Meta(description="of the output, only thought")] = 0
+    reasoning_tokens: Annotated[Count, Meta(description="of the output, thinking only")] = 0
     llm_calls: Annotated[Count, Meta(description="answered model calls")] = 0
     tool_calls: Annotated[Count, Meta(description="tool calls")] = 0
     tool_ids_used: Annotated[list[str], Meta(description="in order of first use")] = field(default_factory=list[str])
@@ -294,7 +292,7 @@ class Cost(Record):
 
 
 class Receipt(Message, wire="wo.receipt"):
-    """The one terminal answer to an order (the same bytes again when asked again)."""
+    """The one terminal answer to an order; repeated byte for byte."""
 
     wo_id: Annotated[str, Meta(description="its idempotency key everywhere")]
     fence: Fence
@@ -315,7 +313,7 @@ class ExecuteWorkOrder(Message, wire="wo.execute"):
     order: WorkOrder
     attempt: Annotated[int, Meta(ge=1, description="which delivery by the sender")]
     stream: Annotated[bool, Meta(description="send deltas before the receipt")] = False
-    due_at: Annotated[Timestamp | None, Meta(description="when its run ends; None: nobody waits for it")] = None
+    due_at: Annotated[Timestamp | None, Meta(description="when its run ends; None: no deadline")] = None
     is_dispatching: Annotated[
         bool,
         Meta(

@@ -36,7 +36,7 @@ Packed = tuple[bytes, list[bytes]]
 
 
 class Provenance(NamedTuple):
-    """Who and what an entry is about; empty string where it does not apply."""
+    """What an entry is about; empty if it does not apply."""
 
     agent_id: Annotated[str, Meta(description="a configured agent")] = ""
     agent_class: Annotated[str, Meta(description="class of the agent; empty: none")] = ""
@@ -87,30 +87,29 @@ class PackedEntry(WriteEntry):
 
 
 class Part(NamedTuple):
-    """One of the writes that share a frame: independent of the others, whatever becomes of them."""
+    """One of the independent writes that share a frame."""
 
-    entries: Annotated[
-        int, Meta(ge=1, description="how many of the entries are its own, after those of the part before")
-    ]
+    entries: Annotated[int, Meta(ge=1, description="number of its entries, after those of the previous part")]
     resting: Annotated[
         int,
         Meta(
             ge=0,
-            description="how many of these, at the end, rest on those before them: they commit in the same batch, and "
-            "only if each of those is first (committed or known); else they are refused as unfounded",
+            description="number of these, at the end, that rest on the others: they commit in the same "
+            "batch, and only if each of the others is committed or known; else they are "
+            "unfounded",
         ),
     ] = 0
     follows: Annotated[
         str,
         Meta(
-            description="submission id of an entry, of whatever writer, that stands before them: the write waits a "
-            "moment for it, and is unfounded where it does not come; empty: it follows none"
+            description="submission id of any writer's entry that must come first: the write waits a "
+            "moment for it, else is unfounded; empty: none"
         ),
     ] = ""
 
 
 class Ack(NamedTuple):
-    """What became of one entry of a Write."""
+    """The result of one entry of a Write."""
 
     outcome: Annotated[
         Outcome,
@@ -140,7 +139,7 @@ class Ack(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One committed entry as readers get it; the ledger itself keeps the place (the last three fields) beside it."""
+    """One committed entry; the ledger adds the last fields."""
 
     submission_id: Annotated[str, Meta(description="the key under which its writer submitted it")]
     stream: Annotated[str, Meta(description="named stream or `session/<id>`")]
@@ -153,7 +152,7 @@ class Entry(NamedTuple):
     trace: Annotated[str, Meta(description="id that ties the entries of one turn together")]
     prev: Annotated[str | None, Meta(description="session streams: submission id of the stream's head before it")]
     tenure: Annotated[int | None, Meta(description="session streams: tenure of the writer; None elsewhere")]
-    once: Annotated[str | None, Meta(description="key of which only the first entry commits")]
+    once: Annotated[str | None, Meta(description="once key: only its first entry commits")]
     origin: Annotated[str, Meta(description="stamped instance that wrote it")]
     ledger_at_us: Annotated[int, Meta(description="the ledger's time, microseconds since 1970 UTC")]
     body_hashes: Annotated[Sequence[bytes], Meta(description="SHA-256 of salt + body, one per body")]

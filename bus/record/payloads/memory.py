@@ -14,7 +14,7 @@ from hobus.bus.messages.ids import Principal, SignalId
 
 
 class GateResult(Record):
-    """Whether a signal's gate is crossed, and why in words."""
+    """Whether a signal's gate is open, and why."""
 
     signal_id: SignalId
     crossed: Annotated[bool, Meta(description="true: it may be consolidated now")]
@@ -41,7 +41,7 @@ class OverlayWritten(NamedTuple):
 
     artifact_id: Annotated[str, Meta(description="`ART-…`")]
     principal: Annotated[str | None, Meta(description="in whose prompts it stands; None: in everybody's")]
-    artifact_type: Annotated[str, Meta(description="what kind of thing was learned")]
+    artifact_type: Annotated[str, Meta(description="kind of artifact")]
     domain_labels: Annotated[tuple[str, ...], Meta(description="what it is about")]
     task_labels: Annotated[tuple[str, ...], Meta(description="what a message asks for")]
     weight: Annotated[float, Meta(description="0 to 1")]

@@ -27,7 +27,7 @@ class PromptSent(NamedTuple):
     contract_id: Annotated[str, Meta(description="`PRC-<NAME>-<nnn>`")]
     prompt_pack_id: Annotated[str, Meta(description="`PRM-<NAME>-<nnn>`")]
     config_digest: Annotated[str, Meta(description="`sha256:<64 hex>` of the configuration snapshot; empty: none")]
-    max_tokens: Annotated[int, Meta(description="cap of the answer, tokens")]
+    max_tokens: Annotated[int, Meta(description="longest answer, tokens")]
     temperature: Annotated[float, Meta(description="0 to 2")]
     budget_mode: Annotated[Literal["enforce", "warn", "off"], Meta(description="what a reached limit does")]
     reserved_tokens: Annotated[int, Meta(description="held in every scope until its end")]
