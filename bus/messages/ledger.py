@@ -54,8 +54,9 @@ def session_stream(session_id: str) -> str:
 
 
 class Write(Message, wire="ledger.write"):
-    """Append entries, in order, atomically synced: the reply means they are durable. Several writes may share a frame:
-    each part is one, with its own answer.
+    """Append entries, in order, atomically synced: the reply means they are durable.
+
+    Several writes may share a frame: each part is one, with its own answer.
     """
 
     entries: Annotated[
@@ -85,8 +86,9 @@ class Write(Message, wire="ledger.write"):
 
 
 class Import(Write, wire="ledger.import"):
-    """Entries of sessions from another cell, unchanged, with origin `elsewhere`. A journal continues after its
-    SessionLeft, or begins; until SessionArrived nobody else may write.
+    """Entries of sessions from another cell, unchanged, with origin `elsewhere`.
+
+    A journal continues after its SessionLeft, or begins; until SessionArrived nobody else may write.
     """
 
 

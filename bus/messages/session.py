@@ -306,8 +306,9 @@ class ProcessTurn(TurnInput, Message, wire="host.process_turn"):
 
 
 class TurnRequest(TurnInput, Message, wire="ho2.turn"):
-    """Host -> HO2, and HO2 -> HO2 if an agent calls another: answer one input. Idempotent by input_id; routing key =
-    session_id. Owners request follow-ups of their sessions.
+    """Host -> HO2, and HO2 -> HO2 if an agent calls another: answer one input.
+
+    Idempotent by input_id; routing key = session_id. Owners request follow-ups of their sessions.
     """
 
     session_id: SessionId
