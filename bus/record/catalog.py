@@ -191,7 +191,7 @@ _BARRIERS = frozenset({"WO_DISPATCHED", "RunCompleted", "TurnDegraded"})
 _EVENT_TEXTS = {
     "RunRequested": ("the message", "results that it brings"),
     "WO_DISPATCHED": ("texts of the order",),
-    "OrderEnded": ("the text of its result",),
+    "OrderEnded": ("its result",),
     "RunCompleted": ("the result", "words of its answer"),
     "RunFailed": ("the result, or what failed",),
     "RunCancelled": ("the result",),
@@ -243,11 +243,11 @@ KINDS: tuple[EntryKind, ...] = (
     EntryKind("BUDGET_WARNING", "ho2m", ("ho2",), _counted, orders.RunBudget),
     EntryKind(
         "MEMORY_WARNING", "ho2m", ("ho2",), _counted, orders.SignalsNamed,
-        said="A turn went on without its memory, and why.",
+        said="A turn continued without memory, and why.",
     ),
     EntryKind(
         "CONSOLIDATION_DUE", "ho2m", ("ho2",), _counted, orders.SignalsNamed,
-        said="Signals crossed the gate in this turn, or it stated something.", once=_names_candidates,
+        said="Signals crossed the gate in this turn, or it contained a statement.", once=_names_candidates,
         texts=("what was stated",),
     ),
     EntryKind("OWNERS_SETTLED", "ho2m", ("ho2",), _counted, orders.OwnersSettled),
@@ -269,21 +269,21 @@ KINDS: tuple[EntryKind, ...] = (
     # HO1
     EntryKind(
         "TOOL_STARTED", "ho1m", ("ho1",), _order_of_writer, orders.ToolStarted, once=_starts, is_barrier=True,
-        said="A tool call begins; one of a tool that only reads leaves none.",
+        said="A tool call begins (not for tools that only read).",
     ),
     EntryKind(
         "WO_COMPLETED", "ho1m", ("ho1", "ho2"), _order_of_writer, orders.OrderEnd, once=_ends_order,
-        texts=("the text of its result", "what its tool told people"),
-        said="An order brought something; of a model's answer, or what only reads, OrderEnded tells alone.",
+        texts=("its result", "output of its tool"),
+        said="An order completed; model answers and reading tools have only OrderEnded.",
     ),
     EntryKind(
         "WO_FAILED", "ho1m", ("ho1", "ho2"), _order_of_writer, orders.OrderEnd, once=_ends_order,
-        texts=("what its tool told people",), said="An order failed, or was lost.",
+        texts=("output of its tool",), said="An order failed, or was lost.",
     ),
     EntryKind(
         "WO_LATE", "ho1m", ("ho1",), _order_of_writer, orders.OrderEnd, rests_on=_end_of_order,
-        texts=("the text of its result", "what its tool told people"),
-        said="An end that came behind another one of its order.",
+        texts=("its result", "output of its tool"),
+        said="A second end of an order.",
     ),
     # gateway
     EntryKind(
@@ -329,7 +329,7 @@ KINDS: tuple[EntryKind, ...] = (
     EntryKind("DENIED", "governance", ("ledger",), _anything, governance.Denied),
     EntryKind(
         "DEAD_LETTER", "governance", ("broker",), _counted, governance.Denied, has_type_in_id=False,
-        said="A message that nobody took.",
+        said="A message that could not be delivered.",
     ),
     EntryKind("TOKEN_CREATED", "governance", ("broker",), _anything, governance.TokenMade),
     EntryKind("KEY_ENROLLED", "governance", ("broker",), _anything, governance.KeyEnrolled),
@@ -337,7 +337,7 @@ KINDS: tuple[EntryKind, ...] = (
     EntryKind("KEY_REVOKED", "governance", ("broker",), _anything, governance.KeyRevoked),
     EntryKind(
         "CONFIG_SNAPSHOT", "governance", ("launcher",), _anything, texts=("the governed files that it was made from",),
-        said="The whole configuration that a cluster runs under.",
+        said="A whole configuration that the cluster uses.",
     ),
     EntryKind("OPERATOR_COMMAND", "governance", ("launcher",), _counted, governance.OperatorCommand),
     EntryKind("TAP_BODIES_READ", "governance", ("operator",), _anything, governance.BodiesRead),

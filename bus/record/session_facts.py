@@ -89,7 +89,7 @@ class GivenResult(Record):
 
 
 class RunRequested(SessionFact):
-    """An input was admitted; from here on it is answered exactly once."""
+    """An input was admitted; it will be answered exactly once."""
 
     ADDED_LATER = 4
 
@@ -124,13 +124,13 @@ class RunStarted(SessionFact):
 
 
 class RunAttached(SessionFact):
-    """Another request for the active input joined; the deadline moves, never backwards."""
+    """Another request for the active input joined; the deadline may move later."""
 
     deadline_at: Annotated[Timestamp, Meta(description="the later of both deadlines")]
 
 
 class HostCommandReceived(SessionFact):
-    """A command arrived; the entry's body 1 is the text of a Steer or FollowUp. Applied or rejected comes next."""
+    """A command arrived, a Steer's or FollowUp's text in body 1; its verdict is next."""
 
     ADDED_LATER = 1
 
@@ -141,13 +141,13 @@ class HostCommandReceived(SessionFact):
 
 
 class HostCommandApplied(SessionFact):
-    """The command received last takes effect."""
+    """The last received command took effect."""
 
     command_id: CommandId
 
 
 class HostCommandRejected(SessionFact):
-    """The command received last has no effect; the state is the one before it came."""
+    """The last received command had no effect."""
 
     command_id: CommandId
     reason: Annotated[str, Meta(description="`<code>: <facts>`, code one of COMMAND_REFUSALS")]
@@ -160,7 +160,7 @@ class LifecycleChanged(SessionFact):
 
 
 class StepStarted(SessionFact):
-    """A step boundary: the next step of the current round, or the first step of a new round."""
+    """The next step of the round, or the first of a new round."""
 
     step_id: StepId
     new_round: Annotated[bool, Meta(description="true: first step of a new round")]
@@ -170,7 +170,7 @@ class StepStarted(SessionFact):
 
 
 class OrderDispatched(SessionFact):
-    """Entry WO_DISPATCHED: the order with its texts replaced by refs; durable before the order is sent."""
+    """Entry WO_DISPATCHED: the order, with texts as refs."""
 
     wo_id: Annotated[str, Meta(description="id of the order, its idempotency key everywhere")]
     wo_type: Annotated[str, Meta(description="what kind of work")]
@@ -179,7 +179,7 @@ class OrderDispatched(SessionFact):
 
 
 class OrderEnded(SessionFact):
-    """The receipt that HO2 took for an order, and so for the call that it was; texts that stand elsewhere are refs."""
+    """The receipt that HO2 accepted for an order; texts of other entries are refs."""
 
     wo_id: Annotated[str, Meta(description="id of the order, its idempotency key everywhere")]
     receipt: Annotated[dict[str, Any], Meta(description="Receipt with every referenced text blank")]
@@ -198,7 +198,7 @@ class ToolBatchIssued(SessionFact):
 
 
 class ToolReceipt(SessionFact):
-    """One call of the batch, which no order was sent for, is terminal; a stale fence makes it IgnoredStale."""
+    """A call of the batch ended without an order; IgnoredStale if its fence is stale."""
 
     tool_batch_id: ToolBatchId
     call_id: Annotated[str, Meta(description="zero-padded position of the call in its answer")]
@@ -209,7 +209,7 @@ class ToolReceipt(SessionFact):
 
 
 class LeaseIssued(SessionFact):
-    """The run goes on only while its requester renews this."""
+    """A lease on the run: without renewal it is cancelled."""
 
     lease_id: Annotated[str, Meta(description="`LEASE-<run>-<number>`")]
     issued_at: Timestamp
@@ -218,11 +218,11 @@ class LeaseIssued(SessionFact):
 
 
 class TimePassed(SessionFact):
-    """The clock as the reducer sees it: a lease that is over by then cancels its run, once."""
+    """A clock reading for the reducer; an expired lease cancels its run, once."""
 
 
 class RunCompleted(SessionFact):
-    """The run's answer; its further body is the TurnResult (this entry is TURN_RECORDED)."""
+    """The run's answer, with the TurnResult (this entry is TURN_RECORDED)."""
 
     ADDED_LATER = 2
 
@@ -256,7 +256,7 @@ class RunCancelled(SessionFact):
 
 
 class TurnDegraded(SessionFact):
-    """The host answered this input without HO2; legal in every state, also first in a stream."""
+    """The host answered this input without HO2; legal in every state."""
 
     input_id: InputId
     input_ref: Annotated[str, Meta(description="where the text of the user is")]
@@ -268,7 +268,7 @@ class TurnDegraded(SessionFact):
 
 
 class StateSnapshot(SessionFact):
-    """Entry STATE_SNAPSHOT: the fold of everything before it, so that loading need not begin at the first entry.
+    """Entry STATE_SNAPSHOT: the state folded so far, where loading begins.
 
     Its bodies hold the record; it is accepted only if the state there is the one that the journal gives.
     """
@@ -290,7 +290,7 @@ IntentOutcome = Literal["closed", "session_ended"]
 
 
 class IntentDeclared(SessionFact):
-    """Entry INTENT_DECLARED: what the session is for from now on."""
+    """Entry INTENT_DECLARED: the session's intent from now on."""
 
     intent_id: Annotated[str, Meta(description="`INT-<session>-<nnn>`, counted in the session")]
     scope: Annotated[IntentScope, Meta(description="how far it reaches")]
@@ -305,7 +305,7 @@ class IntentDeclared(SessionFact):
 
 
 class IntentSuperseded(SessionFact):
-    """Entry INTENT_SUPERSEDED: another intent takes its place; that one is declared next."""
+    """Entry INTENT_SUPERSEDED: the next declared intent replaces it."""
 
     intent_id: Annotated[str, Meta(description="`INT-<session>-<nnn>`, was active")]
     superseded_by_intent_id: Annotated[str, Meta(description="the one that comes next")]
@@ -313,7 +313,7 @@ class IntentSuperseded(SessionFact):
 
 
 class IntentClosed(SessionFact):
-    """Entry INTENT_CLOSED: nothing takes its place."""
+    """Entry INTENT_CLOSED: the intent ended."""
 
     intent_id: Annotated[str, Meta(description="`INT-<session>-<nnn>`, was active")]
     outcome: Annotated[
@@ -323,7 +323,7 @@ class IntentClosed(SessionFact):
 
 
 class IntentConflict(SessionFact):
-    """Entry INTENT_CONFLICT: the turn went on under one intent although that is not certain."""
+    """Entry INTENT_CONFLICT: the turn continued under one intent, with doubt."""
 
     reason: Annotated[str, Meta(description="closed code: unclear_signal, several_active")]
     active_intent_ids: Annotated[list[str], Meta(description="active then, in the order of their declaration")]
@@ -342,13 +342,13 @@ class SessionEnded(SessionFact):
 
 
 class SessionLeft(SessionFact):
-    """The session goes on in another cell; nothing but what comes back from there follows it here."""
+    """The session moved to another cell; only its return may follow."""
 
     cell: Annotated[str, Meta(description="name of that cell, as its door has it")]
 
 
 class SessionArrived(SessionFact):
-    """All of the journal is in this cell, where the session goes on: supervisors take it over as any other."""
+    """The whole journal is in this cell; supervisors may own the session."""
 
     cell: Annotated[str, Meta(description="name of this cell, as its door has it")]
 

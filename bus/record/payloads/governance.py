@@ -14,7 +14,7 @@ class Degradation(NamedTuple):
 
 
 class Denied(NamedTuple):
-    """DENIED: what was refused, of whom, how often.
+    """DENIED: refusals, by sender, with their number.
 
     Also of DEAD_LETTER, which nobody took. A claimed name stands here if it is one.
     """
@@ -30,7 +30,7 @@ class Denied(NamedTuple):
 
 
 class TokenMade(NamedTuple):
-    """TOKEN_CREATED: a worker elsewhere may join with it."""
+    """TOKEN_CREATED: a join token for workers on other hosts."""
 
     token: Annotated[str, Meta(description="its id")]
     role: Annotated[str, Meta(description="as which a worker may join")]
@@ -40,7 +40,7 @@ class TokenMade(NamedTuple):
 
 
 class KeyEnrolled(NamedTuple):
-    """KEY_ENROLLED: a worker elsewhere has joined, or has another key."""
+    """KEY_ENROLLED: a worker on another host joined, or has a new key."""
 
     key: Annotated[str, Meta(description="its fingerprint")]
     name: Annotated[str, Meta(description="of the worker")]
@@ -53,7 +53,7 @@ class KeyEnrolled(NamedTuple):
 
 
 class KeyRevoked(NamedTuple):
-    """KEY_REVOKED: a worker's key was revoked, or another one took its place."""
+    """KEY_REVOKED: a worker's key was revoked or replaced."""
 
     key: Annotated[str, Meta(description="its fingerprint")]
     name: Annotated[str, Meta(description="of the worker")]
@@ -61,7 +61,7 @@ class KeyRevoked(NamedTuple):
 
 
 class KeyRefused(NamedTuple):
-    """KEY_REFUSED: unknown keys knocked, and were not let in."""
+    """KEY_REFUSED: connections with unknown keys were refused."""
 
     key: Annotated[str, Meta(description="its fingerprint; empty: it is none")]
     times: Annotated[int, Meta(description="how often")] = 1
@@ -71,7 +71,7 @@ class KeyRefused(NamedTuple):
 
 
 class BodiesRead(NamedTuple):
-    """TAP_BODIES_READ: somebody looks at what is said."""
+    """TAP_BODIES_READ: an operator begins to read bodies."""
 
     look: Annotated[str, Meta(description="its id")]
     filter: Annotated[tuple[str, ...], Meta(description="what is looked at")]
@@ -80,7 +80,7 @@ class BodiesRead(NamedTuple):
 
 
 class BodiesClosed(NamedTuple):
-    """TAP_BODIES_CLOSED: the look is over."""
+    """TAP_BODIES_CLOSED: the operator stopped reading."""
 
     look: Annotated[str, Meta(description="its id")]
     bodies: Annotated[int, Meta(description="how many were shown")]
@@ -88,13 +88,13 @@ class BodiesClosed(NamedTuple):
 
 
 class TranscriptDelivered(NamedTuple):
-    """TRANSCRIPT_DELIVERED: which session a transcript is, and its last input."""
+    """TRANSCRIPT_DELIVERED: the session and last input of a delivered transcript."""
 
     input_id: Annotated[str, Meta(description="of the turn")]
 
 
 class TurnImage(NamedTuple):
-    """TURN_IMAGE: an image that a person's message brought to its session; shown to models by its ref."""
+    """TURN_IMAGE: an image of a person's message."""
 
     media_type: Annotated[str, Meta(description="by its bytes")]
 
@@ -112,7 +112,7 @@ class HttpKeyCreated(NamedTuple):
 
 
 class HttpKeyRevoked(NamedTuple):
-    """HTTP_KEY_REVOKED: it was revoked."""
+    """HTTP_KEY_REVOKED: such a key was revoked."""
 
     key: Annotated[str, Meta(description="`key:<fingerprint>`")]
     name: Annotated[str, Meta(description="principal that it stood for")]
@@ -120,7 +120,7 @@ class HttpKeyRevoked(NamedTuple):
 
 
 class OperatorCommand(NamedTuple):
-    """OPERATOR_COMMAND: somebody had processes of the cluster scaled, restarted, drained or reloaded."""
+    """OPERATOR_COMMAND: an operator scaled, restarted, drained or reloaded processes."""
 
     command: Annotated[str, Meta(description="as the launcher took it; JSON")]
     principal: Annotated[str, Meta(description="who said it: `local`")]
@@ -129,7 +129,7 @@ class OperatorCommand(NamedTuple):
 
 
 class BatchSetAside(NamedTuple):
-    """RECOVERED: a start of the ledger set bytes aside that were no whole batch."""
+    """RECOVERED: the ledger's start set an incomplete batch aside."""
 
     file: Annotated[str, Meta(description="segment that they stood in")]
     byte: Annotated[int, Meta(description="where they began")]
@@ -139,7 +139,7 @@ class BatchSetAside(NamedTuple):
 
 
 class WriteConflict(NamedTuple):
-    """WRITE_CONFLICT: somebody gave a known id another content."""
+    """WRITE_CONFLICT: a known submission id came with other content."""
 
     submission_id: Annotated[str, Meta(description="the id")]
     writer: Annotated[str, Meta(description="stamped instance that tried")]

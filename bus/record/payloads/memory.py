@@ -28,7 +28,7 @@ class GateResult(Record):
 
 
 class SignalLogged(NamedTuple):
-    """HO3_SIGNAL: something that was noticed in a run; its event is named by the entry's id, behind the agent."""
+    """HO3_SIGNAL: an observation in a run; the entry's id names agent and event."""
 
     signal_id: Annotated[str, Meta(description="`<kind>:<what was noticed>`")]
     principal: Annotated[str, Meta(description="whose session it was: `local`, `key/<name>`")]
@@ -37,7 +37,7 @@ class SignalLogged(NamedTuple):
 
 
 class OverlayWritten(NamedTuple):
-    """HO3_OVERLAY: an artifact, without its line: what was learned."""
+    """HO3_OVERLAY: a learned artifact, its line in a body."""
 
     artifact_id: Annotated[str, Meta(description="`ART-…`")]
     principal: Annotated[str | None, Meta(description="in whose prompts it stands; None: in everybody's")]
@@ -72,7 +72,7 @@ class OverlayChange(NamedTuple):
 
 
 class ConsolidationFailed(NamedTuple):
-    """HO3_CONSOLIDATION_FAILED: a consolidation brought nothing."""
+    """HO3_CONSOLIDATION_FAILED: a consolidation gave no line."""
 
     signal_id: Annotated[str, Meta(description="`<kind>:<what was noticed>`")]
     principal: Annotated[str | None, Meta(description="whose gate; None: everybody's")]

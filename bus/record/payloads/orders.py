@@ -160,7 +160,7 @@ def _result_in(entry: Entry | WriteEntry, end: OrderEnd) -> OutputResult:
 
 
 class QualityGate(NamedTuple):
-    """WO_QUALITY_GATE: what the quality gate said of an answer."""
+    """WO_QUALITY_GATE: the quality gate's verdict on an answer."""
 
     faults: Annotated[tuple[str, ...], Meta(description="sentences without the answer's text; empty: none")]
     dropped: Annotated[tuple[str, ...], Meta(description="of a consolidation: kinds of labels left out")] = ()
@@ -174,14 +174,14 @@ class Escalation(NamedTuple):
 
 
 class RunBudget(NamedTuple):
-    """BUDGET_WARNING: the next round of a run goes over what it may use."""
+    """BUDGET_WARNING: the next round of a run exceeds its budget."""
 
     used: Annotated[int, Meta(description="tokens of its orders so far")]
     budget: Annotated[int, Meta(description="tokens that it may use")]
 
 
 class SignalsNamed(NamedTuple):
-    """CONSOLIDATION_DUE: what memory made of this turn: signals that crossed the gate, what became of a statement.
+    """CONSOLIDATION_DUE: signals that crossed the gate in this turn, and the result of a statement.
 
     MEMORY_WARNING: nobody knows whether these count.
     """
@@ -195,14 +195,14 @@ class SignalsNamed(NamedTuple):
 
 
 class OwnersSettled(NamedTuple):
-    """OWNERS_SETTLED: up to where no session waits for an owner."""
+    """OWNERS_SETTLED: the sequence up to which no session waits for an owner."""
 
     through: Annotated[int, Meta(description="sequence of the record")]
     living: Annotated[tuple[str, ...], Meta(description="instances that lived then: they may have left something")]
 
 
 class ConsolidationDispatched(NamedTuple):
-    """WO_DISPATCHED: the order of a consolidation, its texts in the bodies behind it, and what it rests on."""
+    """WO_DISPATCHED: the order of a consolidation and its sources, texts in bodies."""
 
     order: Annotated[dict[str, Any], Meta(description="the order's fields that are not at their defaults")]
     gate: Annotated[dict[str, Any], Meta(description="the gate as it was")]
@@ -260,7 +260,7 @@ class LeftOut(NamedTuple):
 
 
 class ContextAssembled(NamedTuple):
-    """CONTEXT_ASSEMBLED: what a prompt was given beside its message, by which template; learned lines stand behind."""
+    """CONTEXT_ASSEMBLED: a prompt's context and its template; learned lines in bodies."""
 
     as_of_ts: Annotated[str, Meta(description="event time of the read; ISO 8601, UTC")]
     as_of_seq: Annotated[int | None, Meta(description="sequence up to which memory had read; None: it did not answer")]

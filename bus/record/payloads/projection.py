@@ -16,7 +16,7 @@ Mode = Literal["shadow", "enforce"]
 
 
 class ProjectionComputed(NamedTuple):
-    """PROJECTION_COMPUTED: what a turn's context was projected from; enforced, its order shows it."""
+    """PROJECTION_COMPUTED: a turn's projection."""
 
     mode: Annotated[Mode, Meta(description="enforce: the model was shown it; shadow: it was only computed")]
     timestamp: Annotated[str, Meta(description="the turn's event time; ISO 8601, UTC")]
@@ -33,7 +33,7 @@ class ProjectionComputed(NamedTuple):
 
 
 class ShadowCompare(NamedTuple):
-    """PROJECTION_SHADOW_COMPARE: a projection that the model was not shown, beside the context that it was shown."""
+    """PROJECTION_SHADOW_COMPARE: a projection in shadow mode, beside the context in use."""
 
     shown_hash: Annotated[bytes, Meta(description="SHA-256 of the context that was shown: body 1")]
     projected_hash: Annotated[bytes, Meta(description="SHA-256 of the projection: body 2")]

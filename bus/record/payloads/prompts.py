@@ -20,7 +20,7 @@ from hobus.bus.record.entry import Provenance
 
 
 class PromptSent(NamedTuple):
-    """PROMPT_SENT: a provider is about to be called; what is reserved for it, and how its model is asked."""
+    """PROMPT_SENT: a provider is about to be called, with this request and reservation."""
 
     provider_id: Annotated[str, Meta(description="a configured provider instance")]
     model_id: Annotated[str, Meta(description="the model of it that is asked")]
@@ -121,7 +121,7 @@ class AnswerCalls(NamedTuple):
 
 
 class PromptReceived(NamedTuple):
-    """PROMPT_RECEIVED: it answered; what the call used, and is settled at."""
+    """PROMPT_RECEIVED: it answered; usage and settlement."""
 
     provider_id: Annotated[str, Meta(description="as it was sent")]
     model_id: Annotated[str, Meta(description="as it was sent")]
@@ -143,7 +143,7 @@ class PromptReceived(NamedTuple):
 
 
 class PromptFailed(NamedTuple):
-    """PROMPT_FAILED: it did not, or nobody knows; how far the call got, and what it is settled at."""
+    """PROMPT_FAILED: it failed, or its outcome is unknown; progress and settlement."""
 
     provider_id: Annotated[str, Meta(description="as it was sent")]
     model_id: Annotated[str, Meta(description="as it was sent")]
@@ -165,14 +165,14 @@ class PromptRejected(NamedTuple):
 
 
 class BudgetAllocated(NamedTuple):
-    """BUDGET_ALLOCATED: a scope is new, or has another limit from now on."""
+    """BUDGET_ALLOCATED: a new scope, or a new limit."""
 
     scope: Annotated[str, Meta(description="`session:<id>`, `agent:<id>` or `provider:<id>`")]
     limit: Annotated[int, Meta(description="tokens")]
 
 
 class BudgetReleased(NamedTuple):
-    """BUDGET_RELEASED: what an attempt held, and never sent, is free."""
+    """BUDGET_RELEASED: an unsent attempt's reservation is free."""
 
     tokens: Annotated[int, Meta(description="free again")]
     scopes: Annotated[tuple[str, ...], Meta(description="where they were held")]
@@ -205,7 +205,7 @@ class ScopeFigures(NamedTuple):
 
 
 class BudgetSnapshot(NamedTuple):
-    """BUDGET_SNAPSHOT: what the stream comes to so far."""
+    """BUDGET_SNAPSHOT: totals of the stream so far."""
 
     after: Annotated[int, Meta(description="sequence up to which")]
     scopes: Annotated[dict[str, ScopeFigures], Meta(description="by name; orders at rest are left out")]
@@ -213,7 +213,7 @@ class BudgetSnapshot(NamedTuple):
 
 
 class BreakerChanged(NamedTuple):
-    """BREAKER_CHANGED: a model is called, not called for now, or tried again from now on."""
+    """BREAKER_CHANGED: a breaker closed, opened or half-opened."""
 
     provider_id: Annotated[str, Meta(description="a configured provider instance")]
     model_id: Annotated[str, Meta(description="a model of that provider")]
