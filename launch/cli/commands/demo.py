@@ -165,6 +165,7 @@ async def _kill_in_the_middle(
     if victim is None:
         raise CommandError("no executor was at work at the moment of the kill")
     row = next(row for row in running(place.home).children if row.instance == victim.instance)
+    await bus.sleep(2 * limits.LANE_FRAMES_MS / 1000)  # until its lane has told the tap of the order's first delivery
     killed_at = bus.now()
     if turn.done() or not identity.end(row.pid, row.mark, signal.SIGKILL):
         raise CommandError(f"{row.actor} could not be killed inside the turn")
