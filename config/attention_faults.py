@@ -142,7 +142,7 @@ def _search_faults(search: HorizontalSearch) -> Iterator[str]:
     if _is_marked(search.query.replace(USER_INPUT, "")):
         yield f"query: has an unknown placeholder; the only one is `{USER_INPUT}`"
     if ("files" in search.sources) != bool(search.paths):
-        yield "paths and the source files need each other; write both or none"
+        yield "paths: need the source files, which needs them; write both or none"
 
 
 def _is_marked(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Another host lends its executors; here it is another directory. Shows: token create, worker join. Prints: who joined.
+"""A worker on another host joins; here it is another directory. Shows: token create, worker join. Prints: its name.
 
 On two machines `--listen` names an address that the other one reaches; keys are exchanged by the one-time token.
 """

@@ -1,4 +1,4 @@
-"""Tools of an MCP server, which this file is, too; needs hobus[mcp]. Shows: mcpServers. Prints: what its tool says."""
+"""Tools of an MCP server; this file is the server, too. Needs hobus[mcp]. Shows: mcpServers. Prints: a result."""
 
 import json
 import sys

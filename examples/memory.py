@@ -1,4 +1,4 @@
-"""A wish that is remembered. Shows: remembered, hobus memory. Prints: the wish, and its state."""
+"""A statement that is remembered. Shows: remembered, hobus memory. Prints: the statement and its state."""
 
 from hobus import Agent, Cluster
 
@@ -9,4 +9,4 @@ if __name__ == "__main__":
         said = cluster.ask("Always answer in one line.").remembered
         assert said is not None
         print(said.statement, said.state)
-        # From the next session on it stands in the prompts; off again: hobus memory deactivate ART-… --reason "…".
+        # Prompts show it from the next session on. To switch it off: hobus memory deactivate ART-… --reason "…".

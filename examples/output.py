@@ -1,4 +1,4 @@
-"""An answer that a program reads. Shows: output, parse. Prints: a Ticket; the offline model fills in the least."""
+"""An answer that a program reads. Shows: output, parse. Prints: a Ticket with placeholders (offline model)."""
 
 from typing import Literal
 

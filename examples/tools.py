@@ -1,4 +1,4 @@
-"""Typed tools, plain and `async`, and one that may be called again. Shows: tool. Prints: what each of them brought."""
+"""Typed tools, sync and async, one of them idempotent. Shows: tool. Prints: their results."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -1,4 +1,4 @@
-"""Two agents, each with its own model, one a tool of the other. Shows: tools, model. Prints: the answer, who asked."""
+"""Two agents, each with a model, one a tool of the other. Shows: tools, model. Prints: the answer and its caller."""
 
 import json
 import subprocess

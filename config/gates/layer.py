@@ -128,7 +128,7 @@ def _held(name: str, path: Path, loaded: GovernedFile | None, max_bytes: int | N
     try:
         about = path.stat() if may_be_link else path.lstat()
         if not stat.S_ISREG(about.st_mode):
-            return LayerFile(path, "", "is no plain file")
+            return LayerFile(path, "", "is not a plain file")
         if said := too_long(about.st_size, max_bytes):
             return LayerFile(path, "", said)
         content = plain_bytes(path, max_bytes) if loaded is None else loaded.content

@@ -62,6 +62,6 @@ def require_file(config_file: Path | None) -> None:
     """Raise CommandError (usage) where `--config` names no file."""
     if config_file is not None and not config_file.is_file():
         hint = "name one that is there; without --config the home's own one is taken, or the shipped one"
-        said = "a directory" if config_file.is_dir() else "no plain file"
+        said = "a directory" if config_file.is_dir() else "not a plain file"
         said = f"is {said}" if config_file.exists() else "no such file"
         raise UsageFault(f"--config {config_file}: {said}", hint=hint)

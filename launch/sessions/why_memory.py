@@ -176,7 +176,7 @@ def _left_out(context: ContextAssembled, known: Mapping[str, _Artifact], found: 
 
 def _reason(why: str, artifact: _Artifact | None, context: ContextAssembled) -> str:
     if why == "words":
-        return "a line that is shown has the same words"
+        return "a shown line has the same words"
     if why == "earlier":
         return "an earlier message of the prompt has it already"
     if why == "room":

@@ -81,7 +81,7 @@ def test_templates_of_other_prompts_are_no_rivals_of_those_of_answers() -> None:
     assert [
         choose(known | {"ATT-C-001": both}, ADMIN, contract=one) for one in ("PRC-SYNTHESIZE-001", "PRC-CLASSIFY-001")
     ] == [both, both]
-    assert "ATT-B-001 was asked for by name" in override_warning(sorting, ADMIN)
+    assert "ATT-B-001 was named" in override_warning(sorting, ADMIN)
     agent = ADMIN.model_copy(update={"attention": ("ATT-A-001",)})
     assert choose(known, agent, contract="PRC-CLASSIFY-001") is sorting
 
@@ -249,7 +249,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "files without paths": (
         {"pipeline": [{"stage": "a", "type": "horizontal_search", "config": {**SEARCH, "sources": ["files"]}}]},
-        "pipeline.0.config.paths: go with source files",
+        "pipeline.0.config.paths: need the source files",
     ),
     "a searched path that leads outside": (
         {"pipeline": [{"stage": "a", "type": "horizontal_search",

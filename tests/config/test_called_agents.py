@@ -36,7 +36,7 @@ def agents(**tools: str) -> dict[str, AgentFile]:
         ({"A": "B", "B": "C", "C": "D", "D": "E", "E": ""}, ["A -> B -> C -> D -> E: at most 4 agents in a row"]),
         (
             {"A": "B", "B": "erase_all"},
-            ["'B': its erase_all waits for an approval (tools.approval), and nobody is asked"],
+            ["'B': its erase_all needs an approval (tools.approval), which a called agent cannot"],
         ),
         ({"A": "PAY", "PAY": ""}, ["'PAY' is an agent and one of tools.entry_points; rename one"]),
     ],
@@ -57,7 +57,7 @@ def test_no_wildcard_permits_an_agent() -> None:
     assert not may_call(known["A"], "B", known)
     star = known["A"].model_copy(update={"tools": ("B",)})
     assert not may_call(star, "B", known)
-    assert "permitted by its exact id alone" in next(call_faults(TOOLS, known | {"A": star}))
+    assert "needs its exact id" in next(call_faults(TOOLS, known | {"A": star}))
     assert may_call(agents(A="B")["A"], "B", known)
 
 

@@ -170,7 +170,7 @@ def test_agent_tool_that_is_not_permitted_is_a_fault() -> None:
 
 def test_agent_budget_names_a_setting_for_a_known_purpose() -> None:
     purpose, key = faults(agent=admin(budget={"lunch": "session_token_limit", "session": "turn_limit"}))
-    assert "budget.lunch: nothing has a budget of this name" in purpose
+    assert "budget.lunch: there is no such purpose" in purpose
     assert "budget.session: no setting budget.turn_limit; name one of " in key
     assert "session_token_limit" in BUDGET_KEYS
     assert "followup_min_remaining" not in BUDGET_KEYS

@@ -24,8 +24,8 @@ def test_what_is_no_plain_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     opened = len(list(Path("/dev/fd").iterdir()))
     for path in (pipe, tmp_path, Path("/dev/zero")):
-        with pytest.raises(OSError, match="no plain file"):
+        with pytest.raises(OSError, match="not a plain file"):
             plain_bytes(path)
     assert len(list(Path("/dev/fd").iterdir())) == opened
-    with pytest.raises(OSError, match="no plain file"):  # put there after it was found
+    with pytest.raises(OSError, match="not a plain file"):  # put there after it was found
         _ = GovernedFile("agents/BOT.json", "agent", pipe, "own").content

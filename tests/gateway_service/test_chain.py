@@ -219,7 +219,7 @@ def test_a_short_request_time_out_is_named_by_the_setting_that_ended_the_call(ma
     cluster = make(hang, hang, hang, breaker=breaker, request_timeout_ms=1000)
     response = cluster.run(cluster.ask(prompt(), timeout_s=30))
     assert response.error_code == "DEADLINE_EXCEEDED"
-    assert "within 1.0 s (gateway.request_timeout_ms), too few" in response.error_message
+    assert "within 1.0 s (gateway.request_timeout_ms), too short" in response.error_message
 
 
 def test_what_is_not_answered_says_what_its_sends_used(make):

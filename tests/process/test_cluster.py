@@ -80,7 +80,7 @@ def test_up_where_it_is_up_and_down_where_it_is_down_change_nothing(cluster: Clu
         (("--wait",), False), (("--detach",), False), ((), False), (("--scale", "ho1=3"), True), (("--http", "127.0.0.1:0"), True),
     ):  # fmt: skip
         second = cluster("up", *words)
-        assert second.code == 0 and ("options count at a start: hobus down" in second.err) is counts, second.err
+        assert second.code == 0 and ("options apply at a start: hobus down" in second.err) is counts, second.err
         assert f"is up already (launcher pid {cluster.run().launcher_pid})" in second.out
     assert {row.pid for row in cluster.run().children} == pids and cluster.living() == ACTORS
     assert cluster("down").code == 0
@@ -114,7 +114,7 @@ def test_up_in_the_foreground_says_what_happens(cluster: Cluster, tmp_path: Path
     wanted = (
         "ho1/1 backoff: signal 9 | ho1/1 starting: signal 9 | ho1/1 ready [0-9]+ ms after its start",
         "ho1/2 starting | ho1/2 ready", "ho1/2 draining | ho1/2 stopped: drained",
-        "ho2/1 has stalled: no beat for", "stopping: whoever is at work finishes it",
+        "ho2/1 has stalled: no beat for", "stopping: processes finish their work",
     )  # fmt: skip
     assert [text for text in wanted if not re.search(re.escape(text).replace(r"\[0\-9\]\+", "[0-9]+"), told)] == [], (
         told

@@ -109,7 +109,7 @@ def count_in(cluster: Cluster, session: str = "") -> tuple[str, int, bool, str]:
     result = cluster("ask", "--json", *words, use("s__count")).json
     found = re.search(r"(\d+) in (\d+)", result["response"])
     assert found is not None, result
-    return result["session_id"], int(found[1]), "was started anew" in result["response"], found[2]
+    return result["session_id"], int(found[1]), "was restarted" in result["response"], found[2]
 
 
 def test_a_session_keeps_to_one_process_of_a_server_and_is_told_when_it_is_gone(cluster: Cluster, tmp_path: Path):

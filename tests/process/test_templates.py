@@ -83,7 +83,7 @@ def test_a_template_is_asked_for_by_name_over_every_way_in(cluster: Cluster) -> 
     assert len(cluster.entries("SESSION_START")) == count + 2  # the two that a program began over HTTP
 
     against = cluster("ask", "--template", "ATT-MOMENT-001", QUESTION)
-    assert against.code == 0 and "ATT-MOMENT-001 was asked for by name" in against.err, against
+    assert against.code == 0 and "ATT-MOMENT-001 was named" in against.err, against
     assert ("ATT-MOMENT-001", "override") in chosen(cluster)
 
     (config / "attention" / "ATT-PLAIN-001.json").unlink()

@@ -193,7 +193,7 @@ def test_a_line_with_the_words_of_one_that_is_shown_is_told_as_left_out_for_that
     assert found is not None
     assert first.artifact_id in {line.artifact_id for line in found.shown}
     [left] = [line for line in found.lines if line.artifact_id == "ART-twin"]
-    assert left.reason == "a line that is shown has the same words" and left.text == first.context_line.upper()
+    assert left.reason == "a shown line has the same words" and left.text == first.context_line.upper()
 
 
 def test_signals_are_told_with_how_far_their_gate_is_as_of_the_turn(taught):

@@ -29,21 +29,21 @@ from hobus.launch.sessions.journal_files import session_in
 
 _DIM = "bright_black"
 _FURTHER = (
-    "everything else is a message; one that begins with a slash needs a space before it",
-    "while a turn runs you can go on typing: a command acts on it at once, a message waits for its end (as /followup)",
+    "everything else is a message; type a space before one that begins with a slash",
+    "while a turn runs you can type: a command acts at once, a message waits for the end of the turn (as /followup)",
     "Ctrl-C stops waiting and ends nothing: /wait waits again, /cancel ends the turn",
 )
 _NO_SESSION: list[Line] = [("there is no session yet: the first message begins one", _DIM)]
 
 NAMES = {
     "/help": "this list",
-    "/session": "what is known of this session, and how to continue it later",
-    "/intent": "what this session is for, as the record has it",
-    "/cost": "what this session has used, and what is left",
-    "/why": "why the last turn was answered as it was; `/why N` of the n-th one",
-    "/memory": "what is remembered of you; `/memory off ART-…`, `on`, `confirm`, `reject` change it",
-    "/model": "`/model NAME`: what answers the next messages (PROVIDER/MODEL); alone: what was chosen so",
-    "/wait": "wait again for the answer that was not waited for",
+    "/session": "show this session, and how to continue it later",
+    "/intent": "show the session's intent",
+    "/cost": "show what this session used and has left",
+    "/why": "explain the last turn; `/why N`: turn N",
+    "/memory": "list what is remembered of you; `/memory off ART-…`, `on`, `confirm`, `reject` change it",
+    "/model": "`/model PROVIDER/MODEL`: choose the model of the next messages; alone: show the choice",
+    "/wait": "wait again for the answer",
     "/new": "leave this session; the next message begins another one",
     "/end": "end this session; the next message begins another one",
     "/quit": "leave (as Ctrl-D does); the session stays and can be continued",

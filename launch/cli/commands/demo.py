@@ -74,7 +74,7 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
 
 def _run(home: Home) -> int:
     clock = SystemClock()
-    told = "hobus runs an agent as small processes that write down what they do before it counts."
+    told = "hobus runs an agent as small processes that record each step before it counts."
     say_prose("", f"{told} Watch one of them die.")
     _step(1, f"Starting a cluster in {home.root}")
     config_file = write_config(home)
@@ -82,7 +82,7 @@ def _run(home: Home) -> int:
     run = up(home, StartOptions(config_file=config_file))
     names = ", ".join(row.actor for row in run.children)
     _fact(f"{len(run.children)} processes are ready after {duration(clock.monotonic() - began_at)}: {names}")
-    _fact("The model is an embedded one: it follows rules, needs no key and no network, and thinks for a moment.")
+    _fact("The embedded model follows rules, needs no key and no network, and is slowed down for this demo.")
     place = place_of(home, run)
     asyncio.run(_turns(place))
     _step(6, "Stopping it, then checking every byte of the record")
@@ -95,7 +95,7 @@ def _run(home: Home) -> int:
         styled("OK", "green"),
         f": {counted(report.entries, 'entry', 'entries')} in one chain, head #{report.head} {report.chain[:16]}…",
     )
-    _fact("Whoever changes, removes or reorders one of them breaks the chain from there on.")
+    _fact("Changing, removing or reordering an entry breaks the chain from there on.")
     if left := left_of(run):
         raise CommandError(f"still running: {', '.join(left)}")
     return exit_codes.OK

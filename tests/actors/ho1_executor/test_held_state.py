@@ -63,4 +63,4 @@ async def test_a_process_that_came_anew_is_told_once_to_each_session() -> None:
     for session in ("A", "B"):
         assert await state.word(session, "web", "web/1") == ""
     for session, words in (("A", True), ("A", False), ("B", True), ("C", False)):
-        assert ("web was started anew" in await state.word(session, "web", "web/2")) is words
+        assert ("web was restarted" in await state.word(session, "web", "web/2")) is words

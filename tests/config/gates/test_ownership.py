@@ -126,9 +126,9 @@ def test_an_installed_package_holds_what_it_lists_and_nothing_else(tmp_path: Pat
     assert told["PRM-EXTRA-001.txt"].reason == "no package owns it"
     assert told["standard.md"].gate == "G0"
     assert sorted(one.reason for one in found(None, root) if one.gate == "G0") == [
-        "changed since PKG-CLERK-001 stated its hash", "is no plain file", "no package owns it",
+        "changed since PKG-CLERK-001 stated its hash", "is not a plain file", "no package owns it",
     ]  # fmt: skip
-    assert all("install the package again" in one.mend for one in told.values() if one.reason != "is no plain file")
+    assert all("install the package again" in one.mend for one in told.values() if one.reason != "is not a plain file")
 
 
 def test_an_installed_package_never_stands_in_for_another_s_file(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ async def fault_of(provider, *, streamed: bool = False, timeout_s: float = 5.0, 
 
 
 REFUSALS = [
-    (400, "PROVIDER_REFUSED", False, "unbilled", "does not take this request. It says: no such thing"),
+    (400, "PROVIDER_REFUSED", False, "unbilled", "refuses this request. It says: no such thing"),
     (401, "PROVIDER_REFUSED", False, "unbilled", "does not accept the key (env:THE_KEY)"),
     (403, "PROVIDER_REFUSED", False, "unbilled", "may not use model tiny"),
     (404, "PROVIDER_REFUSED", False, "unbilled", "there is no model tiny, or nothing at http://127.0.0.1"),
@@ -101,7 +101,7 @@ async def test_a_redirection_is_not_followed(kind, status):
         async with serving(answering("", status, location=f"{elsewhere.url}/v1/chat/completions")) as server:
             fault = await fault_of(instance(kind, server.url))
         assert elsewhere.requests == []
-    assert (fault.code, fault.retryable) == ("PROVIDER_REFUSED", False) and "sends elsewhere" in fault.detail
+    assert (fault.code, fault.retryable) == ("PROVIDER_REFUSED", False) and "it redirects" in fault.detail
 
 
 @KINDS

@@ -127,7 +127,7 @@ def test_what_a_program_no_longer_has_goes_and_what_others_have_stays(tmp_path: 
         (JUST.format("output={'type': 'objekt'}"), r"\.py:3: cook: output: does not describe an object; write "),
         (JUST.format("budget={'session': 'nix'}"), r"\.py:3: cook: budget\.session: no setting budget\.nix; name one"),
         (JUST.format("tools=['cook']"), r"\.py:3: cook: tools: 'cook': there is .*did you mean 'COOK'\?"),
-        (JUST.format("tools=['COOK']"), r"\.py:3: cook: tools: a cycle of agents, COOK -> COOK; take one"),
+        (JUST.format("tools=['COOK']"), r"\.py:3: cook: tools: a cycle of agents, COOK -> COOK; remove one"),
         (JUST.format("memory='no'"), r"\.py:3: cook: memory: is text; write true or false"),
         (TOOL.format(tool="other", agent="cook", said="' '"), r"\.py:7: cook: instructions: is blank"),
         (

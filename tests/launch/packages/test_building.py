@@ -158,7 +158,7 @@ def test_a_directory_without_one_manifest_is_no_draft(make, tmp_path):
         path.unlink()
     with pytest.raises(UsageFault, match="here is none"):
         make(source)
-    with pytest.raises(UsageFault, match="no directory"):
+    with pytest.raises(UsageFault, match="not a directory"):
         make(tmp_path / "gone")
 
 

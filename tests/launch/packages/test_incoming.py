@@ -50,9 +50,9 @@ def test_a_file_that_is_none_is_refused_at_once(tmp_path):
     with large.open("wb") as file:
         file.truncate(1 << 40)
     for path, said in (
-        (tmp_path, "a directory"), (tmp_path / "pipe", "no plain file"), ("/dev/zero", "no plain file"),
+        (tmp_path, "a directory"), (tmp_path / "pipe", "not a plain file"), ("/dev/zero", "not a plain file"),
         (tmp_path / "gone", "no such file"), (large, "larger than 4194304 bytes"), (__file__, "it is no package as"),
-        ("/dev/null", "no plain file"),
+        ("/dev/null", "not a plain file"),
     ):  # fmt: skip
         with pytest.raises(UsageFault, match=said):
             read_bundle(type(tmp_path)(path))

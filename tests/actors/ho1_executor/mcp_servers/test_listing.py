@@ -64,7 +64,7 @@ def test_names_become_what_every_provider_takes():
         (tool("t", schema={"type": "array"}), "does not describe an object"),
         (tool("t", schema={"type": "object", "properties": {"a": {"type": "strange"}}}), "no JSON Schema"),
         (tool("t", schema={"type": "object", "$ref": "http://127.0.0.1:1/x"}), "outside itself"),
-        (tool("t", schema={"type": "object", "allOf": [{"$ref": "#/nowhere"}]}), "refers to something"),
+        (tool("t", schema={"type": "object", "allOf": [{"$ref": "#/nowhere"}]}), "refers to a missing definition"),
         (tool("t", schema={"type": "object", "allOf": [{"$ref": "#"}]}), "to itself without end"),
         (tool("t", schema={**OBJECT, "description": "x" * 2000}), "at most 1000 are taken"),
         (tool("t", description="x" * 2000), "at most 1000 are taken"),

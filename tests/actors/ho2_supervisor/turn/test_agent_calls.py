@@ -154,7 +154,7 @@ def test_an_agent_with_an_output_gives_its_caller_an_object() -> None:
     [
         (lambda _: WorkOrderError(code="BUDGET_EXHAUSTED", message="spent"), {"text": "x"}, "BUDGET_EXHAUSTED"),
         (lambda _: WorkOrderError(code="execution_error", message="broke"), {"text": "x"}, "execution_error: broke"),
-        (lambda _: "yes", {"text": " "}, "error tool_invalid_args: agent DESK was not asked: one argument is taken"),
+        (lambda _: "yes", {"text": " "}, "error tool_invalid_args: agent DESK was not asked: takes one argument"),
         (lambda _: "yes", {"text": 3}, "error tool_invalid_args: agent DESK"),
         (lambda _: "yes", {"text": "x", "more": 1}, "error tool_invalid_args: agent DESK"),
         (lambda _: None, {"text": "x"}, "error deadline_exceeded: agent DESK"),

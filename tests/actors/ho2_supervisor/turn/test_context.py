@@ -561,7 +561,7 @@ def test_a_template_that_is_asked_for_by_name_is_used_against_its_selectors_with
         for number, name in enumerate(("ATT-RESIDENT-001", "ATT-PLAIN-001")):
             said.append(rig.run(rig.turn(f"i{number}", QUESTION, run_overrides=named(name))).template_fault)
         told = [(one.template_id, one.chosen_by, one.warnings) for _, one in contexts(rig)]
-        assert "ATT-RESIDENT-001 was asked for by name" in said[0] and not said[1]
+        assert "ATT-RESIDENT-001 was named" in said[0] and not said[1]
         assert told == [("ATT-RESIDENT-001", "override", (said[0],)), ("ATT-PLAIN-001", "override", ())]
 
 
