@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,7 @@ from hobus.bus.port import Bus
 from hobus.config import limits as config_limits
 from hobus.config.recorded import Snapshots
 from hobus.launch.cells import membership
+from hobus.launch.cluster import console_file
 from hobus.launch.cluster.endpoints import Place, parts_of
 from hobus.launch.http import limits
 from hobus.launch.http.app import make_app
@@ -84,6 +86,7 @@ class HttpDoor(Actor):
             metrics=Metrics(),
             journals=FollowedJournals(bus, self._config),
             body_timeout_ms=limits.BODY_TIMEOUT_MS,
+            console=partial(console_file.told, self._place.home),
         )
         cells = _cells_of(door, self._place.home.root)
         server = make_server(make_app(door, cells), config, head_timeout_ms=limits.HEAD_TIMEOUT_MS)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from functools import cache
+from hashlib import sha256
 from html import escape
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.json import schema_components
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -57,7 +61,7 @@ def make_app(door: Door, cells: Cells | None = None) -> ASGIApp:
     """
     handlers = [openai_api.of_session(one.handler) if _SESSION in one.parameters else one.handler for one in OPERATIONS]
     routes = [Route(one.path, of, methods=[one.method]) for one, of in zip(OPERATIONS, handlers, strict=True)]
-    routes += [Route("/openapi.json", openapi), Route("/docs", docs), Route("/", docs)]
+    routes += [Route("/openapi.json", openapi), Route("/docs", docs), Route("/", first_page)]
     router = Router(routes, redirect_slashes=False)  # a path is what it is
     guarded = Guard(router if cells is None else cells.around(router), door)
     if not (origins := door.config.http.origins):
@@ -108,6 +112,30 @@ async def metrics(request: Request) -> Response:
 async def openapi(_request: Request) -> Response:
     """Describe this API for machines."""
     return JSONResponse(document())
+
+
+_TO_CONSOLE = """<!doctype html><html lang=en><meta charset=utf-8><title>hobus</title>
+<p>The console of this cluster, for browsers of its machine: <a href="{0}">{0}</a></p><p><a href="/docs">The API</a></p>
+<script>{1}</script></html>"""
+_GO_ON = (
+    """if (["localhost", "127.0.0.1", "[::1]"].includes(location.hostname)) location.replace(document.links[0].href)"""
+)
+_GO_ON_SHA256 = b64encode(sha256(_GO_ON.encode()).digest()).decode()
+
+
+async def first_page(request: Request) -> Response:
+    """Send a browser of this machine to the console; nothing of it is in this process, and no key opens it.
+
+    Behind a proxy of this machine every client has a loopback address: the browser itself knows by which name it came.
+    """
+    client = request.client
+    is_passed_on = any(name in request.headers for name in ("forwarded", "x-forwarded-for", "x-real-ip", "via"))
+    if client is None or not ip_address(client.host).is_loopback or is_passed_on:
+        raise HTTPException(404)
+    if address := door_of(request).console():
+        policy = {"content-security-policy": f"default-src 'none'; script-src 'sha256-{_GO_ON_SHA256}'"}
+        return HTMLResponse(_TO_CONSOLE.format(f"http://{escape(address)}/", _GO_ON), headers=policy)
+    return PlainTextResponse("no console runs here: `hobus console` begins one; the API: /docs\n", status_code=404)
 
 
 async def docs(_request: Request) -> Response:

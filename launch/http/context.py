@@ -38,6 +38,8 @@ class Door:
     journals: FollowedJournals
     body_timeout_ms: int
     """Until the whole of a request's body has come."""
+    console: Callable[[], str] = str
+    """`host:port` of the console that runs, of a loopback address; empty: none does."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     _busy_until: dict[str, float] = field(default_factory=dict[str, float])
     _waiting: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])

@@ -219,10 +219,12 @@ def console_process(cluster: Cluster) -> list[psutil.Process]:
 
 
 def test_a_cluster_with_a_door_offers_the_console_itself(cluster):
-    """Its start prints a link; the process begins with who opens it, and ends with it."""
+    """Its start prints a link, the door's first page leads there; the process begins with who opens it, and ends with it."""
     printed = cluster.up("--http", "127.0.0.1:0").out
     assert console_process(cluster) == []
+    first = httpx2.get(f"http://{cluster.home.bound(http=True)}/")
     link = re.search(r"console: (http\S+)", printed)[1]
+    assert f'<a href="{link.partition("sign-in")[0]}">' in first.text
     with signed_in(link) as client:
         assert "broker/1" in client.get("/").text
         (process,) = console_process(cluster)
@@ -249,3 +251,4 @@ def test_the_console_of_a_cluster_ends_with_a_launcher_that_is_killed(cluster):
         process.wait(20)
     assert cluster("down").code == exit_codes.OK
     assert "console:" not in cluster.up("--http", "0.0.0.0:0").out
+    assert httpx2.get(f"http://127.0.0.1:{cluster.home.bound(http=True).rpartition(':')[2]}/").status_code == 404

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 
@@ -190,3 +191,24 @@ def violations(page) -> list[str]:
     page.wait_for_timeout(100)
     found = Axe().run(page).response["violations"]
     return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found]
+
+
+def test_the_doors_first_page_leads_on_who_came_by_this_machines_name(chromium, cluster):
+    """A browser elsewhere, which a proxy of this machine lets in, is not sent to its own machine."""
+    up = cluster.up("--http", "127.0.0.1:0", settings={"http.hosts": ["proxy.example"]})
+    link = re.search(r"console: (http\S+)", up.out)[1]
+    console, port = link.partition("sign-in")[0], cluster.home.bound(http=True).rpartition(":")[2]
+    rules = "--host-resolver-rules=MAP proxy.example 127.0.0.1"
+    other = chromium.browser_type.launch(executable_path=CHROMIUM, args=["--no-sandbox", rules])
+    try:
+        page = other.new_page()
+        page.goto(link)
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.wait_for_url(console)
+        page.get_by_text("broker/1").first.wait_for()
+        page.goto(f"http://proxy.example:{port}/")
+        page.get_by_role("link", name=console).wait_for()
+        page.wait_for_timeout(300)
+        assert page.url == f"http://proxy.example:{port}/"
+    finally:
+        other.close()

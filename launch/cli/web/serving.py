@@ -111,6 +111,8 @@ async def _serve(  # noqa: PLR0913 - what differs between who began it
 
     if alive is not None:
         loop.add_reader(alive, lambda: (loop.remove_reader(alive), loop.create_task(_end())))
+    elif not source.at_rest:
+        console_file.tell(source.home, f"{HOST}:{port}")
     invite()
     is_asked = alive is None and is_terminal(sys.stdin)
     if is_asked:
@@ -121,6 +123,8 @@ async def _serve(  # noqa: PLR0913 - what differs between who began it
     finally:
         if is_asked:
             loop.remove_reader(sys.stdin.fileno())
+        if alive is None:
+            console_file.withdraw(source.home, f"{HOST}:{port}")
         await app.changes.close()
         await TALKS.close()
         await source.close()

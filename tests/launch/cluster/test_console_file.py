@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hobus.bus.clock import SystemClock
+from hobus.launch.cluster import console_file
 from hobus.launch.cluster.console_file import ConsoleLink, link_for, redeemed
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.limits import LINK_S
@@ -61,3 +62,11 @@ def test_no_other_word_signs_in(home: Home, word: str) -> None:
     link_for(home, _Hand(), ConsoleLink("ada", "operator"))
     assert redeemed(home, word, _Hand()) is None
     assert home.offered_console.exists() and len(list(home.links.iterdir())) == 1
+
+
+def test_a_console_that_somebody_began_is_told_before_the_one_that_is_offered(home: Home) -> None:
+    assert console_file.told(home) == "127.0.0.1:7"
+    console_file.tell(home, "127.0.0.1:8")
+    assert console_file.told(home) == "127.0.0.1:8"
+    console_file.withdraw(home, "127.0.0.1:8")
+    assert console_file.told(home) == console_file.offered(home) == "127.0.0.1:7"

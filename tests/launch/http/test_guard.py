@@ -1,7 +1,11 @@
 """What comes in at all: by which name, from which page, how large, whose."""
 
+import re
+from base64 import b64encode
 from dataclasses import replace
+from hashlib import sha256
 
+import httpx2
 import pytest
 
 from bench.builders import shipped_snapshot
@@ -151,3 +155,25 @@ def test_the_api_describes_itself(door):
     for name in {part.split("'")[0] for part in text.split("#/components/schemas/")[1:]}:
         assert name in document["components"]["schemas"], name
     assert "default-src 'none'" in answer_to(door, "GET", "/docs").headers["content-security-policy"]
+
+
+def test_a_browser_of_this_machine_is_led_to_the_console_that_runs(door, monkeypatch):
+    """Without a key, which opens nothing of it; of another machine there is nothing, and where none runs it is said how."""
+    assert (answer_to(door, "GET", "/").status_code, "hobus console" in answer_to(door, "GET", "/").text) == (404, True)
+    monkeypatch.setattr(door.doors[0], "console", lambda: "127.0.0.1:7")
+    found = answer_to(door, "GET", "/")
+    assert found.status_code == 200 and '<a href="http://127.0.0.1:7/">' in found.text
+    script = re.search("<script>(.*)</script>", found.text)[1]
+    allowed = b64encode(sha256(script.encode()).digest()).decode()
+    assert found.headers["content-security-policy"] == f"default-src 'none'; script-src 'sha256-{allowed}'"
+
+    async def from_elsewhere():
+        transport = httpx2.ASGITransport(app=door.apps[0], client=("10.0.0.9", 4711))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            return await http.get("/")
+
+    found = door.run(from_elsewhere())
+    assert found.status_code == 404 and "location" not in found.headers and "console" not in found.text
+    for passed_on in ("X-Forwarded-For", "X-Real-IP", "Forwarded", "Via"):
+        assert answer_to(door, "GET", "/", headers={passed_on: "10.0.0.9"}).status_code == 404
+    assert answer_to(door, "GET", "/", headers={"host": "evil.example"}).status_code == 421
