@@ -148,7 +148,7 @@ class FailureRow(NamedTuple):
 
 
 _FAILED = {
-    "model": "prompt",
+    "model": "model call",
     "refused": "prompt, never sent",
     "supervisor": "the supervisor: its host answers in its place",
 }
@@ -165,7 +165,8 @@ def failure_rows(account: TurnAccount) -> list[FailureRow]:
         attempts = f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else "".join(map(str, numbers))
         told_at = said_by.setdefault(first.words, last) if first.words else last
         words = first.words if told_at == last else f"as #{told_at} says"
-        what, sequences = _FAILED.get(first.kind, first.kind), [one.sequences[-1] for one in same]
+        what = "tool call" if first.arguments is not None else _FAILED.get(first.kind, first.kind)
+        sequences = [one.sequences[-1] for one in same]
         rows.append(FailureRow(what, first, attempts, sequences, words))
     return rows
 

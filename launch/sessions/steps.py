@@ -222,7 +222,7 @@ class _Fold:
                 for step in self.steps:
                     step.words = reason if step.kind == "supervisor" else step.words
             case events.HostCommandReceived(command=command) if isinstance(command.command, Approve | Deny):
-                by = str(SaidBy(fact.principal, fact.door))
+                by = ", ".join(filter(None, (str(SaidBy(fact.principal, fact.door)), fact.person)))
                 self.decisions[command.command_id] = command.command, by, one.entry.sequence
             case events.HostCommandApplied(command_id=command_id) if command_id in self.decisions:
                 decision, by, received = self.decisions[command_id]

@@ -71,7 +71,7 @@ def test_each_call_that_failed_says_why_with_its_code_words_and_entry(failed):
         assert one.sequences[-1] in ends and (one.code, one.words) == ("PROVIDER_ERROR", WORDS)
         assert f"not answered: PROVIDER_ERROR: {WORDS} (#{one.sequences[-1]})" in words
         assert one in told.failures
-    [row] = [line for line in words.splitlines() if line.startswith("prompt  ") and " classification " in line]
+    [row] = [line for line in words.splitlines() if line.startswith("model call ") and " classification " in line]
     assert "1 to " in row and "PROVIDER_ERROR" in row and WORDS in row and f"#{steps[0].sequences[-1]}" in row
 
 

@@ -85,5 +85,5 @@ def test_what_failed_again_and_again_is_one_row():
     turn = TurnSeen(at="2026-01-01T00:00:00.000000Z", run=1, input_id="in-1", text="q")
     account = replace(account_of(WHOLE, turn, NOTHING), steps=failures)
     assert [(one.what, one.attempts, one.sequences, one.words) for one in failure_rows(account)] == [
-        ("prompt", "1 to 2", [7, 9], "shut"), ("prompt", "1", [8], "as #7 says"), ("order", "", [10], "broke"),
+        ("model call", "1 to 2", [7, 9], "shut"), ("model call", "1", [8], "as #7 says"), ("order", "", [10], "broke"),
     ]  # fmt: skip

@@ -85,3 +85,7 @@ def test_a_tool_that_failed_is_named_where_its_turn_is_listed_and_told(tmp_path)
     steps = browser.get(f"/sessions/{row['session_id']}/turns/1.json").json()["steps"]
     failures = [one["about"] for one in steps if one["verdict"] == "failed"]
     assert row["tools_failed"] == ["list_packages"] == failures
+    page = browser.get(f"/sessions/{row['session_id']}/turns/1").text
+    told = words_in(page.partition("What failed")[2].partition("</table>")[0])
+    assert 'tool call list_packages 1.2.2.001 { "nonsense": 1 }' in told.replace("&#34;", '"'), told
+    assert '<rect class="tool"' in page
