@@ -27,7 +27,7 @@ async def logged(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(28, "No space left on device")
 
     class Place:
-        home = Home(root)
+        home, connect = Home(root), None
 
     monkeypatch.setattr(client, "client_of", no_disk)
     with pytest.raises(CommandError):
