@@ -196,6 +196,13 @@ class HomeLock:
         file.flush()
         return cls(file)
 
+    def is_replaced(self, home: Home) -> bool:
+        """Return whether another directory lies at the home's path: a backup that was restored there, or the like."""
+        try:
+            return not os.path.samestat(home.lock_file.stat(), os.fstat(self._file.fileno()))
+        except OSError:
+            return False
+
     def release(self) -> None:
         self._file.close()
 

@@ -120,6 +120,7 @@ class Launcher:
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
         self._sockets = home.run
+        self._is_replaced: Callable[[], bool] = bool
         self._board = Board(home=home, plan=plan, started_at=started_at, report=report)
 
     async def run(self) -> None:
@@ -128,13 +129,15 @@ class Launcher:
             lock = HomeLock.take(self._home)
             if lock is None:
                 raise already_up(self._home.root, holder(self._home) or 0)
+            self._is_replaced = self._board.is_replaced = partial(lock.is_replaced, self._home)
             try:
                 # Not before: whoever had the lock until now removes its run directory as the last thing it does.
                 prepare(self._home)
                 await self._run()
             finally:
-                sweep(self._home, self._sockets)
-                remove_run(self._home)
+                if not self._is_replaced():
+                    sweep(self._home, self._sockets)
+                    remove_run(self._home)
                 lock.release()
         finally:
             if self._first_zygote is not None:
@@ -267,7 +270,8 @@ class Launcher:
                 await self._rolling.close()
             self._board.say("stopping: processes finish their work; Ctrl-C again kills them", self._clock.now())
             tasks.pop(1).cancel()
-            await self._drain(crew)
+            if not self._is_replaced():  # else whoever finishes something writes into another home
+                await self._drain(crew)
             for task in tasks:
                 task.cancel()
 
@@ -278,6 +282,10 @@ class Launcher:
         has_settled = False
         while True:
             crew.is_news.clear()
+            if self._is_replaced():
+                self._log.error("home_replaced", said="another home lies where this one lay: its cluster ends")
+                self._asked_to_stop()
+                return
             await self._look(bus, crew)
             crew.start_queued()
             self._board.write(crew)

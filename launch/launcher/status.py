@@ -31,6 +31,8 @@ class Board:
         self.logs_begin_at: dict[str, int] = {}
         """Where this run's lines begin in the log of each process."""
         self.zygote: Callable[[], ShownZygote] = ShownZygote
+        self.is_replaced: Callable[[], bool] = bool
+        """Whether another home lies where this one lay: nothing is written there."""
         self.report = report
         self.has_reported = False
         self._home = home
@@ -67,7 +69,7 @@ class Board:
             drain_bound_s=drain_bound_s(self._config),
             children=shown(list(members)),
         )
-        if run != self._written:
+        if run != self._written and not self.is_replaced():
             with suppress(OSError):
                 run_file.write(self._home.run_file, run)
                 self._written = run

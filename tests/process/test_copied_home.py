@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bench.cluster import Cluster, hobus
+from bench.cluster import Cluster, eventually, hobus
 from bench.far_worker import FarWorker, token_of, workers
 from hobus.launch.cells import membership
+from hobus.launch.cluster import identity
 
 pytestmark = pytest.mark.process
 
@@ -67,6 +69,34 @@ def test_a_copy_starts_as_a_cluster_of_its_own(make_cluster: Callable[[str], Clu
     assert original.run().children == before.children or original.living() == [row.actor for row in before.children]
     original.verify()
     copy.verify()
+
+
+@pytest.mark.parametrize(("former", "command"), [("moved", "up"), ("moved", "down"), ("removed", "up")])
+def test_a_backup_in_the_place_of_a_home_that_runs_is_another_home(
+    make_cluster: Callable[[str], Cluster], former: str, command: str
+) -> None:
+    """The cluster that ran there ends, and writes nothing into it; no command takes its processes for the backup's."""
+    cluster = make_cluster("home")
+    cluster.up()
+    cluster.ask("hello")
+    root, ran = cluster.home.root, cluster.run().processes()
+    backup, old = root.with_name("backup"), make_cluster("old")
+    subprocess.run(["cp", "-a", root, backup], check=True)
+    if former == "moved":
+        root.rename(old.home.root)
+    else:
+        shutil.rmtree(root)
+    subprocess.run(["cp", "-a", backup, root], check=True)
+    if command == "down":
+        assert "no process was ended" in cluster("down").out
+    eventually(lambda: not any(identity.is_alive(one.pid, one.mark) for one in ran))
+    cluster.up()
+    assert cluster.ask("hello")["outcome"] == "success"
+    assert cluster("down").code == 0
+    cluster.verify()
+    if former == "moved":
+        old.verify()
+        assert "home_replaced" in old.home.log("launcher").read_text()
 
 
 def test_a_workers_directory_is_no_clusters(cluster: Cluster, tmp_path) -> None:
