@@ -9,6 +9,7 @@ from bench.far_worker import token_of
 from hobus.bus.clock import SystemClock
 from hobus.bus.join_token import decode
 from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.curve_link import CurveEnds
 from hobus.launch.worker.join import join
 
 
@@ -16,12 +17,14 @@ def enrolled(up: Cluster, count: int = 1) -> list[dict[str, str]]:
     """Endpoint, keys and name of each, in text."""
     token = decode(token_of(up, "--uses", str(count)))
     found: list[dict[str, str]] = []
+    key = curve.text(token.broker_key)
     for _ in range(count):
         pair = curve.new_pair()
-        worker = asyncio.run(join(token, pair, up.place.snapshot.config, clock=SystemClock(), host="attacker"))
+        ends = CurveEnds(token.address, key, curve.pair_of(curve.text(token.secret)))
+        worker = asyncio.run(join(ends, pair, up.place.snapshot.config, clock=SystemClock(), host="attacker"))
         found.append({
             "endpoint": f"tcp://{token.address}",
-            "server": curve.text(token.broker_key).decode(),
+            "server": key.decode(),
             "public": pair.public.decode(),
             "secret": pair.secret.decode(),
             "name": worker.name,

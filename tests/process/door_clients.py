@@ -206,6 +206,7 @@ def langchain(url: str, key: str) -> None:
 
     @tool
     def get_weather(city: str) -> str:
+        """The weather in a city."""
         assert city == "Bern"
         return WEATHER
 

@@ -119,7 +119,7 @@ def test_up_in_the_foreground_says_what_happens(cluster: Cluster, tmp_path: Path
     assert [text for text in wanted if not re.search(re.escape(text).replace(r"\[0\-9\]\+", "[0-9]+"), told)] == [], (
         told
     )
-    assert told.endswith("kills") and said.endswith(b"stopped\n")
+    assert told.endswith("kills them") and said.endswith(b"stopped\n")
 
 
 def test_sigkill_of_the_launcher_leaves_no_process(cluster: Cluster):

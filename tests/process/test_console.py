@@ -142,7 +142,8 @@ def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):
     said = [(one["bodies"][0]["person"], *one["bodies"][0]["filter"]) for one in looks]
     name = f"SES-{session.rpartition('/')[2][:8]}"
     assert said == [("ada lovelace", f"session show {name}"), ("ada lovelace", "session list")]
-    [held] = console.client.get(f"{session}/turns/1.json").json()["waits"]
+    steps = console.client.get(f"{session}/turns/1.json").json()["steps"]
+    [held] = [one for one in steps if one["kind"] == "wait"]
     assert held["verdict"] == "approved" and held["by"].endswith(", ada lovelace")
     assert "has ended" in console.post(f"{session}/commands", kind="End", text="enough")
     ended = console.client.get(f"{session}.json").json()["end"]

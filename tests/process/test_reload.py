@@ -212,7 +212,7 @@ def test_a_worker_on_another_host_hears_fetches_and_where_needed_begins_anew(clu
         done = reloaded(cluster)
         eventually(lambda: row() == (instance, done["digest"]))
         kept = WorkerHome(home_of(worker.home))
-        eventually(lambda: kept.snapshot(done["digest"]) is not None)
+        eventually(lambda: (one := kept.snapshot()) is not None and one.digest == done["digest"])
         for _ in range(4):
             assert cluster.ask(QUESTION, "--agent", "CLERK")["outcome"] == "success"
         say(cluster, tools__children_max=3)

@@ -118,12 +118,12 @@ def test_no_listing_sends_a_terminal_what_others_wrote(cluster: Cluster):
     with typing("chat", "--home", home, columns=100, env={"NO_COLOR": ""}) as typed:
         typed.at_prompt()
         typed.paste(f"say {HOSTILE_TEXT}")
-        typed.until("<U+202E>gnp.exe<U+2066>")  # as it is edited
+        typed.until("&#x202e;")  # as it is edited
         typed.type("")
         typed.until("model call")
         typed.leave()
     said = OURS.sub("", typed.written).replace("\r\n", "\n")
-    assert not [char for char in said if COMMANDS.match(char) and char != "\r"], said
+    assert not [char for char in said if (char < " " and char not in "\n\r") or "\x7f" <= char <= "\x9f"], said
     assert MARK in said and "\x1b]" not in typed.written
     asked = cluster.entries("RunRequested")[-1]
     assert "\u202egnp.exe\u2066".encode() in b"".join(filter(None, asked.bodies))  # what was said is what was pasted

@@ -152,7 +152,7 @@ def test_filters_find_a_real_turn_by_actor_type_session_and_run(cluster: Cluster
     answers = frames_of(cluster("tap", *since, "--match-replies", "type=host.process_turn"))
     assert [frame["type"] for frame in answers] == ["host.process_turn", "session.turn_result"] * 3
     assert all(frame["latency_ms"] > 0 for frame in answers if frame["kind"] == "reply")
-    entries = cluster("ledger show", "--json", "--limit", "999", f"turn={run} & actor=ho1").json["entries"]
+    entries = cluster("ledger show", "--json", "--limit", "999", f"turn={run} & actor=gateway").json["entries"]
     assert entries and {(e["provenance"]["session_id"], e["provenance"]["run_seq"]) for e in entries} == {(session, 2)}
 
 
