@@ -48,7 +48,7 @@ class FarBus:
         if version != software_version():
             raise BusError(
                 "rejected",
-                f"{self._host} runs hobus {version}, this is {software_version()}: install the same version on both",
+                f"{self._host} runs hobus {version}, this is {software_version()}: install one version on both",
             )
         return float(timeout_s)
 

@@ -309,8 +309,8 @@ def prompt_end(prompt: PromptShown) -> str:
         return "(erased)" if step.verdict else "not answered"
     left = "" if got.budget_remaining is None else f", {thousands(got.budget_remaining)} left in the session"
     tokens = f"{thousands(got.input_tokens)} + {counted(got.output_tokens, 'token')}"
-    took = f"({thousands(got.cached_tokens)} cached), {money(got.cost_usd)}, {thousands(got.latency_ms)} ms"
-    return f"{tokens} {took}; {thousands(sent.reserved_tokens)} reserved{left}"
+    took = f"{money(got.cost_usd)}, {thousands(got.latency_ms)} ms"
+    return f"{tokens} ({thousands(got.cached_tokens)} cached), {took}; {thousands(sent.reserved_tokens)} reserved{left}"
 
 
 def _prompt(prompt: PromptShown) -> Iterator[Shown]:
@@ -370,7 +370,8 @@ def why_shown(line: MemoryLine) -> str:
     if line.reason:
         return f"not shown: {line.reason}"
     behind = [one for one in line.events.values() if one is not None]
-    return f"shown; rests on {', '.join(line.signals)}: {counted(len(line.events), 'event')} {entries(behind)}".rstrip()
+    rests = f"{', '.join(line.signals)}: {counted(len(line.events), 'event')}"
+    return f"shown; rests on {rests} {entries(behind)}".rstrip()
 
 
 _memory_lines = Table[MemoryShown]("", lambda found: found.lines, {

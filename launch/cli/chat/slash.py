@@ -163,7 +163,8 @@ def _about_cost(talk: Talk, budget: Budget) -> list[Line]:
     ]
     if row.limit is not None:
         left = max(0, row.remaining or 0)
-        lines.append((f"{thousands(left)} of {thousands(row.limit)} tokens are left (budget mode {budget.mode})", _DIM))
+        tokens = f"{thousands(left)} of {thousands(row.limit)} tokens"
+        lines.append((f"{tokens} are left (budget mode {budget.mode})", _DIM))
     if row.unknown_calls:
         outcome = f"{counted(row.unknown_calls, 'call')} of unknown outcome, counted at what was reserved"
         lines.append((outcome, "yellow"))
