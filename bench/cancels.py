@@ -21,10 +21,10 @@ from pathlib import Path
 from bench.cluster import Cluster, cancelled, temporary
 from bench.outside import Outside, asking_for, with_outside
 from bench.report import arguments, judged, percentile
-from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.sessions.turns import process_turn
 
 TOOL = "charge_late"
@@ -90,7 +90,7 @@ def measure(count: int) -> Row:
 
 async def _cancel_all(cluster: Cluster, outside: Outside, row: Row, count: int) -> None:
     place = cluster.place
-    async with connected(place, "door") as door, connected(place, "operator") as operator:
+    async with connect_bus(place, "door") as door, connect_bus(place, "operator") as operator:
         for number in range(count):
             await _cancel(door, operator, _Seen(outside), row, f"in-{number}")
 
@@ -123,7 +123,7 @@ class _Seen:
 
 async def _cancel(door: Bus, operator: Bus, seen: _Seen, row: Row, input_id: str) -> None:
     """A turn, cancelled by its operator; then the next one in the same session."""
-    session_id = session_id_of("door", input_id)
+    session_id = derive_session_id("door", input_id)
     async with asyncio.TaskGroup() as group:
         asking = group.create_task(
             _asked(door, ProcessTurn(session_id=None, input_id=input_id, text=asking_for(TOOL)), LIMIT_S)

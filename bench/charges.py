@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.outside import Outside
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.orders import ToolStarted
 
 CHARGES = ("charge_keyed", "charge_unkeyed")
@@ -34,7 +34,7 @@ def charges_of(entries: Iterable[Entry], outside: Outside) -> tuple[dict[str, Ch
     tool_of = {
         entry.provenance.work_order_id: started.tool_id
         for entry in about
-        if entry.event_type == "TOOL_STARTED" and (started := payload_in(ToolStarted, entry)) is not None
+        if entry.event_type == "TOOL_STARTED" and (started := read_payload(ToolStarted, entry)) is not None
     }
     ends = {entry.provenance.work_order_id: entry for entry in about if entry.event_type != "TOOL_STARTED"}
     for tool_id in CHARGES:

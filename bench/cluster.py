@@ -26,11 +26,11 @@ from hobus.bus.port import Bus
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import Home, holder, home_of
+from hobus.launch.cluster.home import Home, find_holder, make_home
 from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.lab.simulation.record import check_record
-from hobus.launch.launcher.children import environment
-from hobus.launch.sessions.commands import Fences, host_command
+from hobus.launch.launcher.children import make_environment
+from hobus.launch.sessions.commands import Fences, make_host_command
 from hobus.launch.sessions.watched_turn import answer_of
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.segment import DIRECTORY
@@ -58,7 +58,9 @@ class Answer:
 def begun(*words: str | bytes, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[bytes]:
     """`hobus WORDS`, beside this process; what it prints comes by pipes, unless the options say otherwise."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.Popen([sys.executable, "-P", "-m", "hobus", *words], env=environment() | (env or {}), **streams)
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "hobus", *words], env=make_environment() | (env or {}), **streams
+    )
 
 
 FORGE: list[CommandForge] = []
@@ -68,7 +70,7 @@ FORGE: list[CommandForge] = []
 @contextmanager
 def forging() -> Iterator[None]:
     """Commands are forked meanwhile."""
-    FORGE.append(CommandForge(environment()))
+    FORGE.append(CommandForge(make_environment()))
     try:
         yield
     finally:
@@ -80,7 +82,7 @@ def hobus(
     timeout_s: float = COMMAND_TIMEOUT_S,
 ) -> Answer:  # fmt: skip
     """One command, to its end."""
-    given = environment() | (env or {})
+    given = make_environment() | (env or {})
     if FORGE and not stdin and not env and FORGE[0].takes(words):
         code, out, err = FORGE[0].run(words, env=given, cwd=cwd, timeout_s=timeout_s)
         return Answer(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
@@ -242,7 +244,7 @@ class Cluster:
 
 def family_in(home: Home) -> list[psutil.Process]:
     """The launcher that holds this home, and everything that descends from it; none if nobody does."""
-    pid = holder(home)
+    pid = find_holder(home)
     try:
         launcher = psutil.Process(pid) if pid else None
         return [] if launcher is None else [launcher, *launcher.children(recursive=True)]
@@ -264,7 +266,7 @@ def _is_alive(one: psutil.Process) -> bool:
 
 def cluster_in(directory: Path, env: dict[str, str] | None = None) -> Cluster:
     """A cluster that is not up yet; its home is `directory`."""
-    return Cluster(home_of(directory), env or {})
+    return Cluster(make_home(directory), env or {})
 
 
 @contextmanager
@@ -319,7 +321,7 @@ async def next_entry(operator: Bus, after: int, event_type: str) -> Entry:
 
 async def cancelled(operator: Bus, session_id: str, name: str) -> None:
     """The run of this session is cancelled by its operator; fails if that is rejected."""
-    command = host_command(session_id, Cancel(reason="enough"), Fences(), f"cancel-{name}")
+    command = make_host_command(session_id, Cancel(reason="enough"), Fences(), f"cancel-{name}")
     question = SessionCommand(session_id=session_id, command=command)
     verdict = await operator.request("ho2", question, expect=CommandVerdict, timeout_s=20, key=session_id)
     assert verdict.outcome == "applied", f"the cancel was rejected: {verdict.reason}"

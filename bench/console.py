@@ -31,8 +31,8 @@ import psutil
 from bench.cluster import Cluster, begun, cluster_in, eventually
 from bench.console_record import PATIENT, make
 from hobus.bus.messages.session import ProcessTurn, TurnResult
-from hobus.launch.cluster.client import connected
-from hobus.ledger_service.reader import head_of
+from hobus.launch.cluster.client import connect_bus
+from hobus.ledger_service.reader import find_head
 
 PICTURES = Path(__file__).parents[1] / "docs" / "images"
 QUESTIONS = ("what packages are installed?", "which tools are there?", "how many packages are there?")
@@ -134,7 +134,7 @@ def counted_s(processes: Iterable[psutil.Process]) -> float:
 
 async def turns(cluster: Cluster, session: str, *more: psutil.Process) -> tuple[float, float]:
     """Milliseconds of processor time for a turn, of the cluster's processes and of `more`; and how many turns."""
-    async with connected(cluster.place, "door") as door:
+    async with connect_bus(cluster.place, "door") as door:
 
         async def lane(number: int) -> int:
             count = 0
@@ -256,7 +256,7 @@ def paged(home: Path, entries: int, turns: int, rounds: int) -> dict[str, Any]:
         session = named.read_text()
         served = begun("console", "--home", str(home), stdin=subprocess.DEVNULL)
         link = re.search(r"http\S+", served.stdout.readline().decode())[0]
-        head = head_of(home / "ledger") + 1
+        head = find_head(home / "ledger") + 1
         return {
             "entries": head,
             "turns": turns,

@@ -18,8 +18,8 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.record.entry import WriteEntry
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.cluster.client import connected
-from hobus.ledger_service.intake import Surroundings, salts
+from hobus.launch.cluster.client import connect_bus
+from hobus.ledger_service.intake import Surroundings, make_salts
 from hobus.ledger_service.opening import OpenLedger, open_ledger
 from hobus.ledger_service.reader import EntryFilter, read_entries
 from hobus.ledger_service.writer import Outcome
@@ -37,7 +37,7 @@ _FIELDS = WriteEntry._fields
 async def taken(cluster: Cluster, turns: int) -> str:
     """A session with so many turns, each of them answered."""
     session, begun = None, time.perf_counter()
-    async with connected(cluster.place, "door") as door:
+    async with connect_bus(cluster.place, "door") as door:
         for number in range(turns):
             turn = ProcessTurn(session_id=session, input_id=door.new_id(), text=WORDS[number % len(WORDS)])
             result = await door.request("host", turn, expect=TurnResult, timeout_s=60)
@@ -67,7 +67,7 @@ async def copied(cluster: Cluster, played: dict[str, list[Entry]], until: int) -
     opening = open_ledger(disk, load_snapshot().config.ledger)
     for _ in opening.catch_up():
         pass
-    world = Surroundings("ledger/1@bench", disk.free_bytes, lambda: int(clock.now() * 1e6), salts(clock.new_id))
+    world = Surroundings("ledger/1@bench", disk.free_bytes, lambda: int(clock.now() * 1e6), make_salts(clock.new_id))
     ledger = opening.accept(load_snapshot().config.ledger, world)
     try:
         while ledger.writer.head < until:

@@ -28,7 +28,7 @@ from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats, Write
-from hobus.launch.lab.simulation.many import quiet
+from hobus.launch.lab.simulation.many import silence_logs
 
 TURNS = 20
 SETTLED_S = 0.05
@@ -120,7 +120,7 @@ class _Frames:
 
 def counted(changes: Mapping[str, Any], *, turns: int = TURNS) -> Counts:
     """The medians of so many turns behind a history of ten, with these settings (dotted path -> value)."""
-    with quiet(), SimulatedCluster(shipped_with(*changes.items())) as cluster:
+    with silence_logs(), SimulatedCluster(shipped_with(*changes.items())) as cluster:
         operator = cluster.world.client("operator")
         session_id: str | None = None
 

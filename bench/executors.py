@@ -15,7 +15,7 @@ from bench.report import arguments, markdown
 from hobus.bus.broker.core import BrokerCore
 from hobus.bus.broker.events import FrameReceived, Send
 from hobus.bus.codec import encode, pack_header
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, make_header
 from hobus.bus.limits import BODY_MAX_BYTES
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Hello, Ready
@@ -34,7 +34,7 @@ def row(number: int) -> list[object]:
         return (time.process_time() - began) * 1e6, [one for one in actions if isinstance(one, Send)]
 
     def say(name: str, kind: Kind, said: Message) -> float:
-        return step(name, header(kind, "", type=said.TYPE), encode(said, BODY_MAX_BYTES))[0]
+        return step(name, make_header(kind, "", type=said.TYPE), encode(said, BODY_MAX_BYTES))[0]
 
     def join(name: str, role: str, slots: int) -> float:
         who = {"instance": name, "token": "t", "role": role, "slots": slots, "version": "1", "offers": [role]}
@@ -48,10 +48,10 @@ def row(number: int) -> list[object]:
     gc.freeze()  # as the broker does once it runs
     beats, orders = [say(name, Kind.BEAT, Beat()) for _ in range(max(2, 2000 // number)) for name in names], [0.0]
     for count in range(number // 3 + 200):
-        order = header(Kind.REQUEST, f"o{count}", type="wo.execute", destination="ho1", deadline_ms=60_000)
+        order = make_header(Kind.REQUEST, f"o{count}", type="wo.execute", destination="ho1", deadline_ms=60_000)
         asking, (sent, *_) = step("ho2/1@a", order, b"order")
         if count >= number // 3:
-            answer = header(Kind.REPLY, f"r{count}", correlation_id=f"o{count}", type="wo.receipt")
+            answer = make_header(Kind.REPLY, f"r{count}", correlation_id=f"o{count}", type="wo.receipt")
             orders.append(asking + step(sent.connection.decode(), answer, b"receipt")[0])
     return [number, round(joins), round(statistics.median(beats), 1), round(statistics.median(orders))]
 

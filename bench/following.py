@@ -8,7 +8,7 @@ from collections.abc import Callable
 from bench.cluster import Cluster
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entries, Entry, Tail
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.console.errors import CommandError
 
 
@@ -17,7 +17,7 @@ async def follow(cluster: Cluster, is_over: Callable[[], bool], take: Callable[[
     head = -1
     while not is_over():
         try:
-            async with connected(cluster.place, "operator") as operator:
+            async with connect_bus(cluster.place, "operator") as operator:
                 while not is_over():
                     tail = Tail(after=head, limit=500, wait_ms=500)
                     page = await operator.request("ledger", tail, expect=Entries, timeout_s=2)

@@ -24,7 +24,7 @@ from bench.peers.environment import python_or_exit
 from bench.report import arguments, machine, measured_on, say_machine, write_json
 from bench.turn import HISTORY, LANGGRAPH, MEASURED, ROWS, Peer, ask, bytes_by_event, percentiles, texts_of, turns_of
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.ledger_service.reader import EntryFilter, read_entries
 
 PEER_LONG = 1000
@@ -72,7 +72,7 @@ async def measure(found: Cluster, rounds: int, longest: int, python: Path | None
     lengths = [HISTORY, *sorted({min(PEER_LONG, longest), longest} - {HISTORY})]
     ours = {length: Measured() for length in lengths}
     theirs = {length: Measured() for length in ((HISTORY, PEER_LONG) if python else ())}
-    async with connected(found.place, "door") as door, connected(found.place, "operator") as operator:
+    async with connect_bus(found.place, "door") as door, connect_bus(found.place, "operator") as operator:
         long = {length: await grow(door, None, length) for length in lengths[1:]}
         peer = None
         if python is not None:

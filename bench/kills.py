@@ -13,7 +13,7 @@ prompt is recorded and the model is thinking, killed at once; `in_llm2_300ms`, t
 The tool comes in two forms, both from a distribution outside the product (bench/outside_tools): `charge_keyed` passes our
 idempotency key to an outside that knows keys, and says that it may run twice; `charge_unkeyed` may not. `--write`
 puts the table into bench/results/drills.md and the figures into bench/results/kills.json. tests/process/test_kills.py
-demands of cells what `faults_of` says.
+demands of cells what `find_faults` says.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bench.outside import Outside, asking_for, with_outside
 from bench.report import arguments, concluded, rows_table
 from hobus.bus.messages.ledger import Entry
 from hobus.launch.cluster import identity
-from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of, call_of
+from hobus.launch.lab.simulation.record import ENDS, answer_text, call_of, list_answers
 from hobus.launch.process.failpoint import VARIABLE
 from hobus.launch.process.failpoint import parse_drill as point_of
 
@@ -196,7 +196,7 @@ def _cell(
         code=reasons[-1] if reasons and result["outcome"] == "degraded" else result["code"] or "",
         tool_code=",".join(call.get("code") or "" for call in result["tool_calls"]),
         answered_after_ms=answered_after_ms,
-        answers=len(answers_of(entries, INPUT_ID)),
+        answers=len(list_answers(entries, INPUT_ID)),
         same_again=_told(again) == _told(result),
         effects=len(outside.effects(tool)),
         tool_runs=len(outside.runs(tool)),

@@ -25,7 +25,7 @@ import psutil
 from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, temporary
 from bench.report import arguments, machine, write_json
-from hobus.launch.launcher.children import environment
+from hobus.launch.launcher.children import make_environment
 from hobus.launch.logs.lines import read_line
 
 GOALS = {"ready_s": 0.5, "restart_ms": 100.0, "help_s": 0.1, "command_cpu_s": 0.4, "pss_mb": 150.0}
@@ -42,7 +42,7 @@ def python(*words: str) -> list[str]:
 def timed(argv: list[str]) -> float:
     """Seconds from start to end of a command that must succeed."""
     began_at = time.perf_counter()
-    subprocess.run(argv, check=True, capture_output=True, env=environment())
+    subprocess.run(argv, check=True, capture_output=True, env=make_environment())
     return time.perf_counter() - began_at
 
 

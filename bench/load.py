@@ -48,7 +48,7 @@ from bench.report import (
 )
 from bench.turn import HISTORY, LANGGRAPH, ROWS, Peer, ask, texts_of
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 
 SESSIONS, MEASURED = 32, 20
 WARM_TURNS = 2
@@ -207,7 +207,7 @@ class Together:
         busy = [(peer, names[number::count]) for number, peer in enumerate(self._peers) if names[number::count]]
         for peer, own in busy:
             peer.begin(own, turns)
-        return [waited_ms for peer, _ in busy for waited_ms in peer.waited()]
+        return [waited_ms for peer, _ in busy for waited_ms in peer.note_wait()]
 
     def close(self) -> None:
         for peer in self._peers:
@@ -224,8 +224,8 @@ async def measure(
     async with AsyncExitStack() as stack:
         sides: dict[str, Side] = {}
         for name, found in clusters.items():
-            door = await stack.enter_async_context(connected(found.place, "door"))
-            operator = await stack.enter_async_context(connected(found.place, "operator"))
+            door = await stack.enter_async_context(connect_bus(found.place, "door"))
+            operator = await stack.enter_async_context(connect_bus(found.place, "operator"))
             sides[name] = partial(ours, found, door, operator)
             sample, _ = await ask(door, None)
             if name == LIKE:

@@ -34,13 +34,13 @@ from bench.turn import LANGGRAPH
 from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.database import Databases
-from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
-from hobus.actors.ho3_memory.records import Fact, signal_entry, signal_fact
+from hobus.actors.ho3_memory.event_time import PointInTime, format_timestamp
+from hobus.actors.ho3_memory.records import Fact, make_signal_entry, make_signal_fact
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.dispatch import Call
-from hobus.bus.messages.ids import LOCAL, artifact_id
+from hobus.bus.messages.ids import LOCAL, derive_artifact_id
 from hobus.bus.messages.ledger import Write
 from hobus.bus.messages.memory import Artifact, GateResult, Labels, Signal
 from hobus.ledger_service.service import LedgerService
@@ -87,7 +87,7 @@ def signal_of(name: str, session_id: str, run: int, at_us: int) -> Signal:
     """One event."""
     return Signal(
         event_id=event_id_of(name, session_id, run), signal_id=name, principal=LOCAL, session_id=session_id,
-        at=timestamp_of(at_us),
+        at=format_timestamp(at_us),
     )  # fmt: skip
 
 
@@ -99,13 +99,13 @@ def labels_of(number: int) -> Labels:
 
 def artifact_of(number: int, event_ids: Sequence[str], at_us: int) -> Artifact:
     """What was learned of a habit then."""
-    name, at = name_of(number), timestamp_of(at_us)
+    name, at = name_of(number), format_timestamp(at_us)
     domain, task = VOCABULARY.domain, VOCABULARY.task
     return Artifact(
-        artifact_id=artifact_id(LOCAL, [name], at_us, model="m", prompt_pack_version="1"), principal=LOCAL, artifact_type="task_pattern",
+        artifact_id=derive_artifact_id(LOCAL, [name], at_us, model="m", prompt_pack_version="1"), principal=LOCAL, artifact_type="task_pattern",
         labels=Labels(domain=[domain[number % len(domain)]], task=[task[number // len(domain) % len(task)]]),
         weight=(number % 100 + 1) / 100, scope="agent", created_at_event_ts=at, consolidation_event_ts=at,
-        expires_at_event_ts=timestamp_of(at_us + 90 * DAY_US), window_start=timestamp_of(at_us - 1), window_end=at,
+        expires_at_event_ts=format_timestamp(at_us + 90 * DAY_US), window_start=format_timestamp(at_us - 1), window_end=at,
         context_line=f"User habit {number}: often inspects part {number % 977} of the package structure.",
         source_signal_ids=[name], source_event_ids=list(event_ids),
         gate_snapshot=GateResult(
@@ -177,8 +177,8 @@ class Ours:
         labels = labels_of(number)
         began = time.perf_counter()
         moment = PointInTime(self._now_us, self._seq)
-        found = list(self.memory.active_biases(moment, principal=LOCAL, session_id=None))
-        select_biases(found, labels, self._budget, timestamp_of(self._now_us))
+        found = list(self.memory.list_active_biases(moment, principal=LOCAL, session_id=None))
+        select_biases(found, labels, self._budget, format_timestamp(self._now_us))
         return 1000 * (time.perf_counter() - began), len(found)
 
     async def write(self, number: int) -> float:
@@ -188,8 +188,8 @@ class Ours:
         session_id = session_of(_FIRST_NEW_SESSION + number // _WRITES_PER_SESSION)
         signal = signal_of(name, session_id, number % _WRITES_PER_SESSION + 1, self._now_us)
         began = time.perf_counter()
-        entry = signal_entry(AGENT, signal, trace="", at_us=self._now_us)
-        fact = signal_fact(AGENT, signal)
+        entry = make_signal_entry(AGENT, signal, trace="", at_us=self._now_us)
+        fact = make_signal_fact(AGENT, signal)
         # As the ledger's client makes it, of an entry that was checked when it was made.
         await self._ledger.on_write(Write(entries=[entry], urgent=True, parts=[]), self._call)
         self._seq += 1

@@ -13,7 +13,7 @@ from typing import Any
 from bench.builders import changed
 from bench.cluster import Cluster, cluster_in
 from hobus.config.files import SHIPPED_ROOT
-from hobus.launch.launcher.children import environment
+from hobus.launch.launcher.children import make_environment
 
 SOURCE = Path(__file__).parent / "outside_tools" / "hobus_outside.py"
 TOOLS = ("charge_keyed", "charge_unkeyed", "charge_late", "sleep_async", "sleep_def")
@@ -40,7 +40,7 @@ class Outside:
 
     def environment(self) -> dict[str, str]:
         """What the cluster's processes must be started with."""
-        path = os.pathsep.join(filter(None, (str(self.root / "site"), environment().get("PYTHONPATH", ""))))
+        path = os.pathsep.join(filter(None, (str(self.root / "site"), make_environment().get("PYTHONPATH", ""))))
         return {"PYTHONPATH": path, "HOBUS_OUTSIDE": str(self.root / "seen")}
 
     def govern(self, home: Path, changes: Mapping[str, Any]) -> None:

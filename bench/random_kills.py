@@ -40,7 +40,7 @@ from hobus.bus.messages.session import ProcessTurn
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import CommandError
-from hobus.launch.lab.simulation.record import answer_text, answers_of
+from hobus.launch.lab.simulation.record import answer_text, list_answers
 from hobus.launch.sessions.watched_turn import answer_of
 
 QUESTIONS = (
@@ -243,7 +243,7 @@ def looked_at(
     )
     for asked in answers:
         input_id, result = asked.input_id, asked.result
-        count = len(answers_of(entries, input_id))
+        count = len(list_answers(entries, input_id))
         if count > 1:
             storm.answered_twice.append(input_id)
         if not asked.is_answered:

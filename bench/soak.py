@@ -35,7 +35,7 @@ from bench.turn import QUESTION
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import ProcessTurn
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.sessions.turns import process_turn
 
 SETTINGS = {
@@ -166,7 +166,7 @@ async def _watched(soak: Soak, found: Cluster) -> None:
 async def soaked(found: Cluster, directory: Path, far: list[FarWorker], given: Any) -> Soak:
     """The whole of it."""
     rate = given.rate or (await measure(found, 10))["turns_per_s"] / 2
-    async with connected(found.place, "door") as door:
+    async with connect_bus(found.place, "door") as door:
         soak = Soak(rate, given.minutes * 60, time.monotonic())
         async with asyncio.TaskGroup() as group:
             group.create_task(_events(soak, found, directory, far, given.every))

@@ -31,8 +31,8 @@ from hobus.actors.session_host.limits import RESERVE_SHARE_MAX
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.client import connected
-from hobus.launch.lab.simulation.record import answer_text, answers_of
+from hobus.launch.cluster.client import connect_bus
+from hobus.launch.lab.simulation.record import answer_text, list_answers
 from hobus.launch.sessions.turns import process_turn
 
 CLIENT_S = 5.0
@@ -107,7 +107,7 @@ async def _ask_all(cluster: Cluster, way: str, turns: int) -> dict[str, tuple[Tu
     """Input id -> its answer and how long it took, in ms."""
     found: dict[str, tuple[TurnResult, float]] = {}
     place = cluster.place
-    async with connected(place, "door") as door, connected(place, "operator") as operator:
+    async with connect_bus(place, "door") as door, connect_bus(place, "operator") as operator:
         if way == "frozen in the turn":
             for number in range(turns):
                 found[f"in-{number}"] = await _frozen_turn(cluster, door, operator, f"in-{number}")
@@ -147,7 +147,7 @@ async def _asked(door: Bus, input_id: str, timeout_s: float) -> tuple[TurnResult
 
 
 async def _asked_again(cluster: Cluster, input_ids: list[str]) -> dict[str, TurnResult]:
-    async with connected(cluster.place, "door") as door:
+    async with connect_bus(cluster.place, "door") as door:
         return {input_id: (await _asked(door, input_id, 30))[0] for input_id in input_ids}
 
 
@@ -169,7 +169,7 @@ def _row(cluster: Cluster, way: str, found: dict[str, tuple[TurnResult, float]],
         slowest_ms=round(times[-1]),
         over_bound=sum(elapsed_ms > bound_ms + SLACK_MS for elapsed_ms in times),
         unmarked=sum(result.session_id not in marked for result, _ in found.values()),
-        answers_wrong=sum(len(answers_of(entries, input_id)) != 1 for input_id in found),
+        answers_wrong=sum(len(list_answers(entries, input_id)) != 1 for input_id in found),
         changed_afterwards=sum(
             {again[input_id].response, answer_text(entries, input_id)} != {result.response}
             for input_id, (result, _) in found.items()

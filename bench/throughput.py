@@ -19,7 +19,7 @@ from bench.cluster import Cluster, cluster
 from bench.report import arguments, machine, measured_on, percentile, say_machine, write_json
 from bench.turn import ROWS, ask
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 
 SESSIONS, MODEL_MS, GOAL = 32, 50, 3.5
 LATENCY = "gateway.providers.offline.latency_ms"
@@ -34,7 +34,7 @@ CLUSTERS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 async def measure(found: Cluster, seconds: float) -> dict[str, Any]:
     answered: list[tuple[float, float]] = []
-    async with connected(found.place, "door") as door:
+    async with connect_bus(found.place, "door") as door:
         start = time.perf_counter()
         until = start + seconds * 1.25
         async with asyncio.TaskGroup() as group:

@@ -31,7 +31,7 @@ from hobus.bus.messages.ids import is_call
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.ledger_service.reader import EntryFilter, read_entries
 
 QUESTION = "what packages are installed?"
@@ -82,7 +82,7 @@ class Peer:
         """It takes so many turns of each of these threads, all asking at once; `waited` is the answer."""
         self._ask({"threads": threads, "turns": turns})
 
-    def waited(self) -> list[float]:
+    def note_wait(self) -> list[float]:
         """Milliseconds that each turn was waited for, once the last one is answered."""
         return json.loads(self._line())
 
@@ -127,7 +127,7 @@ async def our_round(door: Bus) -> tuple[str, list[float]]:
 
 
 async def measure(found: Cluster, rounds: int, python: Path | None, directory: Path) -> dict[str, Any]:
-    async with connected(found.place, "door") as door, connected(found.place, "operator") as operator:
+    async with connect_bus(found.place, "door") as door, connect_bus(found.place, "operator") as operator:
         session_id, _ = await our_round(door)  # everything is loaded, every cache warm
         texts = texts_of(found, session_id)
         peer = None if python is None else await asyncio.to_thread(Peer, python, texts, directory)

@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 from hobus.bus import limits
 from hobus.bus.catalog import Row
-from hobus.bus.fair import FairQueue, cost_of, is_client, weight_of
+from hobus.bus.fair import FairQueue, compute_cost, get_weight, is_client
 from hobus.bus.window import RequestKey
 
 
@@ -47,7 +47,7 @@ class Beginnings(Generic[T]):
     _goes_on: bool = True  # behind the last of them another one may begin in the same turn
 
     def __post_init__(self) -> None:
-        self._next = FairQueue(weight_of)
+        self._next = FairQueue(get_weight)
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
         """Set the loop before the first request comes: asking for the running one is a system call (Python 3.11)."""
@@ -63,7 +63,7 @@ class Beginnings(Generic[T]):
             self._start(one)
             return
         one.is_queued = True
-        self._next.add(one.principal, one.key, one, cost_of(one.size_bytes))
+        self._next.add(one.principal, one.key, one, compute_cost(one.size_bytes))
         if one.principal in self._held:
             self._next.hold(one.principal)
 

@@ -52,7 +52,7 @@ class Row(NamedTuple):
     timed: str = ""
 
 
-def _host() -> tuple[Row, ...]:
+def _list_host_rows() -> tuple[Row, ...]:
     from hobus.bus.messages import gateway, session
 
     return (
@@ -63,7 +63,7 @@ def _host() -> tuple[Row, ...]:
     )
 
 
-def _ho2() -> tuple[Row, ...]:
+def _list_ho2_rows() -> tuple[Row, ...]:
     from hobus.bus.messages import session
 
     return (
@@ -86,7 +86,7 @@ def _ho2() -> tuple[Row, ...]:
     )
 
 
-def _ho1() -> tuple[Row, ...]:
+def _list_ho1_rows() -> tuple[Row, ...]:
     from hobus.bus.messages import files, work_order
 
     return (
@@ -103,7 +103,7 @@ def _ho1() -> tuple[Row, ...]:
     )
 
 
-def _gateway() -> tuple[Row, ...]:
+def _list_gateway_rows() -> tuple[Row, ...]:
     from hobus.bus.messages import gateway
 
     return (
@@ -117,7 +117,7 @@ def _gateway() -> tuple[Row, ...]:
     )
 
 
-def _ho3() -> tuple[Row, ...]:
+def _list_ho3_rows() -> tuple[Row, ...]:
     from hobus.bus.messages import memory
 
     return (
@@ -138,7 +138,7 @@ def _ho3() -> tuple[Row, ...]:
     )
 
 
-def _ledger() -> tuple[Row, ...]:
+def _list_ledger_rows() -> tuple[Row, ...]:
     from hobus.bus.messages import ledger
 
     return (
@@ -162,7 +162,7 @@ def _ledger() -> tuple[Row, ...]:
     )
 
 
-def _broker() -> tuple[Row, ...]:
+def _list_broker_rows() -> tuple[Row, ...]:
     from hobus.bus.messages import control
 
     return (
@@ -182,7 +182,8 @@ def _broker() -> tuple[Row, ...]:
 
 
 _TABLES = {
-    "host": _host, "ho2": _ho2, "ho1": _ho1, "gateway": _gateway, "ho3": _ho3, "ledger": _ledger, "broker": _broker,
+    "host": _list_host_rows, "ho2": _list_ho2_rows, "ho1": _list_ho1_rows, "gateway": _list_gateway_rows,
+    "ho3": _list_ho3_rows, "ledger": _list_ledger_rows, "broker": _list_broker_rows,
 }  # fmt: skip
 
 if TYPE_CHECKING:
@@ -193,19 +194,19 @@ if TYPE_CHECKING:
 
 
 @cache
-def rows_of(service: str) -> dict[str, Row]:
+def map_rows(service: str) -> dict[str, Row]:
     """Map type to row of what this service takes; empty for what is no service."""
     table = _TABLES.get(service)
     return {} if table is None else {row.cls.TYPE: row for row in table()}
 
 
-def row_of(service: str, type_name: str) -> Row | None:
+def find_row(service: str, type_name: str) -> Row | None:
     """Return the row for a message of this type to this service; None if the service does not take it."""
-    return rows_of(service).get(type_name)
+    return map_rows(service).get(type_name)
 
 
 @cache
-def streamed() -> dict[str, type[Message]]:
+def map_streamed() -> dict[str, type[Message]]:
     """Map type to class of what comes before a reply."""
     from hobus.bus.messages import streams
 
@@ -218,7 +219,7 @@ def _all(name: str) -> Any:
     if name == "ROWS":
         return rows
     asked = {row.cls.TYPE: row.cls for row in rows}
-    return asked | {row.reply.TYPE: row.reply for row in rows if row.reply is not None} | streamed()
+    return asked | {row.reply.TYPE: row.reply for row in rows if row.reply is not None} | map_streamed()
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from msgspec.msgpack import Decoder, Encoder
 
 from hobus.bus.envelope import HEADER_VERSION, Header
 from hobus.bus.errors import BusError, MessageTooLarge
-from hobus.bus.messages.base import Message, faults_in
+from hobus.bus.messages.base import Message, describe_fault
 
 M = TypeVar("M", bound=Message)
 
@@ -61,7 +61,7 @@ def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
     try:
         message = cls.from_bytes(data)
     except ValidationError as error:
-        raise BusError("malformed", f"not a {cls.TYPE}: {faults_in(error)}") from None
+        raise BusError("malformed", f"not a {cls.TYPE}: {describe_fault(error)}") from None
     except (ValueError, RecursionError) as error:
         raise BusError("malformed", f"not a {cls.TYPE}: {str(error)[:200]}") from None
     return message

@@ -13,7 +13,7 @@ _NEWEST, _MIDDLE, _OLDEST = 10_000, 20, 20
 """Allocations until the newest objects are looked at; looks until the next older ones are."""
 
 
-def share() -> None:
+def freeze_for_forks() -> None:
     """Freeze what there is before forks, and give back what Python keeps of freed objects.
 
     Else each fork's own `settle` gives that back, and so writes to a hundred pages that all could share.

@@ -105,7 +105,7 @@ class Doorway:
         self._heard: dict[int, str] = {}
         self._of_caller: dict[str, set[int]] = {}
 
-    def accepted(self, inode: int) -> int | None:
+    def add_accepted(self, inode: int) -> int | None:
         """Add a connection; return the one that ends now, if one must."""
         if inode not in self._heard:
             self._strangers[inode] = None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
-from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.envelope import Header, Kind, make_header
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.histogram import counters
 from hobus.bus.limits import BODY_MAX_BYTES, LAG_MIN_S
@@ -62,7 +62,7 @@ class Shell(Protocol):
         """Hear that the broker wants this peer to finish its work and end, or to come back with another key."""
         ...
 
-    def stood_still(self) -> None:
+    def on_standstill(self) -> None:
         """Hear that this loop did not run for longer than the peer time-out; the hellos follow."""
         ...
 
@@ -129,7 +129,7 @@ class Conversation:
         self._send(connection, kind, type(message), encode(message, BODY_MAX_BYTES))
 
     def _send(self, connection: Connection, kind: Kind, of: type[Message], body: bytes) -> None:
-        head = header(kind, self._next_id(), type=of.TYPE, type_version=of.VERSION, sender=self._instance)
+        head = make_header(kind, self._next_id(), type=of.TYPE, type_version=of.VERSION, sender=self._instance)
         send_or_drop(connection, head, body)
 
     def notice_standstill(self, now: float) -> None:
@@ -142,7 +142,7 @@ class Conversation:
         _log.warning("loop_stood_still", instance=self._instance, seconds=round(stood_still_s, 3))
         self.counters["standstills"] += 1
         self._ticked_at = now
-        self._shell.stood_still()
+        self._shell.on_standstill()
         for connection in self._connections.values():
             if connection.is_wanted:
                 self._say_hello(connection, now)
@@ -181,7 +181,7 @@ class Conversation:
         return self._beaten
 
     def _say_hello(self, connection: Connection, now: float) -> None:
-        connection.said_hello(now)
+        connection.note_hello(now)
         connection.link.discard()
         self.say(connection, Kind.HELLO, self._shell.hello(connection, now))
         self._shell.unbound(connection)
@@ -197,30 +197,30 @@ class Conversation:
             return
         connection.heard_at = now
         if head.kind == _WELCOME:
-            self._server_spoke(connection, head, body, now)
+            self._hear_server(connection, head, body, now)
         else:
             self._shell.heard(connection, head, body)
 
-    def _server_spoke(self, connection: Connection, head: Header, body: bytes, now: float) -> None:
+    def _hear_server(self, connection: Connection, head: Header, body: bytes, now: float) -> None:
         try:
             if head.type == Welcome.TYPE:
                 welcome = decode(Welcome, body, BODY_MAX_BYTES)
                 connection.welcomed(welcome.epoch, now, config_digest=welcome.config_digest)
                 self._shell.welcomed(connection)
             elif head.type == Refused.TYPE:
-                self._refused(connection, decode(Refused, body, BODY_MAX_BYTES))
+                self._hear_refused(connection, decode(Refused, body, BODY_MAX_BYTES))
             elif head.type == Leases.TYPE:
                 self._shell.leased(decode(Leases, body, BODY_MAX_BYTES))
             elif head.type in (Drain.TYPE, RotateKey.TYPE):
                 self._shell.drained(is_rotated=head.type == RotateKey.TYPE)
             elif head.type == Failure.TYPE:
-                self._turned_down(connection, decode(Failure, body, BODY_MAX_BYTES))
+                self._note_turned_down(connection, decode(Failure, body, BODY_MAX_BYTES))
             elif head.type == Rehello.TYPE and connection.must_say_hello_again():
                 self._say_hello(connection, now)
         except RuntimeFault:
             self.counters["malformed"] += 1
 
-    def _turned_down(self, connection: Connection, failure: Failure) -> None:
+    def _note_turned_down(self, connection: Connection, failure: Failure) -> None:
         """Note that the server refused what this peer said of itself: for the server it is unsaid."""
         self.counters["turned_down"] += 1
         _log.error(
@@ -228,7 +228,7 @@ class Conversation:
             detail=failure.detail,
         )  # fmt: skip
 
-    def _refused(self, connection: Connection, refused: Refused) -> None:
+    def _hear_refused(self, connection: Connection, refused: Refused) -> None:
         if connection.refused != refused:
             _log.error("hello_refused", instance=self._instance, link=connection.name, code=refused.code)
         connection.refused = refused
@@ -283,7 +283,7 @@ class Connection(Struct):
             return "hello"
         return "wait"
 
-    def said_hello(self, now: float) -> None:
+    def note_hello(self, now: float) -> None:
         """Send nothing but hellos until the answer."""
         self.is_bound = False
         self.hello_at = now
@@ -303,7 +303,7 @@ class Connection(Struct):
         self.is_bound = False
         return was_bound
 
-    def why_down(self) -> str:
+    def explain_down(self) -> str:
         """Return, for people, why nothing can be sent."""
         name = f"the {self.name} lane" if self.name else "the broker"
         if self.refused is not None:

@@ -60,16 +60,16 @@ class PendingTable(Generic[W]):
         """Add a request that waits from now on; its id must not be pending."""
         assert pending.header.message_id not in self._pending  # noqa: S101 - callers join a pending id instead
         self._pending[pending.header.message_id] = pending
-        self._counted(pending.connection, 1)
+        self._count_held(pending.connection, 1)
 
-    def _counted(self, connection: str, by: int) -> None:
+    def _count_held(self, connection: str, by: int) -> None:
         self.counts[connection] = self.counts.get(connection, 0) + by
 
     def move(self, pending: OwnRequest[W], connection: str) -> None:
         """Assign the request to this connection from now on, as one that has not left yet."""
-        self._counted(pending.connection, -1)
+        self._count_held(pending.connection, -1)
         pending.connection, pending.sent_epoch = connection, None
-        self._counted(connection, 1)
+        self._count_held(connection, 1)
 
     def settle(self, message_id: str, connection: str) -> OwnRequest[W] | None:
         """Take out the request that a reply on `connection` answers; None for a late or foreign one."""
@@ -112,7 +112,7 @@ class PendingTable(Generic[W]):
             if not held:
                 del self._held[pending.connection]
 
-    def next_held(self, connection: str) -> OwnRequest[W] | None:
+    def release_held(self, connection: str) -> OwnRequest[W] | None:
         """Release the request held longest, if there is room for it now."""
         if connection not in self._held:
             return None

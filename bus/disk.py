@@ -14,7 +14,7 @@ _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
 
 
-def private_folder(path: Path) -> Path:
+def make_private_folder(path: Path) -> Path:
     """Make the directory, for this user alone. Raises OSError."""
     path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
     path.chmod(_DIRECTORY_MODE)
@@ -26,7 +26,7 @@ def write_private(path: Path, data: bytes, *, is_durable: bool = True) -> None:
 
     Its directory is made, or made private. Raises OSError.
     """
-    private_folder(path.parent)
+    make_private_folder(path.parent)
     beside = path.with_name(f".{path.name}.new")
     beside.unlink(missing_ok=True)
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb") as file:

@@ -28,7 +28,7 @@ def _to_nobody(_message: Message) -> None:
     """Drop a streamed part: a call outside a shell streams to nobody."""
 
 
-def never(_step: Callable[[], Awaitable[None]]) -> None:
+def drop_step(_step: Callable[[], Awaitable[None]]) -> None:
     """Drop a step: a call outside a shell is answered by nobody, so nothing follows its answer."""
 
 
@@ -47,7 +47,7 @@ class Call(Struct, frozen=True):
     on_attached: Callable[[Callable[[], None]], None] = lambda _step: None
     """`call.on_attached(step)`: the step runs whenever another incarnation takes the place of who asked: it has heard
     nothing of what was streamed."""
-    after_reply: Callable[[Callable[[], Awaitable[None]]], None] = never
+    after_reply: Callable[[Callable[[], Awaitable[None]]], None] = drop_step
     """`call.after_reply(step)`: the step runs once the reply of this handler was handed to its requester's connection,
     and not at all if the handler fails or is stopped. A fault of it is logged and changes nothing for the requester."""
 
@@ -98,13 +98,13 @@ class Actor:
         return {}
 
 
-def handlers_of(actor: Actor) -> dict[str, tuple[type[Message], Handler]]:
+def map_handlers(actor: Actor) -> dict[str, tuple[type[Message], Handler]]:
     """Map type to (class, bound handler). Raises TypeError when two handlers claim one type."""
-    return {cls.TYPE: (cls, getattr(actor, name)) for name, cls in handled_by(type(actor)).items()}
+    return {cls.TYPE: (cls, getattr(actor, name)) for name, cls in map_handled(type(actor)).items()}
 
 
 @functools.cache
-def handled_by(actor: type[Actor]) -> dict[str, type[Message]]:
+def map_handled(actor: type[Actor]) -> dict[str, type[Message]]:
     """Map the name of each handler to the class of its messages. Raises TypeError when two claim one type."""
     found: dict[str, type[Message]] = {}
     for name, method in inspect.getmembers(actor, inspect.isfunction):
@@ -144,7 +144,7 @@ class SaidBy(NamedTuple):
         return f"{self.principal} ({name})" if name else self.principal
 
 
-def said_by(call: Call, key: str | None) -> SaidBy:
+def name_sayer(call: Call, key: str | None) -> SaidBy:
     """Return who said a message, for the record.
 
     `key`: as the message names it. The HTTP door alone is believed, which has seen the key; whoever else reaches this

@@ -77,7 +77,7 @@ header_of: Callable[[HeaderFields], Header] = partial(tuple.__new__, Header)
 """A header of all its fields, in a third of the time that its class takes by name: for those made of every frame."""
 
 
-def header(  # noqa: PLR0913 - one argument per wire field
+def make_header(  # noqa: PLR0913 - one argument per wire field
     kind: Kind,
     message_id: str,
     *,

@@ -53,7 +53,7 @@ _WORDS = {
 """Of faults whose details name frames and instances, which say nothing to people."""
 
 
-def plain_words(fault: RuntimeFault) -> str:
+def put_plainly(fault: RuntimeFault) -> str:
     return _WORDS.get(fault.code, fault.detail)
 
 
@@ -161,7 +161,7 @@ _BY_CODE: dict[str, type[RuntimeFault]] = {
 }
 
 
-def fault_of(failure: Failure) -> RuntimeFault:
+def make_fault(failure: Failure) -> RuntimeFault:
     """Return the typed fault behind a Failure that came over the wire."""
     kind = _BY_CODE.get(failure.code, BusError)
     return kind(
@@ -180,7 +180,7 @@ _UNANSWERED = OUT_OF_TIME_CODES | {"peer_lost"}
 
 
 @contextmanager
-def in_doubt() -> Generator[None]:
+def mark_in_doubt() -> Generator[None]:
     """Mark faults in the request for a change that nobody answered: it may have been applied."""
     try:
         yield
@@ -188,4 +188,4 @@ def in_doubt() -> Generator[None]:
         if fault.code not in _UNANSWERED:
             raise
         said = fault.as_failure().model_copy(update={"detail": f"{fault.detail}; {IN_DOUBT}"})
-        raise fault_of(said) from None
+        raise make_fault(said) from None

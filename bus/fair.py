@@ -33,7 +33,7 @@ _KEY = "client/key/"
 _HTTP = "http"  # numbered by its launcher; the other clients are named by their process
 
 
-def principal_of(instance: str) -> str:
+def get_principal(instance: str) -> str:
     """Return the principal of an incarnation that asks for itself: all connections of a client's process are one."""
     name = instance.partition("@")[0]
     role, _, number = name.partition("/")
@@ -42,7 +42,7 @@ def principal_of(instance: str) -> str:
     return _CLIENT + (name if role == _HTTP else number.partition(".")[0])
 
 
-def key_principal(key: str) -> str:
+def name_key_principal(key: str) -> str:
     """Return the principal of a key of the HTTP door; unchanged if it is one already."""
     return key if key.startswith(_KEY) else f"{_KEY}{key}"
 
@@ -53,12 +53,12 @@ def is_client(principal: str) -> bool:
     return principal.startswith(_CLIENT)
 
 
-def weight_of(principal: str) -> int:
+def get_weight(principal: str) -> int:
     """Return how much one turn gives the principal."""
     return limits.CLIENT_WEIGHT if is_client(principal) else limits.SERVICE_WEIGHT
 
 
-def cost_of(size_bytes: int) -> int:
+def compute_cost(size_bytes: int) -> int:
     """Return what a request with a body of this size costs, in turns of weight one."""
     return 1 + size_bytes // limits.FAIR_UNIT_BYTES
 

@@ -54,7 +54,7 @@ class Durations(NamedTuple):
     number: int
 
 
-def told_in(counters: Mapping[str, int]) -> tuple[dict[str, Durations], dict[str, int]]:
+def read_histograms(counters: Mapping[str, int]) -> tuple[dict[str, Durations], dict[str, int]]:
     """Split counters into histograms by name and the rest; what is incomplete stays a counter."""
     names = {part["name"] for name in counters if (part := _PART.fullmatch(name)) is not None}
     whole = {name for name in names if {f"{name}_ms_sum", f"{name}_ms_count"} <= counters.keys()}
@@ -65,12 +65,12 @@ def told_in(counters: Mapping[str, int]) -> tuple[dict[str, Durations], dict[str
         if part is None or part["name"] not in whole:
             rest[name] = value
         elif part["bound"]:
-            told = found.setdefault(part["name"], _told(counters, part["name"]))
+            told = found.setdefault(part["name"], _read_histogram(counters, part["name"]))
             told.at_most_ms.append((int(part["bound"]), value))
     for told in found.values():
         told.at_most_ms.sort()
     return found, rest
 
 
-def _told(counters: Mapping[str, int], name: str) -> Durations:
+def _read_histogram(counters: Mapping[str, int], name: str) -> Durations:
     return Durations([], counters[f"{name}_ms_sum"], counters[f"{name}_ms_count"])

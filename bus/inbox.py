@@ -23,17 +23,17 @@ from msgspec import Struct
 
 from hobus.bus import limits
 from hobus.bus.beginning import Beginnings
-from hobus.bus.catalog import CLIENT_ROLES, Row, row_of
+from hobus.bus.catalog import CLIENT_ROLES, Row, find_row
 from hobus.bus.codec import decode
 from hobus.bus.deadlines import Deadlines
-from hobus.bus.dispatch import Call, Handler, never
+from hobus.bus.dispatch import Call, Handler, drop_step
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault
-from hobus.bus.fair import Shares, principal_of
+from hobus.bus.fair import Shares, get_principal
 from hobus.bus.histogram import Counters, counters
-from hobus.bus.lanes import role_of
+from hobus.bus.lanes import get_role
 from hobus.bus.messages.base import Message
-from hobus.bus.outcome import answer_of, failure_answer, follow_up, internal_fault
+from hobus.bus.outcome import answer_of, follow_up, make_failure_answer, make_internal_fault
 from hobus.bus.port import Clock
 from hobus.bus.promise import Promise
 from hobus.bus.window import DuplicateWindow, KeptReply, RequestKey
@@ -101,7 +101,7 @@ class Inbox:
     _idle: asyncio.Event | None = None  # there while somebody waits for the last one to end
 
     def __post_init__(self) -> None:
-        rows = {name: row_of(self.role, name) for name in self.handlers}
+        rows = {name: find_row(self.role, name) for name in self.handlers}
         self._taken = {
             name: (row, *self.handlers[name], not inspect.iscoroutinefunction(self.handlers[name][1]))
             for name, row in rows.items()
@@ -118,19 +118,21 @@ class Inbox:
 
     def receive(self, header: Header, body: bytes, route: ReplyRoute) -> None:
         """Admit one request or post, or answer it at once."""
-        sender_role = role_of(header.sender)
+        sender_role = get_role(header.sender)
         asker = header.sender if sender_role in CLIENT_ROLES else sender_role
         key = (asker, header.type, header.message_id)
-        principal, size_bytes = header.principal or principal_of(header.sender), len(body)
+        principal, size_bytes = header.principal or get_principal(header.sender), len(body)
         try:
-            row, cls, handler, promises = self._allowed(header, sender_role, route)
+            row, cls, handler, promises = self._check_allowed(header, sender_role, route)
             if self._is_duplicate(key, header, body, route):
                 return
-            deadline = self._deadline(header)
+            deadline = self._compute_deadline(header)
             if row.mode == "immediate" or (route.lane and row.mode == "slot"):  # a lane gives no credit
                 self._demand_room(principal, size_bytes)
             elif row.reply is None and len(self._behind.get(header.key, ())) > limits.ORDERED_POSTS_MAX:
-                raise self._busy(f"{self.role}: {limits.ORDERED_POSTS_MAX} posts wait under the key {header.key[:80]}")
+                raise self._refuse_busy(
+                    f"{self.role}: {limits.ORDERED_POSTS_MAX} posts wait under the key {header.key[:80]}"
+                )
             message = decode(cls, body, limits.BODY_MAX_BYTES)
         except RuntimeFault as fault:
             self.counters["refused"] += 1
@@ -140,7 +142,9 @@ class Inbox:
         running.principal, running.size_bytes = principal, size_bytes
         self._admit(running)
 
-    def _allowed(self, header: Header, sender_role: str, route: ReplyRoute) -> tuple[Row, type[Message], Handler, bool]:
+    def _check_allowed(
+        self, header: Header, sender_role: str, route: ReplyRoute
+    ) -> tuple[Row, type[Message], Handler, bool]:
         """Apply the policy once more at the receiving edge, from the same table as the broker's."""
         taken = self._taken.get(header.type)
         if taken is None:
@@ -160,11 +164,11 @@ class Inbox:
         In bytes each may have one request whatever the others have.
         """
         if over := self._shares.excess(principal, size_bytes):
-            raise self._busy(f"{self.role}: {over}")
+            raise self._refuse_busy(f"{self.role}: {over}")
         if len(self._running) >= limits.MAILBOX_MAX:
-            raise self._busy(f"{self.role} has {len(self._running)} requests at work")
+            raise self._refuse_busy(f"{self.role} has {len(self._running)} requests at work")
 
-    def _busy(self, detail: str) -> BusError:
+    def _refuse_busy(self, detail: str) -> BusError:
         return BusError("busy", detail, retry_after_ms=limits.BUSY_RETRY_MS)
 
     def _is_duplicate(self, key: RequestKey, header: Header, body: bytes, route: ReplyRoute) -> bool:
@@ -196,7 +200,7 @@ class Inbox:
             running.deadline = deadline
             self.deadlines.set(running.key, deadline)
 
-    def _deadline(self, header: Header) -> float | None:
+    def _compute_deadline(self, header: Header) -> float | None:
         if header.kind == _POST:
             return None
         if header.deadline_ms <= 0:
@@ -205,7 +209,7 @@ class Inbox:
 
     def _refuse(self, header: Header, route: ReplyRoute, fault: RuntimeFault) -> None:
         if header.kind == Kind.REQUEST:
-            route.answer(header, failure_answer(fault, limits.BODY_MAX_BYTES))
+            route.answer(header, make_failure_answer(fault, limits.BODY_MAX_BYTES))
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -230,26 +234,26 @@ class Inbox:
         running.is_started = True
         begun = CAUSE.set(running.header)
         try:
-            promise = cast("Promise[Message]", running.handler(running.message, self._call(running, never)))
+            promise = cast("Promise[Message]", running.handler(running.message, self._call(running, drop_step)))
         except RuntimeFault as fault:
-            self._promised(running, fault.with_traceback(None))
+            self._answer_promised(running, fault.with_traceback(None))
         except Exception as error:  # noqa: BLE001 - as in `_run`
-            self._promised(running, internal_fault(running.header, error))
+            self._answer_promised(running, make_internal_fault(running.header, error))
         else:
-            promise.then(partial(self._promised, running))
+            promise.then(partial(self._answer_promised, running))
         finally:
             CAUSE.reset(begun)
 
-    def _promised(self, running: Running, outcome: Message | RuntimeFault) -> None:
+    def _answer_promised(self, running: Running, outcome: Message | RuntimeFault) -> None:
         """Answer with the promised reply or fault; nobody waits for that of a stopped request."""
         if self._running.get(running.key) is not running:
             return
         try:
-            answer = outcome if isinstance(outcome, RuntimeFault) else self._encoded(running, outcome)
+            answer = outcome if isinstance(outcome, RuntimeFault) else self._encode(running, outcome)
         except RuntimeFault as fault:
             answer = fault.with_traceback(None)
         except Exception as error:  # noqa: BLE001 - as in `_run`
-            answer = internal_fault(running.header, error)
+            answer = make_internal_fault(running.header, error)
         self._finish(running)
         self._answer(running, answer)
 
@@ -260,22 +264,22 @@ class Inbox:
         CAUSE.set(running.header)
         try:
             reply = await running.handler(running.message, self._call(running, afterwards.append))
-            answer = self._encoded(running, reply)
+            answer = self._encode(running, reply)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if running.stopped:
-                answer = self._stopped(running)
+                answer = self._explain_stop(running)
             elif task is not None and task.cancelling():  # the process stops: what it holds is redelivered, not failed
                 self._finish(running)
                 raise
             else:  # the handler waited for something that somebody else cancelled
-                answer = internal_fault(running.header, error)
+                answer = make_internal_fault(running.header, error)
         except RuntimeFault as fault:
             answer = fault.with_traceback(
                 None
             )  # it would hold this frame, and that the answer: a body until the next GC
         except Exception as error:  # noqa: BLE001 - whatever it is: see the module docstring
-            answer = internal_fault(running.header, error)
+            answer = make_internal_fault(running.header, error)
         self._finish(running)
         self._answer(running, answer)
         if afterwards and not isinstance(answer, RuntimeFault) and running.again is None:
@@ -292,11 +296,11 @@ class Inbox:
                 running.route.answer(running.header, piece)
 
         return Call(
-            header.sender, role_of(header.sender), header.message_id, header.attempt, header.key, header.trace,
+            header.sender, get_role(header.sender), header.message_id, header.attempt, header.key, header.trace,
             running.deadline, running.route.lane, stream, running.attached.append, after_reply,
         )  # fmt: skip
 
-    def _encoded(self, running: Running, reply: Message | None) -> KeptReply | None:
+    def _encode(self, running: Running, reply: Message | None) -> KeptReply | None:
         expected = running.row.reply
         if expected is None:
             return None
@@ -304,7 +308,7 @@ class Inbox:
             raise TypeError(f"a handler of {running.header.type} answered {type(reply).__name__}")
         return answer_of(Kind.REPLY, reply, limits.BODY_MAX_BYTES)
 
-    def _stopped(self, running: Running) -> RuntimeFault:
+    def _explain_stop(self, running: Running) -> RuntimeFault:
         if running.stopped == "expired":
             return BusError("expired", f"{running.header.type} {running.header.message_id} did not end by its deadline")
         return BusError("cancelled", f"{running.header.type} {running.header.message_id} was cancelled")
@@ -320,12 +324,12 @@ class Inbox:
             self.beginnings.forget(running)
         self.deadlines.forget(running.key)
         if running.row.mode == "ordered":
-            self._next_of(running)
+            self._begin_next(running)
         if self._idle is not None and not self._running:
             self._idle.set()
             self._idle = None
 
-    def _next_of(self, running: Running) -> None:
+    def _begin_next(self, running: Running) -> None:
         queue = self._behind.get(running.header.key)
         if queue is None:
             return
@@ -347,7 +351,7 @@ class Inbox:
             if outcome.code == "busy" and outcome.retry_after_ms is None:
                 outcome.retry_after_ms = limits.BUSY_RETRY_MS
             answer, is_final = (
-                failure_answer(outcome, limits.BODY_MAX_BYTES),
+                make_failure_answer(outcome, limits.BODY_MAX_BYTES),
                 not outcome.retryable and outcome.code not in _NOT_FINAL,
             )
         elif outcome is None:
@@ -387,7 +391,7 @@ class Inbox:
             running.task.cancel()
         if not running.is_started or running.promises:  # then nothing of `_run` will ever run
             self._finish(running)
-            self._answer(running, self._stopped(running))
+            self._answer(running, self._explain_stop(running))
 
     def discard_unstarted(self, requester: str = "", lane: str = "") -> None:
         """Forget requests that wait their turn: all of them, or what this requester asked by this lane.

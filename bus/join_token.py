@@ -39,7 +39,7 @@ class JoinToken:
 
     def encode(self) -> str:
         payload = pack([self.address, self.broker_key, self.secret])
-        return _PREFIX + _VERSION + _text_of(payload + _crc(payload))
+        return _PREFIX + _VERSION + _encode_text(payload + _compute_crc(payload))
 
 
 def decode(word: str) -> JoinToken:
@@ -57,12 +57,12 @@ def decode(word: str) -> JoinToken:
     except ValueError:
         raise NotAToken("it holds characters that no token has: it was changed or cut in copying") from None
     payload, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
-    if crc != _crc(payload) or _text_of(data) != rest:
+    if crc != _compute_crc(payload) or _encode_text(data) != rest:
         raise NotAToken("its checksum does not fit: a character was changed or is missing")
-    return _of_payload(payload)
+    return _read_payload(payload)
 
 
-def _of_payload(payload: bytes) -> JoinToken:
+def _read_payload(payload: bytes) -> JoinToken:
     try:
         fields: Any = unpack(payload)
         address, broker_key, secret = fields
@@ -74,9 +74,9 @@ def _of_payload(payload: bytes) -> JoinToken:
     return JoinToken(address, broker_key, secret)
 
 
-def _crc(payload: bytes) -> bytes:
+def _compute_crc(payload: bytes) -> bytes:
     return zlib.crc32(_VERSION.encode() + payload).to_bytes(_CRC_BYTES, "big")
 
 
-def _text_of(data: bytes) -> str:
+def _encode_text(data: bytes) -> str:
     return base64.b32encode(data).decode("ascii").rstrip("=").lower()

@@ -30,7 +30,7 @@ def is_object(text: str) -> bool:
         return False
 
 
-def mended(text: str) -> str:
+def mend(text: str) -> str:
     """Return the text with no half of a character: two that belong together are one, any other is U+FFFD."""
     try:
         text.encode()
@@ -39,16 +39,16 @@ def mended(text: str) -> str:
     return text
 
 
-def mended_json(text: str | bytes) -> str:
+def mend_json(text: str | bytes) -> str:
     """Mend all texts in a JSON text, which may write halves as escapes. Raises ValueError."""
     try:
         value = json.loads(text if isinstance(text, str) else text.decode("utf-8", "replace"))
-        return mended(json.dumps(value, ensure_ascii=False))
+        return mend(json.dumps(value, ensure_ascii=False))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def text_of(value: Any) -> str:
+def write_json(value: Any) -> str:
     """Return a value that a message carries as JSON text, as HTTP clients send it: no blanks, letters unescaped."""
     return str(_encode(value), "utf-8")
 
@@ -56,23 +56,23 @@ def text_of(value: Any) -> str:
 _encode = msgspec.json.Encoder().encode
 
 
-def value_of(text: str) -> Any:
+def read_json(text: str) -> Any:
     """Return the value, if a message can carry it. Raises ValueError for all else.
 
     No NaN and no infinity, no number over 64 bits, no lone surrogate, no endless nesting.
     """
     try:
-        value: Any = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        value: Any = json.loads(text, parse_constant=_refuse, parse_float=_read_finite)
         pack(value)
     except (OverflowError, RecursionError) as error:
         raise ValueError(type(error).__name__) from None
     return value
 
 
-def object_in(text: str, *, depth_max: int) -> dict[str, Any] | None:
+def read_object(text: str, *, depth_max: int) -> dict[str, Any] | None:
     """Return the object that the text is; None for anything else, and for one with more levels."""
     try:
-        value = value_of(text)
+        value = read_json(text)
     except ValueError:
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) and is_within(value, depth_max) else None
@@ -82,19 +82,19 @@ def is_within(value: Any, depth_max: int) -> bool:
     """Return whether objects and lists are nested at most that deep: `{}` is 1, `{"a": []}` is 2."""
     level = [value]
     for _ in range(depth_max):
-        level = [inner for item in level for inner in _inner(item) if isinstance(inner, dict | list)]
+        level = [inner for item in level for inner in _list_inner(item) if isinstance(inner, dict | list)]
         if not level:
             return True
     return False
 
 
-def _inner(item: Any) -> list[Any]:
+def _list_inner(item: Any) -> list[Any]:
     if isinstance(item, dict):
         return list(cast("dict[str, Any]", item).values())
     return cast("list[Any]", item) if isinstance(item, list) else []
 
 
-def _finite(text: str) -> float:
+def _read_finite(text: str) -> float:
     value = float(text)
     if value in (float("inf"), float("-inf")):
         raise ValueError(text)

@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hobus.bus import limits
-from hobus.bus.broker.admission import malformation_of, refusal_of
-from hobus.bus.catalog import Row, rows_of
+from hobus.bus.broker.admission import find_malformation, find_refusal
+from hobus.bus.catalog import Row, map_rows
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.conduct import Pace
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header, header_of
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of, make_header
 from hobus.bus.errors import BusError, RuntimeFault
-from hobus.bus.fair import principal_of
+from hobus.bus.fair import get_principal
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import ReplyRoute
-from hobus.bus.lanes import BESIDE_BROKER, epoch_of, is_foreign, role_of
+from hobus.bus.lanes import BESIDE_BROKER, get_epoch, get_role, is_foreign
 from hobus.bus.link import LaneTransport
 from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Credit, Hello, Refused, Rehello, Welcome
 from hobus.bus.messages.ids import ID_MAX_CHARS
-from hobus.bus.outcome import failure_answer
+from hobus.bus.outcome import make_failure_answer
 from hobus.bus.port import Clock
 from hobus.bus.window import KeptReply
 
@@ -80,8 +80,8 @@ class LaneServer:
     _refusing: Pace = field(init=False)
 
     def __post_init__(self) -> None:
-        self.service = role_of(self.instance)
-        self._rows = rows_of(self.service)
+        self.service = get_role(self.instance)
+        self._rows = map_rows(self.service)
         self._is_beside = self.service in BESIDE_BROKER
         self._asking, self._refusing = Pace(self.settings), Pace(self.settings)
 
@@ -118,7 +118,7 @@ class LaneServer:
                 fault = BusError(
                     "internal", f"{head.type} {head.message_id} met a defect of {self.instance}; see its log"
                 )
-                self.answer(client.instance, head, failure_answer(fault, limits.BODY_MAX_BYTES))
+                self.answer(client.instance, head, make_failure_answer(fault, limits.BODY_MAX_BYTES))
         try:
             self._lose(client)
         except Exception:  # noqa: BLE001 - the defect may be in who is told: it is forgotten all the same
@@ -137,7 +137,7 @@ class LaneServer:
             self.counters["malformed"] += 1
             return
         if head.kind == _HELLO:
-            self._hello(routing, frames[1])
+            self._take_hello(routing, frames[1])
             return
         client = self._by_routing.get(routing)
         if client is None:
@@ -151,16 +151,16 @@ class LaneServer:
         self._from_client(client, stamped, frames)
 
     def _from_client(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:
-        if head.kind in _ASKS and (wrong := malformation_of(head, len(frames[0]))):
+        if head.kind in _ASKS and (wrong := find_malformation(head, len(frames[0]))):
             self._refuse_malformed(client, head, wrong)
         elif head.kind in _ASKS:
-            self._request(client, head, frames[1])
+            self._take_request(client, head, frames[1])
         elif head.kind == Kind.BEAT:
             self._say(client.routing, Kind.BEAT, Beat, _ALIVE)
         elif head.kind == Kind.BYE:
             self._lose(client)
         elif head.kind not in (Kind.READY, Kind.CREDIT):  # a lane has no use for those two
-            self._tapped("malformed", head, frames[1])
+            self._tap("malformed", head, frames[1])
             self.counters["malformed"] += 1
 
     def _refuse_malformed(self, client: _Client, head: Header, wrong: str) -> None:
@@ -169,30 +169,30 @@ class LaneServer:
         if head.kind == _REQUEST:
             told = head._replace(message_id=head.message_id[:ID_MAX_CHARS], trace="")
             fault = BusError("malformed", wrong)
-            self.answer(client.instance, told, failure_answer(fault, limits.BODY_MAX_BYTES))
+            self.answer(client.instance, told, make_failure_answer(fault, limits.BODY_MAX_BYTES))
 
-    def _request(self, client: _Client, head: Header, body: bytes) -> None:
-        fault = self._refusal(head, body)
+    def _take_request(self, client: _Client, head: Header, body: bytes) -> None:
+        fault = self._find_refusal(head, body)
         if fault is not None and head.kind == Kind.REQUEST:
             self.counters["denied"] += 1
             self._fail(client, head, fault, body)
             return
-        self._tapped("delivered", head, body)
+        self._tap("delivered", head, body)
         if self._deliver is not None:
             self._deliver(head, body, ReplyRoute(self.service, partial(self.answer, client.instance)))
 
     def _fail(self, client: _Client, head: Header, fault: RuntimeFault, body: bytes = b"") -> None:
-        self._tapped("denied", head, body)
-        self.answer(client.instance, head, failure_answer(fault, limits.BODY_MAX_BYTES))
+        self._tap("denied", head, body)
+        self.answer(client.instance, head, make_failure_answer(fault, limits.BODY_MAX_BYTES))
 
-    def _refusal(self, head: Header, body: bytes) -> RuntimeFault | None:
+    def _find_refusal(self, head: Header, body: bytes) -> RuntimeFault | None:
         limit = limits.BODY_MAX_BYTES
         if len(body) > limit:
             return BusError("too_large", f"a body of {len(body)} bytes; the limit is {limit}")
         row = self._rows.get(head.type)
         if row is None:
             return BusError("denied", f"the {self.service} lane does not take {head.type!r}")
-        if role_of(head.sender) not in row.senders:
+        if get_role(head.sender) not in row.senders:
             return BusError("denied", f"{head.sender} may not send {head.type} to {self.service}")
         if is_foreign(head.message_id, head.sender):
             return BusError("denied", f"the message id {head.message_id} is counted under another peer's name")
@@ -200,20 +200,20 @@ class LaneServer:
 
     # --- connections ------------------------------------------------------------------------------------------------
 
-    def _hello(self, routing: bytes, body: bytes) -> None:
-        refused = self._checked(routing, body)
+    def _take_hello(self, routing: bytes, body: bytes) -> None:
+        refused = self._check_hello(routing, body)
         if refused is None:
             return
         self.counters["refused"] += 1
         if self._refusing.allows(routing, self.clock.monotonic()):
             self._send(routing, Kind.WELCOME, refused)
 
-    def _checked(self, routing: bytes, body: bytes) -> Refused | None:
+    def _check_hello(self, routing: bytes, body: bytes) -> Refused | None:
         try:
             hello = decode(Hello, body, limits.BODY_MAX_BYTES)
         except RuntimeFault as fault:
             return Refused(code="malformed", detail=fault.detail)
-        refused = refusal_of(hello) or self.authenticate(hello)
+        refused = find_refusal(hello) or self.authenticate(hello)
         if refused is None:
             self._welcome(routing, hello.instance)
         return refused
@@ -223,11 +223,11 @@ class LaneServer:
         for earlier in (self._by_instance.get(instance), self._by_routing.get(routing)):
             if earlier is not None:
                 self._unbind(earlier)
-        client = _Client(routing, instance, principal_of(instance), self.clock.monotonic())
+        client = _Client(routing, instance, get_principal(instance), self.clock.monotonic())
         self._by_routing[routing] = self._by_instance[instance] = client
         self.counters["welcomed"] += 1
         welcome = Welcome(
-            epoch=epoch_of(self.instance),
+            epoch=get_epoch(self.instance),
             beat_interval_ms=self.settings.beat_interval_ms,
             peer_timeout_ms=self.settings.peer_timeout_ms,
         )
@@ -313,7 +313,7 @@ class LaneServer:
         self._say(routing, kind, type(message), encode(message, limits.BODY_MAX_BYTES))
 
     def _say(self, routing: bytes, kind: Kind, of: type[Message], body: bytes) -> None:
-        head = header(kind, self._next_id(), type=of.TYPE, type_version=of.VERSION, sender=self.instance)
+        head = make_header(kind, self._next_id(), type=of.TYPE, type_version=of.VERSION, sender=self.instance)
         self._hand_over(routing, pack_header(head), body)
 
     def _hand_over(self, routing: bytes, head: bytes, body: bytes) -> bool:
@@ -325,7 +325,7 @@ class LaneServer:
             self._lose(client)
         return False
 
-    def _tapped(self, verdict: str, head: Header, body: bytes) -> None:
+    def _tap(self, verdict: str, head: Header, body: bytes) -> None:
         if self.on_frame is not None:
             self.on_frame(verdict, pack_header(head), body)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from hobus.bus.catalog import Row, row_of
+from hobus.bus.catalog import Row, find_row
 
 INSTANCE_PATTERN = re.compile(r"(?P<role>[a-z0-9]{1,16})/[A-Za-z0-9._-]{1,64}@[A-Za-z0-9]{1,64}")
 """`<role>/<n>@<incarnation>`."""
@@ -22,7 +22,7 @@ LAST_RESORT = "gateway.degraded_prompt"
 """It must not depend on what it is a resort from: it waits for the lane, and never goes by the broker."""
 
 
-def lanes_of(role: str) -> tuple[str, ...]:
+def list_lanes(role: str) -> tuple[str, ...]:
     """Return the lanes that a process of this role on this machine connects to."""
     if role == "ledger":
         return ()
@@ -30,9 +30,9 @@ def lanes_of(role: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=_ROLES_KEPT)
-def way_of(service: str, type_name: str) -> tuple[Row | None, str]:
+def find_way(service: str, type_name: str) -> tuple[Row | None, str]:
     """Return the row of a message to this service, or to an instance, and its lane; "": by the broker."""
-    row = row_of(role_of(service), type_name)
+    row = find_row(get_role(service), type_name)
     return row, service if service in LANES and row is not None else ""
 
 
@@ -45,11 +45,11 @@ def is_foreign(message_id: str, instance: str) -> bool:
 
 
 @lru_cache(maxsize=_ROLES_KEPT)
-def role_of(instance: str) -> str:
+def get_role(instance: str) -> str:
     """Return the role in `<role>/<n>@<epoch>`; a service name is its own role."""
     return instance.partition("/")[0]
 
 
-def epoch_of(instance: str) -> str:
+def get_epoch(instance: str) -> str:
     """Return the incarnation in `<role>/<n>@<epoch>`."""
     return instance.rpartition("@")[2]

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from hobus.bus import limits
-from hobus.bus.errors import LedgerError, RuntimeFault, fault_of
+from hobus.bus.errors import LedgerError, RuntimeFault, make_fault
 from hobus.bus.limits import RESUBMIT_PAUSE_MS
 from hobus.bus.messages.ledger import (
     Ack,
@@ -48,7 +48,7 @@ from hobus.bus.messages.ledger import (
 )
 from hobus.bus.port import Bus
 from hobus.bus.promise import Promise
-from hobus.bus.record.entry import wire_size, with_bytes
+from hobus.bus.record.entry import estimate_wire_size, with_bytes
 
 if TYPE_CHECKING:
     from hobus.bus.settings import LedgerClientSettings
@@ -131,7 +131,7 @@ class LedgerClient:
         submitted = _Submitted(entries, count, resting, trace, acks, urgent, follows)
         try:
             submitted.entries = packed = [with_bytes(entry) for entry in entries]
-            submitted.size_bytes = wire_size(packed)
+            submitted.size_bytes = estimate_wire_size(packed)
         except OverflowError:  # its own delivery says so, in its turn
             submitted.is_alone = True
         self._queue.append(submitted)
@@ -152,14 +152,14 @@ class LedgerClient:
         unknown.
         """
         acks = self.submit(entries, trace=trace, urgent=True, follows=follows)
-        await self._settled(f"the write of {entries[0].submission_id}")
+        await self._wait_settled(f"the write of {entries[0].submission_id}")
         return acks.result()
 
     async def flush(self) -> None:
         """Wait until everything submitted is acknowledged (or refused for good). Raises LedgerError(unavailable)."""
-        await self._settled("")
+        await self._wait_settled("")
 
-    async def _settled(self, what: str) -> None:
+    async def _wait_settled(self, what: str) -> None:
         """Wait for the outcome of what was submitted last. Raises LedgerError(unavailable) naming `what`."""
         if not self._queue:
             return
@@ -220,14 +220,14 @@ class LedgerClient:
         if self._goes_back:
             return
         while self._held and (at_once or (self._held_urgent and self._urgent_frames < self._frames_max)):
-            self._send(self._next_frame())
+            self._send(self._take_next_frame())
         if not self._held and self._lazily is not None:
             self._lazily.cancel()
             self._lazily = None
         elif self._held and not self._held_urgent:  # what the frame of urgent ones had no room for has its bound, too
             self._leave_in_time()
 
-    def _next_frame(self) -> list[_Submitted]:
+    def _take_next_frame(self) -> list[_Submitted]:
         """Take the first held writes, within what one batch of the ledger takes."""
         writes: list[_Submitted] = []
         entries = size_bytes = 0
@@ -258,12 +258,12 @@ class LedgerClient:
         try:
             self._bus.ask(
                 LEDGER, message, expect=Written, timeout_s=self._request_timeout_s, trace=trace,
-                on_outcome=partial(self._delivered, writes, is_urgent),
+                on_outcome=partial(self._note_delivered, writes, is_urgent),
             )  # fmt: skip
         except RuntimeFault as fault:  # told later, as everything else: the caller has not got its promise yet
-            asyncio.get_running_loop().call_soon(self._delivered, writes, is_urgent, fault)
+            asyncio.get_running_loop().call_soon(self._note_delivered, writes, is_urgent, fault)
 
-    def _delivered(self, writes: Sequence[_Submitted], is_urgent: bool, outcome: Written | RuntimeFault) -> None:
+    def _note_delivered(self, writes: Sequence[_Submitted], is_urgent: bool, outcome: Written | RuntimeFault) -> None:
         self._frames -= 1
         self._urgent_frames -= is_urgent
         if isinstance(outcome, RuntimeFault):
@@ -355,19 +355,19 @@ def _hand_out(writes: Sequence[_Submitted], written: Written) -> None:
     at = 0
     for number, one in enumerate(writes):
         if number in written.failures:
-            one.outcome = fault_of(written.failures[number])
+            one.outcome = make_fault(written.failures[number])
             continue
         end = at + one.count
         acks = written.acks[at:end]
         at = end
         is_ours = [ack.submission_id for ack in acks] == [entry.submission_id for entry in one.entries]
-        one.outcome = acks if is_ours or _are_about(acks, one.entries) else _others()
+        one.outcome = acks if is_ours or _are_about(acks, one.entries) else _refuse_second_writer()
     if written.acks[at:]:
         for one in writes:
-            one.outcome = _others()
+            one.outcome = _refuse_second_writer()
 
 
-def _others() -> LedgerError:
+def _refuse_second_writer() -> LedgerError:
     return LedgerError("unavailable", "the answer to a write was about other entries", retryable=True)
 
 
@@ -384,7 +384,7 @@ def _tell(waiting: asyncio.Future[bool], _outcome: object = None, *, in_time: bo
         waiting.set_result(in_time)
 
 
-async def every_page(bus: Bus, question: Read | Query, *, timeout_s: float) -> tuple[list[Entry], bool]:
+async def read_pages(bus: Bus, question: Read | Query, *, timeout_s: float) -> tuple[list[Entry], bool]:
     """Return up to `question.limit` entries, page after page, and whether there are further ones.
 
     A page holds no more than `limits.PAGE_ENTRIES_MAX` and the ledger's bound of bytes allow.

@@ -17,16 +17,16 @@ import msgspec
 from msgspec import Struct
 
 from hobus.bus import limits
-from hobus.bus.catalog import CLIENT_ROLES, Row, streamed
+from hobus.bus.catalog import CLIENT_ROLES, Row, map_streamed
 from hobus.bus.codec import decode, encode, pack_header
 from hobus.bus.conversation import Connection, send_or_drop
 from hobus.bus.correlation import OwnRequest, PendingTable
 from hobus.bus.deadlines import Deadlines
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of
-from hobus.bus.errors import BusError, RuntimeFault, fault_of
+from hobus.bus.errors import BusError, RuntimeFault, make_fault
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import CAUSE
-from hobus.bus.lanes import BESIDE_BROKER, LAST_RESORT, role_of, way_of
+from hobus.bus.lanes import BESIDE_BROKER, LAST_RESORT, find_way, get_role
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Cancelled
 from hobus.bus.messages.failure import Failure
@@ -103,7 +103,7 @@ class Outbox(Struct):
     _count: int = 0
 
     def __post_init__(self) -> None:
-        if role_of(self.instance) in CLIENT_ROLES:  # more than that is `busy`, and too much of it cut off
+        if get_role(self.instance) in CLIENT_ROLES:  # more than that is `busy`, and too much of it cut off
             self._pending.window_bytes = limits.CLIENT_OPEN_MAX_BYTES
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -135,7 +135,7 @@ class Outbox(Struct):
         reached_within_s: float | None = None,
     ) -> R:
         """Return the decoded reply, or raise the fault behind the failure; see `bus.port.Bus.request`."""
-        body = self._encoded(message)
+        body = self._encode(message)
         loop = self._loop or asyncio.get_running_loop()
         waiter: asyncio.Future[Outcome] = loop.create_future()
         pending = self._pending.get(message_id) if message_id is not None else None
@@ -153,7 +153,7 @@ class Outbox(Struct):
             raise
         finally:
             del pending, waiter, body  # a fault would hold this frame, and they the fault: a body until the next GC
-        return self._decoded(head, answer, expect)
+        return self._decode(head, answer, expect)
 
     def ask(  # noqa: PLR0913 - an envelope has these fields
         self,
@@ -166,10 +166,10 @@ class Outbox(Struct):
         on_outcome: Callable[[R | RuntimeFault], None],
     ) -> None:
         """Request without a task; `on_outcome` gets what that returns or raises. See `bus.port.Bus.ask`."""
-        body = self._encoded(message)
-        self._open(service, message, body, Callback(expect, self._decoded, on_outcome), timeout_s, trace=trace)
+        body = self._encode(message)
+        self._open(service, message, body, Callback(expect, self._decode, on_outcome), timeout_s, trace=trace)
 
-    def _encoded(self, message: Message) -> bytes:
+    def _encode(self, message: Message) -> bytes:
         body = encode(message, limits.BODY_MAX_BYTES)
         if self.is_closed:
             raise BusError("cancelled", f"{self.instance} has stopped; {message.TYPE} was not sent")
@@ -190,16 +190,16 @@ class Outbox(Struct):
         on_stream: Callable[[Message], None] | None = None,
         reached_within_s: float | None = None,
     ) -> OwnRequest[Waiter]:
-        row, lane = way_of(service, message.TYPE)
+        row, lane = find_way(service, message.TYPE)
         connection = self.connections.get(lane) or self.connections[""]
         if self.leases and not key and row is not None and row.mode == "slot" and service == row.service:
-            connection = self._leased() or connection
+            connection = self._choose_leased() or connection
         elif (
             lane in BESIDE_BROKER and (connection.is_resting or not connection.is_bound) and message.TYPE != LAST_RESORT
         ):
             broker = self.connections[""]
             connection = broker if broker.is_bound else connection
-        head = self._header(
+        head = self._make_header(
             _REQUEST, connection, service, message, row, key=key, message_id=message_id, attempt=attempt, trace=trace,
             deadline_ms=max(1, int(timeout_s * 1000)),
         )  # fmt: skip
@@ -248,7 +248,7 @@ class Outbox(Struct):
 
     def _send_held(self, connection: Connection) -> None:
         """Send what was held for want of room, in order, as far as there is room now."""
-        while connection.is_bound and (pending := self._pending.next_held(connection.name)) is not None:
+        while connection.is_bound and (pending := self._pending.release_held(connection.name)) is not None:
             if pending.deadline > self.clock.monotonic():  # else the guard speaks
                 self._send_or_fail(connection, pending)
 
@@ -258,10 +258,10 @@ class Outbox(Struct):
         except BusError as fault:
             self._fail(pending, fault)
 
-    def _decoded(self, head: Header, body: bytes, expect: type[R]) -> R:
+    def _decode(self, head: Header, body: bytes, expect: type[R]) -> R:
         if head.kind == _FAILURE:
             self.counters["failures"] += 1
-            raise fault_of(decode(Failure, body, limits.BODY_MAX_BYTES))
+            raise make_fault(decode(Failure, body, limits.BODY_MAX_BYTES))
         self.counters["replies"] += 1
         if head.type != expect.TYPE:
             raise BusError("malformed", f"the reply to {head.correlation_id} is a {head.type}, not a {expect.TYPE}")
@@ -334,7 +334,7 @@ class Outbox(Struct):
     def stream(self, connection: Connection, head: Header, body: bytes) -> None:
         """Pass a stream frame to the request's `on_stream`; nobody waits for a late one."""
         pending = self._pending.get(head.correlation_id)
-        cls = streamed().get(head.type)
+        cls = map_streamed().get(head.type)
         if pending is None or pending.connection != connection.name or pending.on_stream is None or cls is None:
             self.counters["late"] += 1
             return
@@ -364,7 +364,7 @@ class Outbox(Struct):
             else:
                 self._pending.hold(pending)
 
-    def _leased(self) -> Connection | None:
+    def _choose_leased(self) -> Connection | None:
         """Return the lane of the executor with the fewest orders of this peer, of those with room by their lease."""
         counts, found, fewest = self._pending.counts, None, 0
         for lane in self.leases:
@@ -380,7 +380,7 @@ class Outbox(Struct):
         does.
         """
         broker = self.connections[""]
-        if role_of(lane) not in BESIDE_BROKER or not broker.is_bound:
+        if get_role(lane) not in BESIDE_BROKER or not broker.is_bound:
             return
         for pending in self._pending.of(lane):
             if pending.header.type == LAST_RESORT:
@@ -417,7 +417,7 @@ class Outbox(Struct):
                     pending.is_unreached = not connection.is_bound
                     self._look_again(pending, guard, now)
                     continue
-                fault = BusError("no_route", f"{pending.header.type} {message_id}: {connection.why_down()}")
+                fault = BusError("no_route", f"{pending.header.type} {message_id}: {connection.explain_down()}")
                 self._fail(pending, fault)
                 self._send_held(connection)
                 continue
@@ -425,7 +425,7 @@ class Outbox(Struct):
                 self.deadlines.set(message_id, guard)
                 continue
             self.counters["expired"] += 1
-            why = "no answer came" if connection.is_bound else connection.why_down()
+            why = "no answer came" if connection.is_bound else connection.explain_down()
             self._fail(pending, BusError("expired", f"{pending.header.type} {message_id}: {why} by the deadline"))
             self._send_held(connection)
 
@@ -451,15 +451,15 @@ class Outbox(Struct):
         body = encode(message, limits.BODY_MAX_BYTES)
         connection = self.connections[""]
         if self.is_closed or not connection.is_bound:
-            raise BusError("no_route", f"{message.TYPE} was not handed over: {connection.why_down()}")
-        row, _ = way_of(service, message.TYPE)
-        head = self._header(
+            raise BusError("no_route", f"{message.TYPE} was not handed over: {connection.explain_down()}")
+        row, _ = find_way(service, message.TYPE)
+        head = self._make_header(
             int(kind), connection, service, message, row, key=key, message_id=None, attempt=1, trace=trace
         )
         connection.link.send(pack_header(head), body)
         self.counters["posts"] += 1
 
-    def _header(  # noqa: PLR0913 - an envelope has these fields
+    def _make_header(  # noqa: PLR0913 - an envelope has these fields
         self, kind: int, connection: Connection, service: str, message: Message, row: Row | None, *, key: str,
         message_id: str | None, attempt: int, trace: str, deadline_ms: int = 0,
     ) -> Header:  # fmt: skip

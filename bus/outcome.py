@@ -23,7 +23,7 @@ def answer_of(kind: Kind, message: Message, max_bytes: int) -> KeptReply:
     return KeptReply(kind, message.TYPE, message.VERSION, encode(message, max_bytes))
 
 
-def failure_answer(fault: RuntimeFault, max_bytes: int) -> KeptReply:
+def make_failure_answer(fault: RuntimeFault, max_bytes: int) -> KeptReply:
     """Return the Failure frame of a fault; one whose facts are too large says that instead."""
     try:
         return answer_of(Kind.FAILURE, fault.as_failure(), max_bytes)
@@ -31,7 +31,7 @@ def failure_answer(fault: RuntimeFault, max_bytes: int) -> KeptReply:
         return answer_of(Kind.FAILURE, too_large.as_failure(), max_bytes)
 
 
-def internal_fault(request: Header, error: BaseException) -> BusError:
+def make_internal_fault(request: Header, error: BaseException) -> BusError:
     """Return `internal` with the error's class and place: its text may hold a prompt or a secret, and goes nowhere."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:

@@ -27,13 +27,13 @@ P = TypeVar("P", Peers, Tools)
 
 async def read_peers(bus: Bus, *, timeout_s: float) -> Peers:
     """Read everybody who is connected. Raises BusError when the broker does not answer all within `timeout_s`."""
-    pages = await _pages(bus, ReadPeers, Peers, timeout_s)
+    pages = await _read_pages(bus, ReadPeers, Peers, timeout_s)
     return pages[0].model_copy(update={"peers": [row for page in pages for row in page.peers], "next": ""})
 
 
 async def read_tools(bus: Bus, *, timeout_s: float) -> Tools:
     """Read every tool and every source of tools. Raises BusError as `read_peers` does."""
-    pages = await _pages(bus, ReadTools, Tools, timeout_s)
+    pages = await _read_pages(bus, ReadTools, Tools, timeout_s)
     rows = {
         "tools": [row for page in pages for row in page.tools],
         "sources": [row for page in pages for row in page.sources],
@@ -50,7 +50,7 @@ async def is_held(bus: Bus, instance: str, *, timeout_s: float) -> bool:
     return row.state != "lost"
 
 
-async def _pages(bus: Bus, question: type[ReadPeers | ReadTools], expect: type[P], timeout_s: float) -> list[P]:
+async def _read_pages(bus: Bus, question: type[ReadPeers | ReadTools], expect: type[P], timeout_s: float) -> list[P]:
     """Read all pages of one incarnation of the broker."""
     ends_at = bus.clock.monotonic() + timeout_s
     pages: list[P] = []
@@ -65,7 +65,7 @@ async def _pages(bus: Bus, question: type[ReadPeers | ReadTools], expect: type[P
     return pages
 
 
-def parts_of(said: AnnounceTools, max_bytes: int) -> list[AnnounceTools]:
+def cut_parts(said: AnnounceTools, max_bytes: int) -> list[AnnounceTools]:
     """Cut the announcement into parts of at most `max_bytes`, or of one row where that is larger."""
     parts: list[list[ToolWord | ToolSource]] = [[]]
     size = 0

@@ -16,15 +16,15 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from hobus.bus import limits
-from hobus.bus.catalog import row_of
+from hobus.bus.catalog import find_row
 from hobus.bus.codec import decode
 from hobus.bus.conversation import Connection, Conversation, send_or_drop
-from hobus.bus.dispatch import Actor, handlers_of
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header, header_of
+from hobus.bus.dispatch import Actor, map_handlers
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of, make_header
 from hobus.bus.errors import BusError, RuntimeFault
-from hobus.bus.fair import principal_of
+from hobus.bus.fair import get_principal
 from hobus.bus.inbox import CAUSE, Inbox, ReplyRoute
-from hobus.bus.lanes import BESIDE_BROKER, role_of
+from hobus.bus.lanes import BESIDE_BROKER, get_role
 from hobus.bus.limits import AT_WORK, LAG
 from hobus.bus.link import Link
 from hobus.bus.log import Logger
@@ -45,7 +45,7 @@ from hobus.bus.messages.control import (
 )
 from hobus.bus.outbox import Outbox
 from hobus.bus.outcome import answer_of
-from hobus.bus.paging import parts_of
+from hobus.bus.paging import cut_parts
 from hobus.bus.port import Clock
 from hobus.bus.readiness import Readiness, State
 from hobus.bus.window import KeptReply, remember
@@ -106,7 +106,7 @@ class Peer:
         )
         self._outbox.before_send = self._conversation.notice_standstill
         self._outbox.want = self._conversation.want
-        self._inbox = Inbox(role, handlers_of(actor) if actor is not None else {}, settings, clock, self._arm)
+        self._inbox = Inbox(role, map_handlers(actor) if actor is not None else {}, settings, clock, self._arm)
         self._tools: list[AnnounceTools] = []  # the parts of its announcement; none: nothing beyond the hello's list
         self._servers: list[LaneServer] = []
         self._route = ReplyRoute("", self._answer_broker)
@@ -127,7 +127,7 @@ class Peer:
         self._failed = asyncio.Event()
         self.connect: Callable[[str], Link] | None = None
         """Makes the link to the lane of an executor's instance; None: this peer takes no leases."""
-        self.on_word: Callable[[Beat], None] = _unheeded
+        self.on_word: Callable[[Beat], None] = _ignore_word
         """Called with the broker's word on who is ready when it is another one than before."""
 
     # --- the Bus port -----------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Peer:
     def principal(self) -> str:
         """Return on whose behalf the running handler works."""
         cause = CAUSE.get()
-        return (cause.principal if cause is not None else "") or principal_of(self.instance)
+        return (cause.principal if cause is not None else "") or get_principal(self.instance)
 
     @contextmanager
     def on_behalf_of(self, principal: str) -> Generator[None]:
@@ -197,7 +197,7 @@ class Peer:
                 await self._welcome
         except TimeoutError:
             self.close()
-            raise BusError("no_route", f"{self.instance}: {self._broker.why_down()} within {timeout_s} s") from None
+            raise BusError("no_route", f"{self.instance}: {self._broker.explain_down()} within {timeout_s} s") from None
         except BusError:
             self.close()
             raise
@@ -211,7 +211,7 @@ class Peer:
 
     def announce(self, tools: AnnounceTools) -> None:
         """Announce the tools that can be run here from now on, at once if there is a broker, and after each welcome."""
-        self._tools = parts_of(tools, limits.PAGE_MAX_BYTES)
+        self._tools = cut_parts(tools, limits.PAGE_MAX_BYTES)
         self._hello = self._hello.model_copy(update={"tools": [tool.tool_id for tool in tools.tools]})
         self._say_tools()
 
@@ -290,7 +290,7 @@ class Peer:
             "leases": self.connect is not None or any(server.service == "ho1" for server in self._servers),
             "keys": keys,
             "in_progress": self._inbox.at_work(),
-            "answered": self._inbox.window.recent_ids(limits.MAILBOX_MAX),
+            "answered": self._inbox.window.list_recent_ids(limits.MAILBOX_MAX),
         }
         return self._hello.model_copy(update=holds)
 
@@ -352,7 +352,7 @@ class Peer:
         facts = {"drained": True, "rotated": is_rotated}
         self._fail(BusError("cancelled", f"{self.instance} is drained by an operator", facts=facts))
 
-    def stood_still(self) -> None:
+    def on_standstill(self) -> None:
         """Forget what was received and not started; lane clients have to ask again."""
         self._inbox.counters["discarded"] += len(self._early)
         self._early.clear()
@@ -406,7 +406,7 @@ class Peer:
         if self._actor is None or not self._is_open or is_told or digest in ("", self._hello.config_digest):
             return
         self._reconfiguring = asyncio.get_running_loop().create_task(self._reconfigure(self._actor, digest))
-        self._reconfiguring.add_done_callback(self._reconfigured)
+        self._reconfiguring.add_done_callback(self._note_reconfigured)
 
     async def _reconfigure(self, actor: Actor, digest: str) -> None:
         try:
@@ -418,7 +418,7 @@ class Peer:
         self._hello = self._hello.model_copy(update={"config_digest": digest})
         self._say_readiness()
 
-    def _reconfigured(self, task: asyncio.Task[None]) -> None:
+    def _note_reconfigured(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._fail(error)
@@ -429,7 +429,7 @@ class Peer:
         if head.type == _PROBE:
             self._answer_probe(head, route)
             return
-        row = row_of(role_of(head.destination), head.type) if head.key else None
+        row = find_row(get_role(head.destination), head.type) if head.key else None
         if head.key and not (row is not None and row.by_tool):  # a tool that the request needs makes nobody its owner
             remember(self._keys, head.key, self.clock.monotonic(), at_most=limits.DEDUPE_WINDOW)
         if self._is_open:
@@ -475,9 +475,9 @@ class Peer:
         if self._due_timer is not None:
             self._due_timer.cancel()
         self._due_at = due
-        self._due_timer = asyncio.get_running_loop().call_at(due, self._deadline_reached)
+        self._due_timer = asyncio.get_running_loop().call_at(due, self._on_deadline)
 
-    def _deadline_reached(self) -> None:
+    def _on_deadline(self) -> None:
         self._due_at = float("inf")
         now = self.clock.monotonic()
         self._outbox.expire(now)
@@ -498,11 +498,11 @@ class Peer:
         return counters
 
 
-def _unheeded(_word: Beat) -> None:
+def _ignore_word(_word: Beat) -> None:
     """Drop the word: most peers need only know whether they are ready themselves."""
 
 
-_NO_CAUSE = header(Kind.POST, "")
+_NO_CAUSE = make_header(Kind.POST, "")
 """Of what nobody asked for over the bus."""
 
 

@@ -41,7 +41,7 @@ class Readiness(Struct):
     def ask(self) -> None:
         """Ask the actor, at each interval, until it is ready; one that is watched, also after that."""
         self._task = asyncio.get_running_loop().create_task(self._keep_asking())
-        self._task.add_done_callback(self._ended)
+        self._task.add_done_callback(self._note_end)
 
     def hear(self, word: Beat) -> None:
         """Take the broker's word on who is ready; a broker that does not know everybody yet changes nothing."""
@@ -58,13 +58,13 @@ class Readiness(Struct):
 
     async def _keep_asking(self) -> None:
         while True:
-            self._own = await self._why_not()
+            self._own = await self._explain_not_ready()
             self._judge()
             if not self._own and not (self.actor is not None and self.actor.is_watched):
                 return
             await asyncio.sleep(self.interval_s)
 
-    async def _why_not(self) -> str:
+    async def _explain_not_ready(self) -> str:
         if self.actor is None:
             return ""
         try:
@@ -76,7 +76,7 @@ class Readiness(Struct):
         """Judge by the actor's own reason first; say nothing before it was asked, and nothing new once it drains."""
         if self._own is None or self.state == "draining":
             return
-        reason = self._own or missing(() if self.actor is None else self.actor.needs, self._ready_roles)
+        reason = self._own or name_missing(() if self.actor is None else self.actor.needs, self._ready_roles)
         self._become("degraded" if reason else "ready", reason)
 
     def _become(self, state: State, reason: str) -> None:
@@ -85,13 +85,13 @@ class Readiness(Struct):
             self.state, self.reason = state, reason
             self.on_change()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _note_end(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.on_bug(error)
 
 
-def missing(needs: tuple[str, ...], ready_roles: set[str]) -> str:
+def name_missing(needs: tuple[str, ...], ready_roles: set[str]) -> str:
     """Return '' when one of these roles is ready, or none is needed; else a sentence that names them."""
     if not needs or ready_roles.intersection(needs):
         return ""

@@ -16,12 +16,12 @@ _WITHOUT_A_WORD = frozenset({"timeout", "peer_lost", "expired"})
 """Ends of a request that leave open what was done for it."""
 
 
-def fact_of(cost: Cost) -> dict[str, Any]:
+def make_spent_fact(cost: Cost) -> dict[str, Any]:
     """Return the fact by which a fault says what was spent before it; tools are not named, as facts are bounded."""
     return {_FACT: {name: value for name, value in cost.model_dump().items() if name != "tool_ids_used"}}
 
 
-def before(fault: RuntimeFault | None) -> Cost:
+def read_spent(fault: RuntimeFault | None) -> Cost:
     """Return what was spent before this fault, as it says; where it says nothing, money is unknown."""
     if fault is None:
         return Cost()

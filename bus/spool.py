@@ -25,7 +25,7 @@ from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Ack, WriteEntry
 from hobus.bus.port import Disk, FileHandle
 from hobus.bus.promise import Promise
-from hobus.bus.record.entry import packed_entry, spooled_entry
+from hobus.bus.record.entry import pack_entry, read_spooled_entry
 
 _log = Logger("spool")
 
@@ -56,9 +56,9 @@ def is_other_format(magic: bytes) -> bool:
     return magic != _MAGIC and _OTHER.fullmatch(magic) is not None
 
 
-def frame(entry: WriteEntry, chain: bytes) -> tuple[bytes, bytes]:
+def pack_spool_frame(entry: WriteEntry, chain: bytes) -> tuple[bytes, bytes]:
     """Return the bytes of one frame and the chain value after it."""
-    payload = pack((packed_entry(entry), entry.bodies))
+    payload = pack((pack_entry(entry), entry.bodies))
     after = hashlib.sha256(chain + payload).digest()
     head = _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload), after)
     return head + _CHECK.pack(zlib.crc32(head)) + payload, after
@@ -69,7 +69,7 @@ def parse(data: bytes) -> SpoolContent:
     entries: list[WriteEntry] = []
     offset, chain = 0, _START
 
-    def content(*, is_damaged: bool) -> SpoolContent:
+    def make_content(*, is_damaged: bool) -> SpoolContent:
         return SpoolContent(tuple(entries), offset, chain, is_damaged)
 
     while len(data) - offset >= _HEAD_BYTES:
@@ -80,18 +80,18 @@ def parse(data: bytes) -> SpoolContent:
         if magic != _MAGIC or _CHECK.unpack_from(data, start - _CHECK.size)[0] != zlib.crc32(
             data[offset : start - _CHECK.size]
         ):
-            return content(is_damaged=True)
+            return make_content(is_damaged=True)
         if end > len(data):
-            return content(is_damaged=False)
+            return make_content(is_damaged=False)
         payload = data[start:end]
         if zlib.crc32(payload) != crc or hashlib.sha256(chain + payload).digest() != after:
-            return content(is_damaged=True)
+            return make_content(is_damaged=True)
         try:
-            entries.append(spooled_entry(payload))
+            entries.append(read_spooled_entry(payload))
         except ValueError:
-            return content(is_damaged=True)
+            return make_content(is_damaged=True)
         offset, chain = end, after
-    return content(is_damaged=False)
+    return make_content(is_damaged=False)
 
 
 class Spool:
@@ -136,9 +136,9 @@ class Spool:
             return
         data, chain = b"", self._chain
         for entry in fresh:
-            framed, chain = frame(entry, chain)
+            framed, chain = pack_spool_frame(entry, chain)
             data += framed
-        handle = self._opened()
+        handle = self._open_file()
         offset = handle.size()
         try:
             handle.append(data)
@@ -154,7 +154,7 @@ class Spool:
         if self._waiting.pop(submission_id, None) is not None and not self._waiting:
             self._clear()
 
-    def _opened(self) -> FileHandle:
+    def _open_file(self) -> FileHandle:
         if self._handle is None:
             folder = self._path.rpartition("/")[0]
             if folder:
@@ -276,7 +276,7 @@ class RecordKeeper:
         except LedgerError as fault:
             submitted = Promise[list[Ack]]()
             submitted.settle(fault)
-        submitted.then(partial(self._done, entry))
+        submitted.then(partial(self._note_done, entry))
         return submitted
 
     def _await_silence(self) -> None:
@@ -294,7 +294,7 @@ class RecordKeeper:
             return
         self._silent.clear()
 
-    def _done(self, entry: WriteEntry, outcome: list[Ack] | RuntimeFault) -> None:
+    def _note_done(self, entry: WriteEntry, outcome: list[Ack] | RuntimeFault) -> None:
         self._submitted.discard(entry.submission_id)
         if isinstance(outcome, RuntimeFault):
             if not isinstance(outcome, MessageTooLarge):
@@ -317,7 +317,7 @@ class RecordKeeper:
             decided.settle(outcome)
 
     def _await_retry(self) -> None:
-        if self._retry is None and self._left():
+        if self._retry is None and self._list_left():
             self._retry = asyncio.get_running_loop().call_later(self._retry_s, self._try_again)
 
     def _try_again(self) -> None:
@@ -326,10 +326,10 @@ class RecordKeeper:
 
     def _hand_over_left(self) -> None:
         if self._silent or self._spool.waiting:
-            for entry in self._left():
+            for entry in self._list_left():
                 self._hand_over(entry)
 
-    def _left(self) -> list[WriteEntry]:
+    def _list_left(self) -> list[WriteEntry]:
         """Return what waits here, may leave, and the client no longer holds, in order."""
         waiting = {entry.submission_id: entry for entry in self._spool.waiting} | self._silent
         return [entry for name, entry in waiting.items() if name not in self._submitted and not self._has_to_wait(name)]

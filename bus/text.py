@@ -13,7 +13,7 @@ def cut(text: str, max_chars: int) -> str:
     return f"{text[: max(0, max_chars - len(mark))]}{mark}"
 
 
-def shortened(text: str, max_chars: int) -> str:
+def shorten(text: str, max_chars: int) -> str:
     """Return the text, or its beginning with `…`, in at most `max_chars`."""
     return text if len(text) <= max_chars else f"{text[: max(0, max_chars - 1)]}…"
 

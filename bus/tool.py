@@ -52,7 +52,7 @@ class Invocation(Struct, frozen=True):
 _BEGINNINGS = {b"\x89PNG\r\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
 
-def image_type(data: bytes) -> str:
+def find_image_type(data: bytes) -> str:
     """Return the media type by which every model that sees takes this image; empty: none does, or it is no image."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
@@ -72,7 +72,7 @@ class File:
     ) -> None:
         self.data = data if path is None else Path(path).read_bytes()
         name = name or ("" if path is None else Path(path).name)
-        guessed = media_type or image_type(self.data) or mimetypes.guess_type(name)[0]
+        guessed = media_type or find_image_type(self.data) or mimetypes.guess_type(name)[0]
         self.media_type = guessed or "application/octet-stream"
         self.name = name or f"{self.kind}{mimetypes.guess_extension(self.media_type) or ''}"
 
@@ -115,7 +115,7 @@ def call_key(tool: str, arguments: Mapping[str, Any]) -> str:
     return f"{tool} {json.dumps(arguments, sort_keys=True)}"
 
 
-def entry_of(entry: str) -> tuple[str, str]:
+def parse_entry_point(entry: str) -> tuple[str, str]:
     """Return name and target of one of `tools.entry_points`."""
     name, _, target = entry.partition("=")
     return name.strip(), target.strip()
@@ -153,8 +153,8 @@ def tool(  # noqa: PLR0913 - what is told of a tool, each by its name
     that one call may take, in place of `tools.timeout_ms`.
     """
 
-    def marked(function: F) -> F:
+    def mark(function: F) -> F:
         setattr(function, MARK, Declared(idempotent, writes, timeout, description, parameters))
         return function
 
-    return marked if function is None else marked(function)
+    return mark if function is None else mark(function)

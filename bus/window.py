@@ -73,7 +73,7 @@ class DuplicateWindow:
             del given_at[oldest]
             self._bytes -= len(gone.body)
 
-    def recent_ids(self, count: int) -> list[str]:
+    def list_recent_ids(self, count: int) -> list[str]:
         """Return the message ids answered last, oldest of them first."""
         keys = list(self._answers)[-count:]
         return [message_id for _, _, message_id in keys]

@@ -24,13 +24,13 @@ class Weights(NamedTuple):
     """What a text with all of them that could not have them more often would reach."""
 
 
-def weights(counts: Mapping[str, int], texts: int, usual: float) -> Weights:
+def weigh_words(counts: Mapping[str, int], texts: int, usual: float) -> Weights:
     """Return the weights of words. `counts`: in how many of `texts` texts each word stands, if in any."""
-    rarity = {word: _rarity(count, texts) for word, count in counts.items() if count}
-    return Weights(rarity, _rarity(1, texts), max(usual, 1), sum(rarity.values()) * (_K1 + 1))
+    rarity = {word: _compute_rarity(count, texts) for word, count in counts.items() if count}
+    return Weights(rarity, _compute_rarity(1, texts), max(usual, 1), sum(rarity.values()) * (_K1 + 1))
 
 
-def _rarity(count: int, texts: int) -> float:
+def _compute_rarity(count: int, texts: int) -> float:
     """Return a word's weight, never negative, also where most texts have the word (Lucene's formula)."""
     return log(1 + (max(texts, count) - count + 0.5) / (count + 0.5))
 

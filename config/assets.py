@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from hobus.bus.messages.given_history import own_words
+from hobus.bus.messages.given_history import find_own_words
 from hobus.config import parse as forms
 from hobus.config.sections.gateway import Route
 from hobus.config.sections.tools import ToolsConfig
@@ -67,7 +67,7 @@ def needs_approval(tools: ToolsConfig, tool_id: str) -> bool:
     return any(fnmatchcase(tool_id, pattern) for pattern in tools.approval)
 
 
-def approval_rules(tools: ToolsConfig, tool_id: str) -> list[str]:
+def list_approval_rules(tools: ToolsConfig, tool_id: str) -> list[str]:
     """Return the Python tools that judge which calls of this tool wait for an operator."""
     return [rule for pattern, rule in tools.approval_rules if fnmatchcase(tool_id, pattern)]
 
@@ -156,7 +156,7 @@ class AgentFile(Asset):
 
     def is_errand(self, message: str) -> bool:
         """Return whether a client sent this message of its own accord, for itself."""
-        return own_words(message).startswith(self.errands)
+        return find_own_words(message).startswith(self.errands)
 
     def on_errand(self) -> AgentFile:
         """Return the agent as it answers such a message."""
@@ -187,7 +187,7 @@ class AgentFile(Asset):
         )
 
 
-def why_withheld(agent_id: str, tool_id: str) -> str:
+def explain_withheld(agent_id: str, tool_id: str) -> str:
     """Return what keeps an agent from a tool, and what gives it."""
     return (
         f"{agent_id} is not given {tool_id}: it may change something, and only a wildcard permits it; "

@@ -45,57 +45,57 @@ def choose(
     in the agent's own list, and for two that are equally specific.
     """
     if override is not None:
-        if fault := override_fault(templates, override):
+        if fault := find_override_fault(templates, override):
             raise ConfigError(fault)
         return templates[override]
-    listed = [_named(templates, template_id, f"agents/{agent.agent_id}.json") for template_id in agent.attention]
-    best = candidates(listed, templates, agent, contract)
+    listed = [_get_named(templates, template_id, f"agents/{agent.agent_id}.json") for template_id in agent.attention]
+    best = list_candidates(listed, templates, agent, contract)
     if len(best) > 1:
-        raise ConfigError(ambiguous(agent, best))
+        raise ConfigError(describe_ambiguity(agent, best))
     return best[0] if best else None
 
 
-def candidates(
+def list_candidates(
     listed: Sequence[Template], templates: Mapping[str, Template], agent: AgentFile, contract: Prompts
 ) -> list[Template]:
     """Return the templates of the agent's own list, if any of it is for such prompts, else all."""
-    own = [template for template in listed if contract in prompts_of(template)]
-    return most_specific(own or templates.values(), agent, contract)
+    own = [template for template in listed if contract in list_prompts(template)]
+    return choose_most_specific(own or templates.values(), agent, contract)
 
 
-def prompts_of(template: Template) -> tuple[Prompts, ...]:
+def list_prompts(template: Template) -> tuple[Prompts, ...]:
     return template.applies_to.contract or (ANSWERS,)
 
 
-def override_fault(templates: Mapping[str, Template], template_id: str) -> str:
+def find_override_fault(templates: Mapping[str, Template], template_id: str) -> str:
     """Return why nobody can ask for this template; empty: it exists."""
     there = ", ".join(templates) or "none"
     return "" if template_id in templates else f"there is no attention template {template_id[:64]!r}; there are {there}"
 
 
-def override_warning(template: Template, agent: AgentFile) -> str:
+def find_override_warning(template: Template, agent: AgentFile) -> str:
     """Return what to say of a template that was named for answers of this agent; empty: it applies anyway."""
-    if ANSWERS in prompts_of(template) and matches(template.applies_to, agent):
+    if ANSWERS in list_prompts(template) and matches(template.applies_to, agent):
         return ""
     named = template.template_id
     return f"attention template {named} was named, although its applies_to selects other prompts"
 
 
-def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:
+def get_tokens(tokens: Tokens, budget: BudgetConfig) -> int:
     """Return the number behind a number or the name of a budget."""
     found: int = getattr(budget, tokens) if isinstance(tokens, str) else tokens
     return found
 
 
-def context_tokens(
+def compute_context_tokens(
     template: Template, budget: BudgetConfig, agent: AgentFile, *, purpose: BudgetPurpose = "projection"
 ) -> int:
     """Return what a context of this agent that this template fills may take, by the agent's caps."""
     cap, named = agent.budget_tokens(purpose, budget), template.budget.max_context_tokens
-    return cap if named == BUDGET_SETTINGS[purpose] else min(tokens_of(named, budget), cap)
+    return cap if named == BUDGET_SETTINGS[purpose] else min(get_tokens(named, budget), cap)
 
 
-def _named(templates: Mapping[str, Template], template_id: str, who: str) -> Template:
+def _get_named(templates: Mapping[str, Template], template_id: str, who: str) -> Template:
     template = templates.get(template_id)
     if template is None:
         known = ", ".join(templates) or "none"
@@ -103,11 +103,11 @@ def _named(templates: Mapping[str, Template], template_id: str, who: str) -> Tem
     return template
 
 
-def most_specific(templates: Iterable[Template], agent: AgentFile, contract: Prompts) -> list[Template]:
+def choose_most_specific(templates: Iterable[Template], agent: AgentFile, contract: Prompts) -> list[Template]:
     """Return the most specific templates whose selectors all match; more than one: they are equally specific."""
-    matching = [one for one in templates if contract in prompts_of(one) and matches(one.applies_to, agent)]
-    top = max((specificity(template.applies_to) for template in matching), default=None)
-    return [template for template in matching if specificity(template.applies_to) == top]
+    matching = [one for one in templates if contract in list_prompts(one) and matches(one.applies_to, agent)]
+    top = max((compute_specificity(template.applies_to) for template in matching), default=None)
+    return [template for template in matching if compute_specificity(template.applies_to) == top]
 
 
 def matches(selectors: AppliesTo, agent: AgentFile) -> bool:
@@ -120,12 +120,12 @@ def matches(selectors: AppliesTo, agent: AgentFile) -> bool:
     return all(not wanted or value in wanted for wanted, value in pairs)
 
 
-def specificity(selectors: AppliesTo) -> Specificity:
+def compute_specificity(selectors: AppliesTo) -> Specificity:
     """Return how much the selectors say of whom they are for; the greater wins."""
     return bool(selectors.framework_id), bool(selectors.agent_class), bool(selectors.tier)
 
 
-def ambiguous(agent: AgentFile, templates: Sequence[Template]) -> str:
+def describe_ambiguity(agent: AgentFile, templates: Sequence[Template]) -> str:
     """Return that these templates apply to the agent equally, and what to do."""
     named = " and ".join(template.template_id for template in templates)
     return (
@@ -134,6 +134,6 @@ def ambiguous(agent: AgentFile, templates: Sequence[Template]) -> str:
     )
 
 
-def required_queries(contract: Contract) -> list[LedgerQuery]:
+def list_required_queries(contract: Contract) -> list[LedgerQuery]:
     """Return the ledger queries that a checked contract requires, as stages have them."""
     return [LedgerQuery.model_validate(query) for query in contract.required_context.ledger_queries]

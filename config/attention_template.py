@@ -270,5 +270,5 @@ class Template(Asset):
     fallback: PipelineFallback
 
 
-def template_schema() -> dict[str, Any]:
+def make_template_schema() -> dict[str, Any]:
     return Template.model_json_schema()

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionConfig, SessionReady, StartSession
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import read_event
 from hobus.bus.record.session_facts import SessionStarted
 from hobus.bus.window import remember
 from hobus.config.assets import Contract
-from hobus.config.model_choice import choose_model, named_route
+from hobus.config.model_choice import choose_model, get_named_route
 from hobus.config.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class BegunSessions:
 
     def read(self, session_id: str, entry: Entry | None) -> None:
         """Remember what the session's SESSION_START says, if there is one."""
-        if entry is not None and isinstance(event := event_in(entry).event, SessionStarted):
+        if entry is not None and isinstance(event := read_event(entry).event, SessionStarted):
             self._keep(session_id, event.agent_id, event.session_config)
 
     def route(
@@ -42,7 +42,7 @@ class BegunSessions:
         """Return provider and model that a prompt of this session names; `agent_id`: whose it is if nobody knows."""
         whose, wanted = self._begun.get(session_id, (agent_id, None))
         gateway, agent = snapshot.config.gateway, snapshot.agents.get(whose)
-        provider_id, model_id = named_route(choose_model(gateway, agent, contract, request=request, session=wanted))
+        provider_id, model_id = get_named_route(choose_model(gateway, agent, contract, request=request, session=wanted))
         return provider_id or contract.boundary.provider_id, model_id
 
     def _keep(self, session_id: str, agent_id: str, wanted: SessionConfig) -> None:

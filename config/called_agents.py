@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from hobus.config.assets import AgentFile, approval_rules, needs_approval
+from hobus.config.assets import AgentFile, list_approval_rules, needs_approval
 from hobus.config.limits import AGENT_DEPTH_MAX
 from hobus.config.sections.tools import ToolsConfig
 
@@ -27,7 +27,7 @@ def may_call(caller: AgentFile, tool_id: str, agents: Mapping[str, AgentFile]) -
     return tool_id in agents and tool_id in caller.tools and tool_id in caller.permissions.tools
 
 
-def description_of(agent: AgentFile) -> str:
+def describe_agent(agent: AgentFile) -> str:
     """Return what a caller's model is told of the agent: the first line of its own instructions."""
     about = agent.system_prompt.strip().partition("\n")[0]
     return f"Gives agent {agent.agent_id} a task and returns its answer. What it was told: {about}"
@@ -45,16 +45,16 @@ def call_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> Iterator
             if name not in agent.permissions.tools:
                 yield f"{path}: an agent needs its exact id; add it to permissions.tools"
             own = agents[name].tools
-            if waiting := [one for one in own if needs_approval(tools, one) or approval_rules(tools, one)]:
+            if waiting := [one for one in own if needs_approval(tools, one) or list_approval_rules(tools, one)]:
                 yield (
                     f"{path}: its {waiting[0]} needs an approval (tools.approval), which a called agent cannot "
                     "get; remove one of them"
                 )
     called = {agent_id: [name for name in agent.tools if name in agents] for agent_id, agent in agents.items()}
-    yield from _graph_faults(called)
+    yield from _find_graph_faults(called)
 
 
-def _graph_faults(calls: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def _find_graph_faults(calls: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield a circle, one at a time, or a chain of callers that is too long."""
     chains: dict[str, list[str]] = {}
     try:

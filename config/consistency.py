@@ -12,14 +12,14 @@ from hobus.bus import limits
 from hobus.bus.messages.work_order import DOMAIN_TAGS
 from hobus.config.assets import BUDGET_SETTINGS, AgentFile, Contract
 from hobus.config.limits import ENTRY_MAX_BYTES, FILES_MAX_BYTES, SAID_MAX_BYTES
-from hobus.config.model_choice import choice_fault, choose_model
-from hobus.config.prompt_contracts import SHIPPED, contract_faults, contract_id_of
+from hobus.config.model_choice import choose_model, find_choice_fault
+from hobus.config.prompt_contracts import SHIPPED, find_contract_faults, get_contract_id
 from hobus.config.schema import AdminConfig
 from hobus.config.secret_refs import is_secret_name
 from hobus.config.sections.gateway import GatewayConfig, Route
 from hobus.config.sections.record import Ho3Config
 from hobus.config.sections.turns import BudgetConfig
-from hobus.config.tool_faults import tool_faults
+from hobus.config.tool_faults import find_tool_faults
 
 BUDGET_KEYS = tuple(name for name in BudgetConfig.model_fields if name.endswith(("_budget", "_token_limit")))
 """Token budgets of section `budget`: what an agent may name."""
@@ -32,7 +32,7 @@ _HOME_DIRECTORIES = ("config", "packages", "run", "logs", "ledger", "spool")
 _MEMORY_DIR = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
-def inconsistencies(
+def find_inconsistencies(
     config: AdminConfig,
     agents: Mapping[str, AgentFile],
     contracts: Mapping[str, Contract],
@@ -41,13 +41,13 @@ def inconsistencies(
 ) -> list[str]:
     """Return every fault between valid parts; empty if they fit together."""
     faults = [
-        *_order_faults(config),
-        *_instance_faults(config.gateway),
-        *_round_faults(config),
+        *_find_order_faults(config),
+        *_find_instance_faults(config.gateway),
+        *_find_round_faults(config),
         *_route_faults(config.gateway),
-        *_memory_faults(config.ho3),
-        *_environment_faults(config.launcher.environment),
-        *tool_faults(config.tools, agents),
+        *_find_memory_faults(config.ho3),
+        *_find_environment_faults(config.launcher.environment),
+        *find_tool_faults(config.tools, agents),
     ]
     if config.host.agent_id not in agents:
         faults.append(f"host.agent_id: no agent {config.host.agent_id!r}; shipped and added agents: {_names(agents)}")
@@ -58,19 +58,19 @@ def inconsistencies(
             )
         if contract.boundary.provider_id is not None:
             path = f"contracts/{contract_id}.json: boundary.provider_id"
-            faults.extend(_provider_faults(path, contract.boundary.provider_id, config.gateway))
+            faults.extend(_find_provider_faults(path, contract.boundary.provider_id, config.gateway))
     for agent_id, agent in agents.items():
         told = [
-            *_agent_faults(agent, config, frameworks),
-            *_output_faults(agent.output_schema),
-            *contract_faults(agent, contracts),
-            *_named_model_faults(agent, config.gateway, contracts),
+            *_find_agent_faults(agent, config, frameworks),
+            *_find_output_faults(agent.output_schema),
+            *find_contract_faults(agent, contracts),
+            *_find_named_model_faults(agent, config.gateway, contracts),
         ]
         faults.extend(f"agents/{agent_id}.json: {fault}" for fault in told)
     return faults
 
 
-def _environment_faults(names: Iterable[str]) -> list[str]:
+def _find_environment_faults(names: Iterable[str]) -> list[str]:
     """Return faults of variables with which every process is started: any user of the machine's tools may see them."""
     return [
         f"launcher.environment.{number}: {name[:64]!r} would hand a secret to every process; name it in "
@@ -104,7 +104,7 @@ _NOT_ABOVE = (
 """Settings, and limits of the code, of which the first must not be above the second; without `ho3` memory is off."""
 
 
-def _order_faults(config: AdminConfig) -> Iterator[str]:
+def _find_order_faults(config: AdminConfig) -> Iterator[str]:
     for low, high in _NOT_ABOVE:
         if config.ho3 is None and low.startswith("ho3."):
             continue
@@ -120,21 +120,21 @@ def _sum_of(config: AdminConfig, words: str) -> float:
     return times * sum(int(part) if part.isdigit() else attrgetter(part)(config) for part in parts)
 
 
-def _round_faults(config: AdminConfig) -> Iterator[str]:
+def _find_round_faults(config: AdminConfig) -> Iterator[str]:
     """Yield faults of rounds: a classification is the first one of its turn, so one alone would never answer."""
     if config.ho2.classify and config.budget.turn_limit <= 1:
         fault = "budget.turn_limit: 1 leaves no round for an answer behind the classification; raise it to 2 or more"
         yield f"{fault}, or set ho2.classify to false"
 
 
-def _memory_faults(ho3: Ho3Config | None) -> Iterator[str]:
+def _find_memory_faults(ho3: Ho3Config | None) -> Iterator[str]:
     """Yield faults of memory; a missing section is memory switched off, and no fault."""
     if ho3 is not None and (_MEMORY_DIR.fullmatch(ho3.memory_dir) is None or ho3.memory_dir in _HOME_DIRECTORIES):
         taken = _names(_HOME_DIRECTORIES)
         yield f"ho3.memory_dir: expected the name of one directory below the home, and none of {taken}"
 
 
-def snapshot_faults(config: AdminConfig, size_bytes: int) -> list[str]:
+def find_snapshot_faults(config: AdminConfig, size_bytes: int) -> list[str]:
     """Return faults of size: the snapshot is itself one body in the record; with it passes whatever a hello needs."""
     limit = config.ledger.bodies_max_bytes
     if size_bytes <= limit:
@@ -146,7 +146,7 @@ def _route_faults(gateway: GatewayConfig) -> Iterator[str]:
     named = {f"gateway.provider_rates.{name}": name for name in gateway.provider_rates}
     named |= {f"gateway.profiles.{name[:64]}.provider_id": one.provider_id for name, one in gateway.profiles.items()}
     for path, provider_id in named.items():
-        yield from _provider_faults(path, provider_id, gateway)
+        yield from _find_provider_faults(path, provider_id, gateway)
     for tag in gateway.domain_tag_routes:
         if tag not in DOMAIN_TAGS:
             yield f"gateway.domain_tag_routes.{tag[:64]}: no prompt has this tag; tags: {_names(DOMAIN_TAGS)}"
@@ -160,11 +160,11 @@ def _route_faults(gateway: GatewayConfig) -> Iterator[str]:
             if (route.provider_id, route.model_id) == (link.provider_id, link.model_id):
                 yield f"{path}.routes.{place}: {link.provider_id}/{link.model_id} is its own fallback; remove it"
     for path, route in routes.items():
-        yield from _model_faults(path, route, gateway)
+        yield from _find_model_faults(path, route, gateway)
 
 
-def _model_faults(path: str, route: Route, gateway: GatewayConfig) -> Iterator[str]:
-    yield from _provider_faults(f"{path}.provider_id", route.provider_id, gateway)
+def _find_model_faults(path: str, route: Route, gateway: GatewayConfig) -> Iterator[str]:
+    yield from _find_provider_faults(f"{path}.provider_id", route.provider_id, gateway)
     provider = gateway.providers.get(route.provider_id)
     models = [] if provider is None else [model.model_id for model in provider.models]
     if provider is not None and not provider.any_model and route.model_id not in models:
@@ -172,7 +172,7 @@ def _model_faults(path: str, route: Route, gateway: GatewayConfig) -> Iterator[s
         yield f"{path}.model_id: provider {route.provider_id!r} has no such model; configured: {known}"
 
 
-def _instance_faults(gateway: GatewayConfig) -> Iterator[str]:
+def _find_instance_faults(gateway: GatewayConfig) -> Iterator[str]:
     """Yield names under which a provider cannot be recorded or typed, and models that are there twice."""
     for provider_id, provider in gateway.providers.items():
         path = f"gateway.providers.{provider_id[:64]}"
@@ -184,20 +184,20 @@ def _instance_faults(gateway: GatewayConfig) -> Iterator[str]:
             yield f"{path}.models: a model_id is blank"
 
 
-def _provider_faults(path: str, provider_id: str, gateway: GatewayConfig) -> Iterator[str]:
+def _find_provider_faults(path: str, provider_id: str, gateway: GatewayConfig) -> Iterator[str]:
     if provider_id not in gateway.providers:
         yield f"{path}: no provider {provider_id!r}; configured: {_names(gateway.providers)}"
 
 
-def _output_faults(schema: dict[str, Any] | None) -> Iterator[str]:
+def _find_output_faults(schema: dict[str, Any] | None) -> Iterator[str]:
     if schema is not None:
         # By name: its library costs 40 ms, and few agents have one.
         json_schema: Any = importlib.import_module("hobus.config.json_schema")
-        if fault := json_schema.schema_fault(schema):
+        if fault := json_schema.find_schema_fault(schema):
             yield f'output_schema: {fault}; write the JSON Schema of an object ("type": "object")'
 
 
-def _agent_faults(agent: AgentFile, config: AdminConfig, frameworks: Collection[str]) -> Iterator[str]:
+def _find_agent_faults(agent: AgentFile, config: AdminConfig, frameworks: Collection[str]) -> Iterator[str]:
     if agent.framework_id not in frameworks:
         yield f"framework_id: no framework {agent.framework_id!r}; known: {_names(frameworks)}"
     for purpose, key in agent.budget.items():
@@ -208,25 +208,27 @@ def _agent_faults(agent: AgentFile, config: AdminConfig, frameworks: Collection[
     for tool in agent.tools:
         if not _is_permitted(agent, tool):
             yield f"tools: {tool!r} is not permitted; add it to permissions.tools or remove it"
-    yield from _path_faults(agent.permissions.paths)
+    yield from _find_path_faults(agent.permissions.paths)
     for provider in agent.permissions.providers:
         if provider != "*" and provider not in config.gateway.providers:
             known = _names(config.gateway.providers)
             yield f"permissions.providers: no provider {provider!r}; configured: {known}"
 
 
-def _named_model_faults(agent: AgentFile, gateway: GatewayConfig, contracts: Mapping[str, Contract]) -> Iterator[str]:
+def _find_named_model_faults(
+    agent: AgentFile, gateway: GatewayConfig, contracts: Mapping[str, Contract]
+) -> Iterator[str]:
     """Yield what the agent or a contract of its prompts names, and it cannot have or may not use."""
     for purpose in SHIPPED:
-        choice = choose_model(gateway, agent, contracts.get(contract_id_of(agent, purpose)))
-        fault = choice_fault(choice, agent, gateway) if choice.named_by in ("agent", "contract") else None
+        choice = choose_model(gateway, agent, contracts.get(get_contract_id(agent, purpose)))
+        fault = find_choice_fault(choice, agent, gateway) if choice.named_by in ("agent", "contract") else None
         if fault is not None and (choice.named_by == "agent" or fault.code == "FORBIDDEN"):
             mend = "; name another, or add it: hobus provider add" if fault.code.endswith("_NOT_FOUND") else ""
             yield f"{'model' if choice.named_by == 'agent' else f'contracts.{purpose}'}: {fault.detail}{mend}"
             return
 
 
-def _path_faults(paths: Iterable[str]) -> Iterator[str]:
+def _find_path_faults(paths: Iterable[str]) -> Iterator[str]:
     for number, root in enumerate(paths):
         if root != "*" and not root.startswith(("/", "~/")):
             yield f"permissions.paths.{number}: {root[:200]!r} is relative; begin it with / or ~/"

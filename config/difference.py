@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any, NamedTuple
 
-from hobus.config.own_settings import settings_in
+from hobus.config.own_settings import flatten_settings
 from hobus.config.snapshot import Snapshot
 
 _ASSETS = {
@@ -31,20 +31,20 @@ class Difference(NamedTuple):
         return (self.before, self.after) != (None, None)
 
 
-def differences(before: Snapshot, after: Snapshot) -> list[Difference]:
+def list_differences(before: Snapshot, after: Snapshot) -> list[Difference]:
     """Return settings in the order of the configuration, then assets by kind and id."""
-    was, now = (settings_in(one.config.model_dump(mode="json")) for one in (before, after))
+    was, now = (flatten_settings(one.config.model_dump(mode="json")) for one in (before, after))
     settings = [Difference(path, was.get(path, NOT_THERE), now.get(path, NOT_THERE)) for path in {**was, **now}]
     found = [one for one in settings if one.before != one.after]
     for mapping, kind in _ASSETS.items():
         there, here = getattr(before, mapping), getattr(after, mapping)
         found += [
-            Difference(f"{kind} {name}", how=_how(name, there, here))
+            Difference(f"{kind} {name}", how=_describe_change(name, there, here))
             for name in sorted({*there, *here})
             if there.get(name) != here.get(name)
         ]
     return found
 
 
-def _how(name: str, there: Container[str], here: Container[str]) -> str:
+def _describe_change(name: str, there: Container[str], here: Container[str]) -> str:
     return "added" if name not in there else "removed" if name not in here else "altered"

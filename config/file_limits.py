@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hobus.config import files
 from hobus.config.limits import FILE_ENTRIES_MAX
-from hobus.config.parse import BadText, json_value
+from hobus.config.parse import BadText, parse_json
 from hobus.config.schema import AdminConfig
 
 
@@ -19,45 +19,45 @@ class Limits(NamedTuple):
     """Values in it, those within lists and objects counted. Of settings as many as their form has."""
 
 
-def limits_of(config: AdminConfig | None) -> Limits:
+def read_limits(config: AdminConfig | None) -> Limits:
     """Return the limits of these settings; without any, of the shipped ones."""
     if config is not None:
         return Limits(config.ledger.bodies_max_bytes, FILE_ENTRIES_MAX)
     try:
         text = (files.SHIPPED_ROOT / files.ADMIN_CONFIG).read_text(encoding="utf-8")
-        return Limits(_shipped_bytes(text), FILE_ENTRIES_MAX)
+        return Limits(_read_shipped_bytes(text), FILE_ENTRIES_MAX)
     except (OSError, ValueError):
         return Limits(None, None)
 
 
-def file_max_bytes(config: AdminConfig | None = None) -> int | None:
+def get_file_max_bytes(config: AdminConfig | None = None) -> int | None:
     """Return how long a governed file may be: together they are one body of the record."""
-    return limits_of(config).bytes_max
+    return read_limits(config).bytes_max
 
 
 @lru_cache(maxsize=1)
-def _shipped_bytes(text: str) -> int | None:
+def _read_shipped_bytes(text: str) -> int | None:
     """Return the shipped limit, cached, as it is asked for every file of a home."""
     try:
-        settings: Any = json_value(text)
+        settings: Any = parse_json(text)
         return int(settings["ledger"]["bodies_max_bytes"])
     except (BadText, KeyError, TypeError, ValueError):
         return None
 
 
-def too_long(size_bytes: int, max_bytes: int | None) -> str:
+def explain_too_long(size_bytes: int, max_bytes: int | None) -> str:
     """Return why a file of so many bytes is not read, as the end of a sentence about it; empty: it is."""
     if max_bytes is None or size_bytes <= max_bytes:
         return ""
     return f"has {size_bytes} bytes; at most {max_bytes} are read (ledger.bodies_max_bytes); shorten it, or remove it"
 
 
-def too_many(value: Any, entries_max: int | None) -> str:
+def explain_too_many(value: Any, entries_max: int | None) -> str:
     """Return why a file with this value is not looked at, in the same form."""
     count, waiting = 0, [value]
     while waiting:
         if entries_max is not None and count + len(waiting) > entries_max:
-            return said_of_many(entries_max)
+            return describe_too_many(entries_max)
         one = waiting.pop()
         count += 1
         if isinstance(one, dict):
@@ -67,6 +67,6 @@ def too_many(value: Any, entries_max: int | None) -> str:
     return ""
 
 
-def said_of_many(entries_max: int) -> str:
+def describe_too_many(entries_max: int) -> str:
     """Return that a file has more values than that."""
     return f"has more than {entries_max} values; shorten it, or remove it"

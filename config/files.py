@@ -69,7 +69,7 @@ class GovernedFile:
     @cached_property
     def content(self) -> bytes:
         """Return the file's bytes, read once: what is checked, hashed and recorded is the same. Raises OSError."""
-        return plain_bytes(self.path)
+        return read_plain_file(self.path)
 
     @property
     def is_shipped(self) -> bool:
@@ -81,7 +81,7 @@ class GovernedFile:
         return str(self.path) if self.layer == OWN else self.layer
 
 
-def kind_of(name: str) -> Kind | None:
+def find_kind(name: str) -> Kind | None:
     """Return what a governed file of this relative path is; None if no governed file lives there."""
     found = _PLACE.fullmatch(name)
     return None if found is None else cast("Kind", found.lastgroup)
@@ -89,29 +89,29 @@ def kind_of(name: str) -> Kind | None:
 
 def find(layers: Layers = SHIPPED_ALONE) -> tuple[dict[str, GovernedFile], list[str]]:
     """Return every governed file by name, sorted, and faults: no place, no file, there already."""
-    files = {file.name: file for file in _below(SHIPPED_ROOT, SHIPPED)}
+    files = {file.name: file for file in _list_below(SHIPPED_ROOT, SHIPPED)}
     faults: list[str] = []
     for root in layers.packages:
-        faults += _taken_in(root, files)
+        faults += _take_in(root, files)
     if layers.own is not None and layers.own.is_dir():
-        files |= {file.name: file for file in _below(layers.own, OWN)}
-        faults += [*_misplaced(layers.own), *_no_files(layers.own)]
+        files |= {file.name: file for file in _list_below(layers.own, OWN)}
+        faults += [*_find_misplaced(layers.own), *_find_no_files(layers.own)]
     if layers.config_file is not None:
         files[ADMIN_CONFIG] = GovernedFile(ADMIN_CONFIG, "config", layers.config_file, OWN)
     return dict(sorted(files.items())), faults
 
 
-def _taken_in(root: Path, files: dict[str, GovernedFile]) -> list[str]:
+def _take_in(root: Path, files: dict[str, GovernedFile]) -> list[str]:
     """Add a package's files to `files`; return a fault for each that may not be there."""
-    ids = [name.split("/")[1] for name in governed_names(root) if kind_of(name) == "package"]
+    ids = [name.split("/")[1] for name in list_governed(root) if find_kind(name) == "package"]
     if len(ids) != 1:
         said = f"{len(ids)} package manifests, not one" if root.is_dir() else "no such directory"
         return [f"{root}: {said}; install the package again, or remove it (hobus package list)"]
-    faults = [fault for fault in _misplaced(root) if not fault.startswith(f"{root / SIGNATURE}: ")]
-    faults += _no_files(root)
+    faults = [fault for fault in _find_misplaced(root) if not fault.startswith(f"{root / SIGNATURE}: ")]
+    faults += _find_no_files(root)
     if root.is_symlink():
         faults.append(f"{root}: a link, not the directory that was made; install the package again, or remove it")
-    for file in _below(root, ids[0]):
+    for file in _list_below(root, ids[0]):
         if file.kind == "config":
             faults.append(f"{file.path}: a package holds no settings; they are the home's own (hobus config set)")
         elif (there := files.get(file.name)) is not None:
@@ -126,22 +126,22 @@ def _taken_in(root: Path, files: dict[str, GovernedFile]) -> list[str]:
 
 def _names(root: Path) -> list[str]:
     """Return the relative paths of the visible files below `root`, sorted; an unreadable directory has none."""
-    return sorted(_visible(str(root), ""))
+    return sorted(_list_visible(str(root), ""))
 
 
-def _visible(directory: str, below: str) -> Iterator[str]:
+def _list_visible(directory: str, below: str) -> Iterator[str]:
     """Yield visible files by the directory's entries, which know their kinds: looking at each path costs most."""
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                yield from _visible(entry.path, f"{below}{entry.name}/")
+                yield from _list_visible(entry.path, f"{below}{entry.name}/")
             elif entry.is_file(follow_symlinks=False) or os.path.isfile(entry.path):  # noqa: PTH113 - no path is made
                 yield f"{below}{entry.name}"
 
 
-def hidden_names(root: Path) -> list[str]:
+def list_hidden(root: Path) -> list[str]:
     """Return relative paths of what is below `root` and begins with a dot, sorted: nothing of it is ever read."""
     found: list[str] = []
     for directory, folders, names in os.walk(root):
@@ -151,44 +151,46 @@ def hidden_names(root: Path) -> list[str]:
     return sorted(found)
 
 
-def governed_names(root: Path) -> list[str]:
+def list_governed(root: Path) -> list[str]:
     """Return the relative paths of the governed files below `root`, sorted."""
-    return [name for name in _names(root) if kind_of(name) is not None]
+    return [name for name in _names(root) if find_kind(name) is not None]
 
 
-def _below(root: Path, layer: str) -> list[GovernedFile]:
+def _list_below(root: Path, layer: str) -> list[GovernedFile]:
     return [
-        GovernedFile(name, kind, root / name, layer) for name in _names(root) if (kind := kind_of(name)) is not None
+        GovernedFile(name, kind, root / name, layer) for name in _names(root) if (kind := find_kind(name)) is not None
     ]
 
 
-def _misplaced(root: Path) -> list[str]:
+def _find_misplaced(root: Path) -> list[str]:
     """Return faults of files that nothing reads: such a setting would silently do nothing."""
     places = "admin_config.json, agents/, contracts/, prompt_packs/, attention/, frameworks/*/, specs/*/, packages/*/"
     return [
         f"{root / name}: no governed file has this place; move or remove it (places: {places})"
         for name in _names(root)
-        if kind_of(name) is None
+        if find_kind(name) is None
     ]
 
 
-def _no_files(root: Path) -> list[str]:
+def _find_no_files(root: Path) -> list[str]:
     """Return faults of what is no file and so is not read, as the directory or link of a name that means one."""
     faults: list[str] = []
 
-    def refused(error: OSError) -> None:
+    def note_refused(error: OSError) -> None:
         faults.append(f"{error.filename}: cannot be read: {error.strerror}; make it readable for this user, or move it")
 
-    for directory, folders, names in os.walk(root, onerror=refused):
+    for directory, folders, names in os.walk(root, onerror=note_refused):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in [*folders, *sorted(names)]:
             path = Path(directory, name)
-            if not name.startswith(".") and (fault := _why_no_file(path, kind_of(path.relative_to(root).as_posix()))):
+            if not name.startswith(".") and (
+                fault := _explain_no_file(path, find_kind(path.relative_to(root).as_posix()))
+            ):
                 faults.append(f"{path}: {fault}")
     return faults
 
 
-def _why_no_file(path: Path, kind: Kind | None) -> str:
+def _explain_no_file(path: Path, kind: Kind | None) -> str:
     """Return what keeps it from being read, and the fix; empty for a file, and for a directory in its place."""
     if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH114, PTH110 - pathlib raises where it may not look
         return "a link that leads nowhere; point it at a file, or remove it"
@@ -201,7 +203,7 @@ def _why_no_file(path: Path, kind: Kind | None) -> str:
     return "" if os.path.isfile(path) else "not a plain file; put one in its place, or move it away"  # noqa: PTH113 - as above
 
 
-def plain_bytes(path: Path, max_bytes: int | None = None) -> bytes:
+def read_plain_file(path: Path, max_bytes: int | None = None) -> bytes:
     """Return the bytes of a plain file, at most so many; never waits for anybody.
 
     Raises OSError, also for what is no plain file, or longer.

@@ -7,31 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hobus.bus.messages.base import digest_of
+from hobus.bus.messages.base import compute_digest
 from hobus.config.assets import HOME_PACKAGE, FileInForce, Package
 from hobus.config.files import OWN, SHIPPED, GovernedFile
 
 
-def in_force(found: Mapping[str, GovernedFile], packages: Mapping[str, Package]) -> dict[str, FileInForce]:
+def map_in_force(found: Mapping[str, GovernedFile], packages: Mapping[str, Package]) -> dict[str, FileInForce]:
     """Return each file in force by its name. Raises OSError for one that cannot be read."""
     listed = [(package_id, asset.path) for package_id, package in packages.items() for asset in package.assets]
     anybody = {path: package_id for package_id, path in listed}
-    same_layer = {(_layer_of(package_id, found), path): package_id for package_id, path in listed}
+    same_layer = {(_find_layer(package_id, found), path): package_id for package_id, path in listed}
     return {
         name: FileInForce(
-            sha256=digest_of(file.content),
-            package_id=_owner(file, same_layer.get((file.layer, name), ""), anybody.get(name, "")),
+            sha256=compute_digest(file.content),
+            package_id=_find_owner(file, same_layer.get((file.layer, name), ""), anybody.get(name, "")),
         )
         for name, file in found.items()
     }
 
 
-def _layer_of(package_id: str, found: Mapping[str, GovernedFile]) -> str:
+def _find_layer(package_id: str, found: Mapping[str, GovernedFile]) -> str:
     manifest = found.get(f"packages/{package_id}/manifest.json")
     return "" if manifest is None else manifest.layer
 
 
-def _owner(file: GovernedFile, beside: str, anybody: str) -> str:
+def _find_owner(file: GovernedFile, beside: str, anybody: str) -> str:
     """Return the owner. `beside`: the package of its own layer that lists it; `anybody`: one of any layer."""
     if file.kind == "package":
         return file.name.split("/")[1]

@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError, ValidationErrorKind
 
-from hobus.bus.json_text import is_within, value_of
+from hobus.bus.json_text import is_within, read_json
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.config import limits
-from hobus.config.schema_cost import REFERENCES, NoEnd, SchemaCost, extent_of, nodes, values_of
+from hobus.config.schema_cost import REFERENCES, NoEnd, SchemaCost, list_values, measure_extent, walk_nodes
 
 _KEPT_MAX = 256
 """Schemas found right and remembered; only speed depends on it."""
@@ -73,8 +73,8 @@ class Validator:
     """A schema that stands on its own and can be run, made once."""
 
     def __init__(self, schema: Any) -> None:
-        self._cost = _checked_cost(schema)
-        pattern_bytes = min(_PATTERN_BYTES_MAX, _PATTERNS_BYTES // max(1, _pattern_count(schema)))
+        self._cost = _check_cost(schema)
+        pattern_bytes = min(_PATTERN_BYTES_MAX, _PATTERNS_BYTES // max(1, _count_patterns(schema)))
         try:
             self._validator = Draft202012Validator(
                 schema,
@@ -102,33 +102,33 @@ class Validator:
             looks, size = self._looks(value)
             if looks > _TOLD_LOOKS_MAX or looks * size > _TOLD_SIZE_MAX:
                 return [SchemaBreak("$", "size", "breaks its schema, and is too large to say where")]
-            return _faults(self._validator.iter_errors(value))
+            return _list_breaks(self._validator.iter_errors(value))
         except ValueError:  # What it says of bytes, for one.
             return [SchemaBreak("$", "type", "is no JSON value")]
 
     def _looks(self, value: Any) -> tuple[int, int]:
         """Return how often values are looked at, at most, and the value's size."""
-        extent = extent_of(value)
+        extent = measure_extent(value)
         if extent.height > _HEIGHT_MAX:
             return _LOOKS_MAX + 1, extent.size
         return self._cost.looks(extent.height) * extent.value_count, extent.size
 
 
-def validator_of(schema: Any) -> Validator:
+def get_validator(schema: Any) -> Validator:
     """Return the validator of a schema that stands on its own and can be run. Raises SchemaFault."""
-    return cast("Validator", checked(schema, is_run=True))
+    return cast("Validator", check_schema(schema, is_run=True))
 
 
-def checked(schema: Any, *, is_run: bool) -> Validator | None:
+def check_schema(schema: Any, *, is_run: bool) -> Validator | None:
     """Return the validator, if it is to be run. Raises SchemaFault for what is no schema that stands on its own."""
     try:
-        return _kept(json.dumps(schema, sort_keys=True), is_run=is_run)
+        return _keep_validator(json.dumps(schema, sort_keys=True), is_run=is_run)
     except RecursionError:
         raise SchemaFault("is nested too deeply") from None
 
 
 @functools.lru_cache(maxsize=_KEPT_MAX)
-def _kept(text: str, *, is_run: bool) -> Validator | None:
+def _keep_validator(text: str, *, is_run: bool) -> Validator | None:
     """Return a validator, cached: what was found right is not looked at again."""
     schema = json.loads(text)
     try:
@@ -142,7 +142,7 @@ def _kept(text: str, *, is_run: bool) -> Validator | None:
     return Validator(schema) if is_run else None
 
 
-def _checked_cost(schema: Any) -> SchemaCost:
+def _check_cost(schema: Any) -> SchemaCost:
     try:
         cost = SchemaCost(schema)
     except NoEnd:
@@ -155,15 +155,15 @@ def _checked_cost(schema: Any) -> SchemaCost:
 
 
 def _leads_outside(schema: Any) -> bool:
-    refs = [node[key] for node in nodes(schema) for key in REFERENCES if key in node]
+    refs = [node[key] for node in walk_nodes(schema) for key in REFERENCES if key in node]
     return any(isinstance(ref, str) and not ref.startswith("#") for ref in refs)
 
 
-def _pattern_count(schema: Any) -> int:
-    return sum(("pattern" in node) + len(values_of(node.get("patternProperties"))) for node in nodes(schema))
+def _count_patterns(schema: Any) -> int:
+    return sum(("pattern" in node) + len(list_values(node.get("patternProperties"))) for node in walk_nodes(schema))
 
 
-def _faults(errors: Iterable[ValidationError]) -> list[SchemaBreak]:
+def _list_breaks(errors: Iterable[ValidationError]) -> list[SchemaBreak]:
     faults: set[SchemaBreak] = set()
     missing: dict[str, list[str]] = {}
     for error in errors:
@@ -171,13 +171,13 @@ def _faults(errors: Iterable[ValidationError]) -> list[SchemaBreak]:
         if isinstance(error.kind, ValidationErrorKind.Required):
             missing.setdefault(place, []).append(error.kind.property)
         else:
-            faults.add(SchemaBreak(place, *_rule(error)))
+            faults.add(SchemaBreak(place, *_describe_rule(error)))
     for place, names in missing.items():
         faults.add(SchemaBreak(place, "required", f"required, missing {', '.join(dict.fromkeys(names))}"))
     return sorted(faults)
 
 
-def _rule(error: ValidationError) -> tuple[str, str]:
+def _describe_rule(error: ValidationError) -> tuple[str, str]:
     """Return the keyword's name, and in words."""
     kind = error.kind
     if isinstance(kind, ValidationErrorKind.BacktrackLimitExceeded):
@@ -198,10 +198,10 @@ _TOLD_WHOLE = frozenset(
 
 
 def _place(path: list[str | int]) -> str:
-    return "$" + "".join(_step(part) for part in path)
+    return "$" + "".join(_format_step(part) for part in path)
 
 
-def _step(part: str | int) -> str:
+def _format_step(part: str | int) -> str:
     if isinstance(part, int):
         return f"[{part}]"
     if _PLAIN_NAME.fullmatch(part):
@@ -210,7 +210,7 @@ def _step(part: str | int) -> str:
     return f"['{escaped}']"
 
 
-def schema_fault(schema: dict[str, Any]) -> str:
+def find_schema_fault(schema: dict[str, Any]) -> str:
     """Return why this cannot be a schema of one JSON object, as the end of a sentence; empty: it can."""
     if not is_within(schema, limits.OUTPUT_SCHEMA_DEPTH_MAX):
         return f"has more than {limits.OUTPUT_SCHEMA_DEPTH_MAX} levels"
@@ -219,13 +219,13 @@ def schema_fault(schema: dict[str, Any]) -> str:
         limit = f"{limits.OUTPUT_SCHEMA_MAX_BYTES} are taken"
         return f"has {len(text)} bytes; at most {limit}"
     try:
-        value_of(text)
+        read_json(text)
     except ValueError:
         return "has a value that is no JSON, or a number over 64 bits"
-    return object_fault(schema, limits.OUTPUT_SCHEMA_DEPTH_MAX)
+    return find_object_fault(schema, limits.OUTPUT_SCHEMA_DEPTH_MAX)
 
 
-def object_fault(schema: Any, depth_max: int, *, is_run: bool = True) -> str:
+def find_object_fault(schema: Any, depth_max: int, *, is_run: bool = True) -> str:
     """Return why this cannot be the schema of an object, as the end of a sentence about it; empty: it can.
 
     `is_run`: it is run here, at least to try it; else nothing of it is.
@@ -235,13 +235,13 @@ def object_fault(schema: Any, depth_max: int, *, is_run: bool = True) -> str:
     if not is_within(schema, depth_max):
         return "is nested too deeply"
     try:
-        checked(schema, is_run=is_run)
+        check_schema(schema, is_run=is_run)
     except SchemaFault as fault:
         return str(fault)
     return ""
 
 
-def input_schema_fault(schema: Any, *, is_run_here: bool = True) -> str:
+def find_input_schema_fault(schema: Any, *, is_run_here: bool = True) -> str:
     """Return why this cannot be an input schema; empty if it can. Another worker's is not even tried here."""
-    fault = object_fault(schema, PARAMETERS_DEPTH_MAX, is_run=is_run_here)
+    fault = find_object_fault(schema, PARAMETERS_DEPTH_MAX, is_run=is_run_here)
     return f"its input schema {fault}" if fault else ""

@@ -19,10 +19,10 @@ from hobus.bus.messages.base import canonical_bytes, pack
 from hobus.config import files, mcp_block
 from hobus.config.assets import AgentFile, Asset, Contract, FileInForce, Framework, Package, Spec
 from hobus.config.attention_template import Template
-from hobus.config.file_limits import Limits, file_max_bytes, limits_of, too_long, too_many
+from hobus.config.file_limits import Limits, explain_too_long, explain_too_many, get_file_max_bytes, read_limits
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ALONE, GovernedFile, Kind, Layers
-from hobus.config.in_force import in_force
-from hobus.config.parse import BYTE_ORDER_MARK, BadText, checked, json_value
+from hobus.config.in_force import map_in_force
+from hobus.config.parse import BYTE_ORDER_MARK, BadText, check_model, parse_json
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
 
@@ -91,13 +91,13 @@ class ReadLayers:
     def _governed(self) -> Governed:
         """Build it once: the snapshot is frozen from it, and the gates ask whether it can be."""
         if self.faults or self.config is None:
-            raise _error(list(self.faults))
+            raise _make_error(list(self.faults))
         by_kind: dict[str, Mapping[str, Any]] = {**self.assets, "prompt_pack": self.prompt_packs}
         mappings = {f"{kind}s": dict(sorted(one.items())) for kind, one in by_kind.items()}
-        governed = Governed(config=self.config, files=in_force(self.files, mappings["packages"]), **mappings)
+        governed = Governed(config=self.config, files=map_in_force(self.files, mappings["packages"]), **mappings)
         size_bytes = len(governed.to_bytes()) + len(self.contents())
-        if faults := _consistency().snapshot_faults(self.config, size_bytes):
-            raise _error([_placed(fault, self.files) for fault in faults])
+        if faults := _import_consistency().find_snapshot_faults(self.config, size_bytes):
+            raise _make_error([_place_fault(fault, self.files) for fault in faults])
         return governed
 
     def contents(self) -> bytes:
@@ -105,12 +105,12 @@ class ReadLayers:
         return pack({name: file.content for name, file in self.files.items()})
 
 
-def _consistency() -> Any:
+def _import_consistency() -> Any:
     """Import on demand: whoever reads the settings alone, or a judged snapshot, needs none of the rules."""
     return importlib.import_module("hobus.config.consistency")
 
 
-def settings(layers: Layers) -> AdminConfig:
+def read_settings(layers: Layers) -> AdminConfig:
     """Return the settings as `read` has them, from these layers' `config_file` or as shipped: nothing else is read.
 
     Raises ConfigError with every fault of that file.
@@ -119,9 +119,9 @@ def settings(layers: Layers) -> AdminConfig:
     own = layers.config_file
     file = shipped if own is None else GovernedFile(ADMIN_CONFIG, "config", own, files.OWN)
     faults: list[str] = []
-    config = _admin_config(file, shipped, faults)[0]
+    config = _read_admin_config(file, shipped, faults)[0]
     if config is None:
-        raise _error(faults)
+        raise _make_error(faults)
     return config
 
 
@@ -135,8 +135,8 @@ def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
     written = found[ADMIN_CONFIG]
     shipped = GovernedFile(ADMIN_CONFIG, "config", files.SHIPPED_ROOT / ADMIN_CONFIG, files.SHIPPED)
     beneath = () if written.is_shipped else (shipped,)
-    config, pasted = _admin_config(written, shipped, faults)
-    limits = limits_of(config)
+    config, pasted = _read_admin_config(written, shipped, faults)
+    limits = read_limits(config)
     assets: dict[Kind, dict[str, Any]] = {kind: {} for kind in _MODELS}
     prompt_packs: dict[str, str] = {}
     for file in found.values():
@@ -147,18 +147,18 @@ def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
         elif file.kind == "standard":
             _read(file, faults, limits)
     if config is not None and not faults:
-        told: list[str] = _consistency().inconsistencies(
+        told: list[str] = _import_consistency().find_inconsistencies(
             config, assets["agent"], assets["contract"], prompt_packs, assets["framework"]
         )
-        told += importlib.import_module("hobus.config.attention_faults").attention_faults(
+        told += importlib.import_module("hobus.config.attention_faults").find_attention_faults(
             config, assets["template"], assets["agent"], assets["contract"], assets["framework"]
         )
         told += further(config)
-        faults += [_placed(mcp_block.where_written(fault, pasted), found) for fault in told]
+        faults += [_place_fault(mcp_block.place_as_written(fault, pasted), found) for fault in told]
     return ReadLayers(found, config, assets, prompt_packs, tuple(faults), of_place, beneath)
 
 
-def _placed(fault: str, found: Mapping[str, GovernedFile]) -> str:
+def _place_fault(fault: str, found: Mapping[str, GovernedFile]) -> str:
     """Return the fault with the file in which to fix it; of a setting that is as shipped that is unknown."""
     name, colon, rest = fault.partition(": ")
     if colon and name in found:
@@ -166,7 +166,7 @@ def _placed(fault: str, found: Mapping[str, GovernedFile]) -> str:
     return fault if found[ADMIN_CONFIG].is_shipped else f"{found[ADMIN_CONFIG].path}: {fault}"
 
 
-def _error(faults: list[str]) -> ConfigError:
+def _make_error(faults: list[str]) -> ConfigError:
     lines = "\n".join(f"- {fault}" for fault in faults)
     count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
     return ConfigError(f"configuration has {count}:\n{lines}", facts={"faults": list(faults)})
@@ -174,7 +174,7 @@ def _error(faults: list[str]) -> ConfigError:
 
 def _read(file: GovernedFile, faults: list[str], limits: Limits) -> str | None:
     try:
-        if said := too_long(file.path.stat().st_size, limits.bytes_max):
+        if said := explain_too_long(file.path.stat().st_size, limits.bytes_max):
             faults.append(f"{file.path}: {said}")
             return None
         return file.content.decode().replace("\r\n", "\n").replace("\r", "\n")
@@ -185,62 +185,62 @@ def _read(file: GovernedFile, faults: list[str], limits: Limits) -> str | None:
     return None
 
 
-def _value_of(file: GovernedFile, text: str, faults: list[str], limits: Limits) -> dict[str, Any] | None:
+def _read_value(file: GovernedFile, text: str, faults: list[str], limits: Limits) -> dict[str, Any] | None:
     """Return the file's value; None with a fault if it has none."""
     try:
-        return _value_in(text, is_yaml=file.path.suffix == ".yaml", entries_max=limits.entries_max)
+        return _parse_value(text, is_yaml=file.path.suffix == ".yaml", entries_max=limits.entries_max)
     except BadText as error:
         faults.append(f"{file.path}: {error}")
         return None
 
 
-def _value_in(text: str, *, is_yaml: bool, entries_max: int | None) -> dict[str, Any]:
+def _parse_value(text: str, *, is_yaml: bool, entries_max: int | None) -> dict[str, Any]:
     """Parse the text. Raises BadText."""
     # By name: the many processes that read no file of this form need not load its library.
-    of_yaml = importlib.import_module("hobus.config.yaml_text").yaml_value if is_yaml else None
-    value: Any = json_value(text) if of_yaml is None else of_yaml(text, entries_max)
-    if said := too_many(value, entries_max):
+    of_yaml = importlib.import_module("hobus.config.yaml_text").parse_yaml if is_yaml else None
+    value: Any = parse_json(text) if of_yaml is None else of_yaml(text, entries_max)
+    if said := explain_too_many(value, entries_max):
         raise BadText(said)
     if not isinstance(value, dict):
         raise BadText(f"holds {type(value).__name__}, not an object")
     return cast("dict[str, Any]", value)
 
 
-def _admin_config(
+def _read_admin_config(
     file: GovernedFile, shipped_file: GovernedFile, faults: list[str]
 ) -> tuple[AdminConfig | None, tuple[str, ...]]:
     """Return the settings, laid over the shipped ones, and the names of the MCP servers that came in a pasted block."""
-    limits = Limits(None if file.is_shipped else file_max_bytes(), None)
+    limits = Limits(None if file.is_shipped else get_file_max_bytes(), None)
     text = _read(file, faults, limits)
     shipped_text = None if file.is_shipped else shipped_file.content.decode()
     if text is None:
         return None, ()
-    if (sound := _sound_settings(text, shipped_text, is_yaml=file.path.suffix == ".yaml")) is not None:
+    if (sound := _read_sound_settings(text, shipped_text, is_yaml=file.path.suffix == ".yaml")) is not None:
         return sound
-    value = _value_of(file, text, faults, limits)
+    value = _read_value(file, text, faults, limits)
     if value is None:
         return None, ()
     written = value
     if shipped_text is not None:
-        value = merged(json_value(shipped_text), value)
-    block = mcp_block.expanded(value)
-    config, found = checked(AdminConfig, block.settings, written=written, strict=True)
-    found = [mcp_block.where_written(fault, block.names) for fault in found]
+        value = merge(parse_json(shipped_text), value)
+    block = mcp_block.expand(value)
+    config, found = check_model(AdminConfig, block.settings, written=written, strict=True)
+    found = [mcp_block.place_as_written(fault, block.names) for fault in found]
     faults.extend(f"{file.path}: {fault}" for fault in (*block.faults, *found))
     return config, block.names
 
 
 @lru_cache(maxsize=_SETTINGS_KEPT)
-def _sound_settings(
+def _read_sound_settings(
     text: str, shipped_text: str | None, *, is_yaml: bool
 ) -> tuple[AdminConfig, tuple[str, ...]] | None:
     """Return the settings that this text is when laid over the shipped ones; None where anything is wrong with them."""
     try:
-        value = _value_in(text, is_yaml=is_yaml, entries_max=None)
+        value = _parse_value(text, is_yaml=is_yaml, entries_max=None)
     except BadText:
         return None
-    block = mcp_block.expanded(value if shipped_text is None else merged(json_value(shipped_text), value))
-    config = checked(AdminConfig, block.settings, strict=True)[0]
+    block = mcp_block.expand(value if shipped_text is None else merge(parse_json(shipped_text), value))
+    config = check_model(AdminConfig, block.settings, strict=True)[0]
     return None if config is None or block.faults else (config, block.names)
 
 
@@ -265,7 +265,7 @@ def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], lim
     named = place.partition("_")[0] if file.kind == "framework" else place
     asset: Asset | None = None
     if text is not None:
-        asset = _sound_asset(file.kind, text, is_yaml=file.path.suffix == ".yaml", entries_max=limits.entries_max)
+        asset = _read_sound_asset(file.kind, text, is_yaml=file.path.suffix == ".yaml", entries_max=limits.entries_max)
         if asset is None:
             _tell_faults(file, text, faults, limits)
     if asset is None:
@@ -280,26 +280,26 @@ def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], lim
 
 
 @lru_cache(maxsize=_ASSETS_KEPT)
-def _sound_asset(kind: Kind, text: str, *, is_yaml: bool, entries_max: int | None) -> Asset | None:
+def _read_sound_asset(kind: Kind, text: str, *, is_yaml: bool, entries_max: int | None) -> Asset | None:
     """Return the asset that this text is; None where anything is wrong with it.
 
     Frozen, so that all who read the same text share it: a process that judges packages, or takes in a change, reads
     most files again as they were.
     """
     try:
-        value = _value_in(text, is_yaml=is_yaml, entries_max=entries_max)
+        value = _parse_value(text, is_yaml=is_yaml, entries_max=entries_max)
     except BadText:
         return None
-    return checked(_MODELS[kind][0], value)[0]
+    return check_model(_MODELS[kind][0], value)[0]
 
 
 def _tell_faults(file: GovernedFile, text: str, faults: list[str], limits: Limits) -> None:
     """Add why a file has no sound asset."""
-    value = _value_of(file, text, faults, limits)
+    value = _read_value(file, text, faults, limits)
     if value is None:
         return
     model, id_field = _MODELS[file.kind]
-    _, found = checked(model, value)
+    _, found = check_model(model, value)
     if fault := _lower_case_fault(value.get(id_field), id_field):
         found = [fault, *(one for one in found if not one.startswith(f"{id_field}: "))]
     faults.extend(f"{file.path}: {fault}" for fault in found)
@@ -318,7 +318,7 @@ _MARKS = ("kind", "transport")
 """Settings that say which settings stand beside them: another one there makes another object."""
 
 
-def merged(shipped: Any, own: Any) -> Any:
+def merge(shipped: Any, own: Any) -> Any:
     """Return `own` wherever it says something, else `shipped`: objects key by key at every depth, all else whole.
 
     So a file may hold only what differs, and adds a provider, a route or a server by its name. A key that nobody knows
@@ -328,4 +328,4 @@ def merged(shipped: Any, own: Any) -> Any:
         return own
     if any(mark in own and mark in shipped and own[mark] != shipped[mark] for mark in _MARKS):
         return own
-    return shipped | {key: merged(shipped.get(key), value) for key, value in own.items()}
+    return shipped | {key: merge(shipped.get(key), value) for key, value in own.items()}

@@ -12,32 +12,32 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hobus.bus.messages.base import digest_of
+from hobus.bus.messages.base import compute_digest
 from hobus.config import files
-from hobus.config.gates.layer import SEAL, Layer, layer_at
-from hobus.config.gates.ownership import ownership
-from hobus.config.parse import BadText, json_value
+from hobus.config.gates.layer import SEAL, Layer, read_layer
+from hobus.config.gates.ownership import find_breaches
+from hobus.config.parse import BadText, parse_json
 
 
-def shipped_layer(root: Path = files.SHIPPED_ROOT) -> Layer:
-    return layer_at("shipped", root, {name: root / name for name in files.governed_names(root)}, max_bytes=None)
+def read_shipped_layer(root: Path = files.SHIPPED_ROOT) -> Layer:
+    return read_layer("shipped", root, {name: root / name for name in files.list_governed(root)}, max_bytes=None)
 
 
 def refresh(root: Path) -> list[str]:
     """Write the true hash of every owned file into its manifest, and those of the manifests; return what changed."""
     changed: list[str] = []
     for manifest in sorted((root / "packages").glob("*/manifest.json")):
-        value = json_value(manifest.read_text(encoding="utf-8"))
+        value = parse_json(manifest.read_text(encoding="utf-8"))
         for asset in value["assets"]:
             path = root / asset["path"]
             if path.is_file():
-                asset["sha256"] = digest_of(path.read_bytes())
+                asset["sha256"] = compute_digest(path.read_bytes())
         text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
         if text != manifest.read_text(encoding="utf-8"):
             manifest.write_text(text, encoding="utf-8")
             changed.append(manifest.relative_to(root).as_posix())
     manifests = sorted((root / "packages").glob("*/manifest.json"))
-    seal = {path.relative_to(root).as_posix(): digest_of(path.read_bytes()) for path in manifests}
+    seal = {path.relative_to(root).as_posix(): compute_digest(path.read_bytes()) for path in manifests}
     text = json.dumps(seal, indent=2) + "\n"
     if not (root / SEAL).is_file() or text != (root / SEAL).read_text(encoding="utf-8"):
         (root / SEAL).write_text(text, encoding="utf-8")
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     except (BadText, KeyError, TypeError) as error:
         sys.stderr.write(f"a package manifest cannot be read ({error}); see: hobus config check\n")
         return 1
-    faults = list(ownership([shipped_layer()], is_checkout=True))
+    faults = list(find_breaches([read_shipped_layer()], is_checkout=True))
     for fault in faults:
         sys.stderr.write(f"{fault.line}\n")
     return 1 if faults else 0

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hobus.config.parse import checked
+from hobus.config.parse import check_model
 from hobus.config.secret_refs import is_secret_ref
 
 KEY = "mcpServers"
@@ -63,7 +63,7 @@ class Expanded(NamedTuple):
     """Every one that the block shows by itself, with its path; servers with faults are not among the settings."""
 
 
-def expanded(value: Mapping[str, Any]) -> Expanded:
+def expand(value: Mapping[str, Any]) -> Expanded:
     """Return the settings with the pasted servers among the others."""
     rest = {name: one for name, one in value.items() if name != KEY}
     block = value.get(KEY)
@@ -80,14 +80,14 @@ def expanded(value: Mapping[str, Any]) -> Expanded:
         if name in servers:
             faults.append(f"{KEY}.{name}: {OWN_KEY} has a server of this name, too; remove one of them")
             continue
-        server, found = _server_of(f"{KEY}.{name}", pasted, tools)
+        server, found = _read_server(f"{KEY}.{name}", pasted, tools)
         faults += found
         if server is not None:
             servers[name] = server
     return Expanded(rest | {"tools": tools | {"mcp_servers": servers}}, tuple(block), faults)
 
 
-def where_written(fault: str, pasted: tuple[str, ...]) -> str:
+def place_as_written(fault: str, pasted: tuple[str, ...]) -> str:
     """Return a fault of a server, at the path where somebody wrote it."""
     for name in pasted:
         for end in (".", ":"):
@@ -97,23 +97,25 @@ def where_written(fault: str, pasted: tuple[str, ...]) -> str:
     return fault
 
 
-def _server_of(path: str, pasted: Any, tools: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
+def _read_server(path: str, pasted: Any, tools: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
     """Return the server as `tools.mcp_servers` has it, and its faults; None if left out, or unknown how."""
     if not isinstance(pasted, dict):
         return None, [f'{path}: is not an object; write {{"command": …, "args": […]}} or {{"url": …}}']
     fix = "remove it: permissions.tools of an agent says what it may use, tools.approval what waits for a person"
     faults = [f"{path}.{key}: {fix}" for key in _APPROVALS if key in pasted]
     meant = {key: value for key, value in pasted.items() if key not in _APPROVALS}
-    server, found = checked(PastedServer, meant)
+    server, found = check_model(PastedServer, meant)
     faults += [f"{path}.{fault}" for fault in found]
     if server is None or server.disabled:
         return None, faults
     kind: Literal["env", "headers"] = "env" if server.command is not None else "headers"
     values: dict[str, str] = getattr(server, kind)
-    faults += [f"{path}{fault}" for fault in _kind_faults(server)]
-    faults += [f"{path}{fault}" for fault in _profile_faults(server, tools)]
-    faults += [f"{path}.{kind}.{key[:64]}{fault}" for key, value in values.items() for fault in _value_faults(value)]
-    profile = _profile_of(server, tools)
+    faults += [f"{path}{fault}" for fault in _find_kind_faults(server)]
+    faults += [f"{path}{fault}" for fault in _find_profile_faults(server, tools)]
+    faults += [
+        f"{path}.{kind}.{key[:64]}{fault}" for key, value in values.items() for fault in _find_value_faults(value)
+    ]
+    profile = _find_profile(server, tools)
     if profile is None or server.command is server.url is None:
         return None, faults
     reached: dict[str, Any] = {"transport": "stdio", "command": [server.command, *server.args]}
@@ -124,14 +126,14 @@ def _server_of(path: str, pasted: Any, tools: Mapping[str, Any]) -> tuple[dict[s
     return {**profile, **given, **reached, kind: resolved}, faults
 
 
-def _profile_of(server: PastedServer, tools: Mapping[str, Any]) -> dict[str, Any] | None:
+def _find_profile(server: PastedServer, tools: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the profile that the server names; None: there is none of that name."""
     profiles = tools.get("mcp_profiles")
     named = profiles.get(server.profile or tools.get("mcp_profile")) if isinstance(profiles, dict) else None
     return named if isinstance(named, dict) else None
 
 
-def _kind_faults(server: PastedServer) -> Iterator[str]:
+def _find_kind_faults(server: PastedServer) -> Iterator[str]:
     said = server.type or server.transport
     if server.type is not None and server.transport not in (None, server.type):
         yield ": type and transport say different things; remove one of them"
@@ -149,7 +151,7 @@ def _kind_faults(server: PastedServer) -> Iterator[str]:
         yield ": headers need a url; a program takes env"
 
 
-def _profile_faults(server: PastedServer, tools: Mapping[str, Any]) -> Iterator[str]:
+def _find_profile_faults(server: PastedServer, tools: Mapping[str, Any]) -> Iterator[str]:
     profiles = tools.get("mcp_profiles")
     name = server.profile or tools.get("mcp_profile")
     if not isinstance(profiles, dict) or not isinstance(profiles.get(name), dict):
@@ -157,7 +159,7 @@ def _profile_faults(server: PastedServer, tools: Mapping[str, Any]) -> Iterator[
         yield f".profile: there is no profile {str(name)[:40]!r} in tools.mcp_profiles; there are {known or 'none'}"
 
 
-def _value_faults(value: str) -> Iterator[str]:
+def _find_value_faults(value: str) -> Iterator[str]:
     """Yield faults of a value; `${NAME}` is understood where it is the whole value, as a reference is."""
     if _ANY_VARIABLE.search(value) is None or _VARIABLE.fullmatch(value) or is_secret_ref(value):
         return

@@ -33,9 +33,9 @@ def choose_model(  # noqa: PLR0913 - one per place that may name a model
     places: tuple[tuple[NamedBy, str | None, str | None], ...] = (
         ("request", request and request.provider, request and request.model),
         ("session", session and session.provider, session and session.model),
-        ("agent", *_parts(agent and agent.model)),
+        ("agent", *_split_route(agent and agent.model)),
         ("contract", contract and contract.boundary.provider_id, None),
-        ("tag", *_parts(tagged)),
+        ("tag", *_split_route(tagged)),
         ("default", default.provider_id, default.model_id),
     )
     for place, given, wanted in places:
@@ -54,12 +54,12 @@ def choose_model(  # noqa: PLR0913 - one per place that may name a model
     return ModelChoice(provider=provider, model=model, named_by=named_by)
 
 
-def named_route(choice: ModelChoice) -> tuple[str | None, str | None]:
+def get_named_route(choice: ModelChoice) -> tuple[str | None, str | None]:
     """Return provider and model that a prompt beside the answer names; None: contract or gateway decides."""
     return (choice.provider, choice.model) if choice.named_by in _FOR_ALL else (None, None)
 
 
-def choice_fault(choice: ModelChoice, agent: AgentFile, gateway: GatewayConfig) -> SessionFault | None:
+def find_choice_fault(choice: ModelChoice, agent: AgentFile, gateway: GatewayConfig) -> SessionFault | None:
     """Return why a choice cannot be had, or this agent may not use it; None: it can and may."""
     instance, who = gateway.providers.get(choice.provider), f"named by the {choice.named_by}"
     if instance is None:
@@ -80,11 +80,15 @@ def choice_fault(choice: ModelChoice, agent: AgentFile, gateway: GatewayConfig) 
             said += f"; there is no provider {head[:80]!r} either, only {', '.join(sorted(gateway.providers))}"
         return SessionFault("MODEL_NOT_FOUND", said)
     if not agent.permissions.allows("providers", choice.provider):
-        return _forbidden(agent, "providers", choice.provider, who)
-    return None if agent.permissions.allows("models", choice.model) else _forbidden(agent, "models", choice.model, who)
+        return _refuse_forbidden(agent, "providers", choice.provider, who)
+    return (
+        None
+        if agent.permissions.allows("models", choice.model)
+        else _refuse_forbidden(agent, "models", choice.model, who)
+    )
 
 
-def _forbidden(agent: AgentFile, kind: str, name: str, who: str) -> SessionFault:
+def _refuse_forbidden(agent: AgentFile, kind: str, name: str, who: str) -> SessionFault:
     return SessionFault(
         "FORBIDDEN",
         f"agent {agent.agent_id} may not use {kind[:-1]} {name[:80]} ({who}): name another one, or add it to "
@@ -92,7 +96,7 @@ def _forbidden(agent: AgentFile, kind: str, name: str, who: str) -> SessionFault
     )
 
 
-def _parts(route: Route | None) -> tuple[str | None, str | None]:
+def _split_route(route: Route | None) -> tuple[str | None, str | None]:
     return (None, None) if route is None else (route.provider_id, route.model_id)
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from hobus.bus.errors import ConfigError
-from hobus.bus.messages.base import digest_of, unpack
+from hobus.bus.messages.base import compute_digest, unpack
 
 if TYPE_CHECKING:
     from hobus.config.snapshot import Snapshot
@@ -39,12 +39,12 @@ ASSETS = {
 """What is governed beside the settings, by id -> its model."""
 
 
-def snapshot_on_demand(data: bytes) -> Snapshot:
+def read_on_demand(data: bytes) -> Snapshot:
     """Return the snapshot behind bytes that a launcher wrote here; its parts raise ConfigError where they are none."""
     return cast("Snapshot", _Parts(data))
 
 
-def contents_in(data: bytes) -> dict[str, bytes]:
+def read_contents(data: bytes) -> dict[str, bytes]:
     """Map each file to its bytes, of what `Snapshot.contents` holds. Raises ValueError for anything else."""
     found = unpack(data)
     if type(found) is not dict or {(type(name), type(one)) for name, one in found.items()} - {(str, bytes)}:
@@ -60,14 +60,14 @@ class _Parts:
 
     @cached_property
     def digest(self) -> str:
-        return digest_of(self._data)
+        return compute_digest(self._data)
 
     @cached_property
     def config(self) -> _Settings:
         try:
             return _Settings(unpack(self._data)["config"])
         except (ValueError, KeyError, TypeError) as error:
-            raise _other_version(error) from None
+            raise _refuse_version(error) from None
 
     @cached_property
     def _whole(self) -> Snapshot:
@@ -81,7 +81,7 @@ class _Parts:
         try:
             found = {name: model.model_validate(one) for name, one in unpack(self._data)[part].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise _other_version(error) from None
+            raise _refuse_version(error) from None
         self.__dict__[part] = found
         return found
 
@@ -113,7 +113,7 @@ class _Settings:
             is_none = section == "ho3" and written is None
             found = self.__dict__[section] = None if is_none else model.model_validate(written)
         except ValueError as error:
-            raise _other_version(error) from None
+            raise _refuse_version(error) from None
         return found
 
 
@@ -125,8 +125,8 @@ class _Figures:
         self.__dict__.update(inner)
 
     def __getattr__(self, name: str) -> Any:
-        raise _other_version(AttributeError(name))
+        raise _refuse_version(AttributeError(name))
 
 
-def _other_version(error: Exception) -> ConfigError:
+def _refuse_version(error: Exception) -> ConfigError:
     return ConfigError(f"not a snapshot of this version ({type(error).__name__}); restart the cluster")

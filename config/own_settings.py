@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, cast
 
-from hobus.config.load import merged
+from hobus.config.load import merge
 
 _DEPTH_MAX = 64
 """Dots in a path: more than any setting has."""
@@ -16,18 +16,18 @@ class NoSuchSetting(ValueError):
     """Say how far a path leads that leads nowhere."""
 
 
-def settings_in(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def flatten_settings(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Map each dotted path to its value, in the order of the file; a list and an empty object are values."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         path = f"{above}{key}"
-        found |= settings_in(value, f"{path}.") if isinstance(value, dict) and value else {path: value}
+        found |= flatten_settings(value, f"{path}.") if isinstance(value, dict) and value else {path: value}
     return found
 
 
-def laid_over(shipped: Mapping[str, Any], own: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
+def lay_over(shipped: Mapping[str, Any], own: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
     """Return `own` that also says this of the setting. Raises NoSuchSetting where something above it is no object."""
-    *above, last = _steps(merged(shipped, own), path)
+    *above, last = _split_path(merge(shipped, own), path)
     changed = dict(own)
     here = changed
     for step in above:
@@ -37,21 +37,21 @@ def laid_over(shipped: Mapping[str, Any], own: Mapping[str, Any], path: str, val
     return changed
 
 
-def taken_away(own: Mapping[str, Any], path: str) -> dict[str, Any]:
+def take_away(own: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Return `own` that says nothing of the setting, nor holds what is empty without it. Raises NoSuchSetting."""
-    step, *below = _steps(own, path)
+    step, *below = _split_path(own, path)
     if step not in own:
         raise NoSuchSetting(f"{path}: it is as it is shipped; there is nothing to take away")
     rest = {key: value for key, value in own.items() if key != step}
     if not below:
         return rest
-    left = taken_away(own[step], path[len(step) + 1 :]) if isinstance(own[step], dict) else {}
+    left = take_away(own[step], path[len(step) + 1 :]) if isinstance(own[step], dict) else {}
     return {key: left if key == step else value for key, value in own.items()} if left else rest
 
 
-def no_such(path: str, values: Mapping[str, Any]) -> str:
+def describe_no_such(path: str, values: Mapping[str, Any]) -> str:
     """Return what is said of a path that leads nowhere, with those like it; empty if it leads somewhere."""
-    known = list(_paths(values))
+    known = list(_list_paths(values))
     if path in known:
         return ""
     last = path.rpartition(".")[2]
@@ -64,23 +64,23 @@ def no_such(path: str, values: Mapping[str, Any]) -> str:
 _NEAR_MAX = 3
 
 
-def _paths(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
+def _list_paths(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
     for key, value in values.items():
         yield f"{above}{key}"
         if isinstance(value, Mapping):
-            yield from _paths(cast("Mapping[str, Any]", value), f"{above}{key}.")
+            yield from _list_paths(cast("Mapping[str, Any]", value), f"{above}{key}.")
 
 
-def schema_of_own(schema: Any) -> Any:
+def make_own_schema(schema: Any) -> Any:
     """Return the JSON Schema of a file that may leave out whatever it does not change."""
     if isinstance(schema, dict):
         return {
-            key: schema_of_own(value) for key, value in schema.items() if key != "required" or isinstance(value, dict)
+            key: make_own_schema(value) for key, value in schema.items() if key != "required" or isinstance(value, dict)
         }
-    return [schema_of_own(one) for one in schema] if isinstance(schema, list) else schema
+    return [make_own_schema(one) for one in schema] if isinstance(schema, list) else schema
 
 
-def _steps(values: Any, path: str, above: str = "") -> list[str]:
+def _split_path(values: Any, path: str, above: str = "") -> list[str]:
     """Return the keys behind a path; one that is there may have dots in it."""
     if not isinstance(values, Mapping):
         raise NoSuchSetting(f"{above}{path}: {above.rstrip('.')} is not an object")
@@ -93,4 +93,4 @@ def _steps(values: Any, path: str, above: str = "") -> list[str]:
         raise NoSuchSetting(f"{above}{path}: no path of a setting")
     if not rest:
         return [step]
-    return [step, *(_steps(values[step], rest, f"{above}{step}.") if step in values else rest.split("."))]
+    return [step, *(_split_path(values[step], rest, f"{above}{step}.") if step in values else rest.split("."))]

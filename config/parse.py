@@ -40,14 +40,14 @@ class BadText(Exception):
     """Say place and reason of a file that is not what its name says."""
 
 
-def json_value(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Return the value of a JSON text; raises BadText with line and column, also for a repeated key and for NaN."""
     if text.startswith("\ufeff"):
         raise BadText(BYTE_ORDER_MARK)
     if not text.strip():
         raise BadText("is empty; write what belongs there, or remove it")
     try:
-        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+        value = json.loads(text, object_pairs_hook=_require_unique_keys, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise BadText(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
     except RecursionError as error:
@@ -55,25 +55,25 @@ def json_value(text: str) -> Any:
     except ValueError as error:
         raise BadText(f"an integer beyond {INTEGER_MAX} (2**53); write a smaller one") from error
     level, depth = [value], 0
-    while level := [item for one in level for item in _items(one) if isinstance(item, (dict, list))]:
+    while level := [item for one in level for item in _list_items(one) if isinstance(item, (dict, list))]:
         depth += 1
         if depth > _DEPTH_MAX:
             raise BadText("nested too deeply")
     return value
 
 
-def _items(value: Any) -> Iterable[Any]:
+def _list_items(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def checked(model: type[M], value: Any, *, written: Any = None, strict: bool = False) -> tuple[M | None, list[str]]:
+def check_model(model: type[M], value: Any, *, written: Any = None, strict: bool = False) -> tuple[M | None, list[str]]:
     """Return the model of `value`, or None and every fault, each beginning with its dotted path.
 
     `written`: what of it somebody wrote, where the rest was laid below it.
     """
-    if halves := _halves(value, ()):
+    if halves := _find_halves(value, ()):
         return None, halves[:_FAULTS_SHOWN]
-    faults = _too_large(value, ())[:_FAULTS_SHOWN]
+    faults = _find_too_large(value, ())[:_FAULTS_SHOWN]
     try:
         sound = model.model_validate(value, strict=strict or None)
     except ValidationError as error:
@@ -82,7 +82,7 @@ def checked(model: type[M], value: Any, *, written: Any = None, strict: bool = F
         told = {fault.partition(": ")[0] for fault in faults}
         faults += [
             fault
-            for fault in (_fault(model, detail, value, said) for detail in details[:_FAULTS_SHOWN])
+            for fault in (_describe_fault(model, detail, value, said) for detail in details[:_FAULTS_SHOWN])
             if fault.partition(": ")[0] not in told
         ]
         if len(details) > _FAULTS_SHOWN:
@@ -91,35 +91,35 @@ def checked(model: type[M], value: Any, *, written: Any = None, strict: bool = F
     return (None if faults else sound), faults
 
 
-def _too_large(value: Any, loc: tuple[str, ...]) -> list[str]:
+def _find_too_large(value: Any, loc: tuple[str, ...]) -> list[str]:
     """Return a fault for every number that some readers of JSON take for another one, or (`1e999`) infinite."""
     if isinstance(value, dict):
-        return [fault for key, item in value.items() for fault in _too_large(item, (*loc, str(key)))]
+        return [fault for key, item in value.items() for fault in _find_too_large(item, (*loc, str(key)))]
     if isinstance(value, list):
-        return [fault for number, item in enumerate(value) for fault in _too_large(item, (*loc, str(number)))]
+        return [fault for number, item in enumerate(value) for fault in _find_too_large(item, (*loc, str(number)))]
     if isinstance(value, (int, float)) and not abs(value) <= INTEGER_MAX:
         return [f"{'.'.join(loc)}: a number beyond {INTEGER_MAX} (2**53); write a smaller one"]
     return []
 
 
-def _halves(value: Any, loc: tuple[str, ...]) -> list[str]:
+def _find_halves(value: Any, loc: tuple[str, ...]) -> list[str]:
     """Return a fault for every text with half of a character (a surrogate): JSON can write it, nobody store it."""
     if isinstance(value, dict):
-        named = [(key, (*loc, _escaped(str(key)))) for key in value]
+        named = [(key, (*loc, _escape(str(key)))) for key in value]
         keys = [f"{'.'.join(path)}: a key with {_HALVED}" for key, path in named if _HALF.search(str(key))]
-        return keys + [fault for key, path in named for fault in _halves(value[key], path)]
+        return keys + [fault for key, path in named for fault in _find_halves(value[key], path)]
     if isinstance(value, list):
-        return [fault for number, item in enumerate(value) for fault in _halves(item, (*loc, str(number)))]
+        return [fault for number, item in enumerate(value) for fault in _find_halves(item, (*loc, str(number)))]
     if isinstance(value, str) and (half := _HALF.search(value)):
-        return [f"{'.'.join(loc)}: holds {_escaped(half[0])}, {_HALVED}"]
+        return [f"{'.'.join(loc)}: holds {_escape(half[0])}, {_HALVED}"]
     return []
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _require_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
@@ -132,14 +132,14 @@ def _refuse_constant(name: str) -> Any:
     raise BadText(f"{name} is not a number that JSON knows")
 
 
-def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: Any) -> str:
-    loc = written_path(detail["loc"], value)
+def _describe_fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: Any) -> str:
+    loc = restore_written_path(detail["loc"], value)
     path = ".".join(str(part) for part in loc) or "(the whole file)"
     match detail["type"]:
         case "missing":
             return f"{path}: missing; add it"
         case "extra_forbidden":
-            return f"{path}: unknown key; {_spelling(model, loc, written)}"
+            return f"{path}: unknown key; {_suggest_key(model, loc, written)}"
         case "union_tag_invalid" | "union_tag_not_found" as kind:
             context = detail.get("ctx", {})
             tag = str(context["discriminator"]).strip("'")  # the setting that says which of several kinds it is
@@ -148,7 +148,7 @@ def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: An
             return f"{path}.{tag}: is {str(context['tag'])[:40]!r}; one of {context['expected_tags']}"
         case "literal_error":
             found: Any = detail["input"]
-            shown = repr(found[:40]) if isinstance(found, str) else _shown(found)
+            shown = repr(found[:40]) if isinstance(found, str) else _show_value(found)
             return f"{path}: is {shown}; write {detail.get('ctx', {})['expected']}"
         case "value_error":
             return f"{path}: {detail['msg'].removeprefix('Value error, ')}"
@@ -158,7 +158,7 @@ def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: An
             said = "is blank" if form == NOT_BLANK else "has another form"
             return f"{path}: {said}; write {WORDS[form]}"
         case _:
-            return f"{path}: {_wanted(detail['msg'], _shown(detail['input']))}"
+            return f"{path}: {_describe_wanted(detail['msg'], _show_value(detail['input']))}"
 
 
 _CALLED = {
@@ -171,7 +171,7 @@ _BOUND = re.compile(r"Input should be ((?:greater|less) than .*)")
 _FORM = re.compile(r"String should match pattern '(.*)'", re.DOTALL)
 
 
-def _wanted(message: str, shown: str) -> str:
+def _describe_wanted(message: str, shown: str) -> str:
     """Return what pydantic says of a value: what it is, and what to write instead; no class is named."""
     if found := _VALID.fullmatch(message):
         return f"is {shown}; write {_CALLED.get(found[1], f'a valid {found[1]}')}"
@@ -185,18 +185,18 @@ def _wanted(message: str, shown: str) -> str:
     return f"is {shown}: {message}; correct it"
 
 
-def written_path(loc: tuple[int | str, ...], value: Any) -> tuple[int | str, ...]:
+def restore_written_path(loc: tuple[int | str, ...], value: Any) -> tuple[int | str, ...]:
     """Return the path as somebody wrote it: without the kinds that pydantic names where one of several may stand."""
     path: list[int | str] = []
     for position, part in enumerate(loc):
         if isinstance(value, dict) and part not in value and position < len(loc) - 1:
             continue
         path.append(part)
-        value = _at(value, (part,))
+        value = _find_at(value, (part,))
     return tuple(path)
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     if value is None or isinstance(value, (bool, int, float)):
         return json.dumps(value)
     if isinstance(value, str):
@@ -204,7 +204,7 @@ def _shown(value: Any) -> str:
     return {dict: "an object", list: "a list"}.get(type(value), type(value).__name__)
 
 
-def _at(value: Any, loc: tuple[int | str, ...]) -> Any:
+def _find_at(value: Any, loc: tuple[int | str, ...]) -> Any:
     """Return the value at a path; None where there is none."""
     for part in loc:
         try:
@@ -214,7 +214,7 @@ def _at(value: Any, loc: tuple[int | str, ...]) -> Any:
     return value
 
 
-def _spelling(model: type[BaseModel], loc: tuple[int | str, ...], value: Any) -> str:
+def _suggest_key(model: type[BaseModel], loc: tuple[int | str, ...], value: Any) -> str:
     """Return the fix for an unknown key: the nearest known key that is not used yet, if there is one."""
     section: Any = model
     for part in loc[:-1]:
@@ -223,7 +223,7 @@ def _spelling(model: type[BaseModel], loc: tuple[int | str, ...], value: Any) ->
         section = field.annotation if field else None
     if not (isinstance(section, type) and issubclass(section, BaseModel)):
         return "remove it"
-    present = _at(value, loc[:-1])
+    present = _find_at(value, loc[:-1])
     free = [name for name in section.model_fields if not isinstance(present, Mapping) or name not in present]
     near = difflib.get_close_matches(str(loc[-1]), free, n=1)
     return f"did you mean {near[0]!r}?" if near else "remove it"

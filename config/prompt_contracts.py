@@ -37,46 +37,46 @@ class Given(NamedTuple):
         return self.needed | self.others
 
 
-def _given(needed: str, others: str) -> Given:
+def _make_given(needed: str, others: str) -> Given:
     return Given(frozenset(needed.split()), frozenset(others.split()))
 
 
 GIVEN: Mapping[ContractPurpose, Given] = {
-    "synthesize": _given(
+    "synthesize": _make_given(
         "system user_input",
         "classification assembled_context ho3_biases tools domain_labels task_labels",
     ),
-    "classify": _given("user_input domain_labels task_labels", "active_intent earlier system"),
-    "consolidate": _given(
+    "classify": _make_given("user_input domain_labels task_labels", "active_intent earlier system"),
+    "consolidate": _make_given(
         "signal_id count session_count recent_events domain_labels task_labels", "session_ids event_ids system"
     ),
 }
 
 
-def contract_id_of(agent: AgentFile, purpose: ContractPurpose) -> str:
+def get_contract_id(agent: AgentFile, purpose: ContractPurpose) -> str:
     """Return the contract that the agent names for this purpose, else the shipped one."""
     return agent.contracts.get(purpose, SHIPPED[purpose])
 
 
-def purposes_of(agent: AgentFile, contract_id: str) -> list[ContractPurpose]:
+def list_purposes(agent: AgentFile, contract_id: str) -> list[ContractPurpose]:
     """Return what this agent's prompts under a contract are for; of a sound agent one purpose, or none."""
-    return [purpose for purpose in SHIPPED if contract_id_of(agent, purpose) == contract_id]
+    return [purpose for purpose in SHIPPED if get_contract_id(agent, purpose) == contract_id]
 
 
-def contract_faults(agent: AgentFile, contracts: Mapping[str, Contract]) -> Iterator[str]:
+def find_contract_faults(agent: AgentFile, contracts: Mapping[str, Contract]) -> Iterator[str]:
     for purpose, contract_id in agent.contracts.items():
         path, contract = f"contracts.{purpose}", contracts.get(contract_id)
         if contract is None:
-            fitting = [name for name, one in contracts.items() if not any(_faults_of(one, agent, purpose))]
+            fitting = [name for name, one in contracts.items() if not any(_find_faults(one, agent, purpose))]
             known = ", ".join(fitting) or "none"
             yield f"{path}: no contract {contract_id!r}; add contracts/{contract_id}.json, or name one of {known}"
             continue
-        if others := [one for one in purposes_of(agent, contract_id) if one != purpose]:
+        if others := [one for one in list_purposes(agent, contract_id) if one != purpose]:
             yield f"{path}: {contract_id} is that of {others[0]} too; give each purpose a contract of its own"
-        yield from (f"{path}: {contract_id}: {fault}" for fault in _faults_of(contract, agent, purpose))
+        yield from (f"{path}: {contract_id}: {fault}" for fault in _find_faults(contract, agent, purpose))
 
 
-def _faults_of(contract: Contract, agent: AgentFile, purpose: ContractPurpose) -> Iterator[str]:
+def _find_faults(contract: Contract, agent: AgentFile, purpose: ContractPurpose) -> Iterator[str]:
     if contract.agent_class not in (None, agent.agent_class):
         yield f"agent_class: is for {contract.agent_class}, the agent is {agent.agent_class}; leave it out there"
     if contract.tier not in (None, TIER):
@@ -106,7 +106,7 @@ def _is_object(contract: Contract) -> bool:
     return contract.boundary.structured_output or (schema is not None and schema.get("type") == "object")
 
 
-def unused(
+def find_unused(
     contracts: Mapping[str, Contract], packs: Mapping[str, Any], agents: Mapping[str, AgentFile]
 ) -> tuple[list[str], list[str]]:
     """Return contracts that are no agent's, and prompt packs that are of none that is used.

@@ -81,7 +81,7 @@ def parse_pack(pack_id: str, text: str) -> PromptPack:
             raise ConfigError(f"{pack_id}: line {line}: no section [[{name}]]; use {known}")
         role = cast("Role", head[1])
         more = "\n\n" if role == "system" and sections else ""
-        sections.append(PackSection(role, _parts(pack_id, body, line, more), tuple((head[2] or "").split())))
+        sections.append(PackSection(role, _parse_parts(pack_id, body, line, more), tuple((head[2] or "").split())))
         line += body.count("\n")
     pack = PromptPack(pack_id, tuple(sections))
     if old := sorted(_FORM_INPUTS.intersection(pack.variables)):
@@ -117,7 +117,7 @@ def fill_pack(
     return messages
 
 
-def framed(pack: PromptPack) -> dict[str, tuple[str, str]]:
+def frame_inputs(pack: PromptPack) -> dict[str, tuple[str, str]]:
     """Return what stands before and behind each input that a message behind earlier turns shows alone, in order."""
     found: dict[str, tuple[str, str]] = {}
     roles = [section.role for section in pack.sections]
@@ -130,7 +130,7 @@ def framed(pack: PromptPack) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _parts(pack_id: str, body: str, first_line: int, before: str) -> tuple[Segment | Variable, ...]:
+def _parse_parts(pack_id: str, body: str, first_line: int, before: str) -> tuple[Segment | Variable, ...]:
     text = body.strip("\n")
     pieces = _PLACEHOLDER.split(text)
     literals, names = pieces[0::2], pieces[1::2]

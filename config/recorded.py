@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from hobus.bus.errors import ConfigError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import body_ref, snapshot_id
+from hobus.bus.messages.ids import derive_body_ref, derive_snapshot_id
 from hobus.bus.window import remember
 from hobus.config.snapshot import Snapshot
 
@@ -30,13 +30,13 @@ class Snapshots:
         """
         if digest == self._own.digest:
             return self._own
-        snapshot = self._others.get(digest) or await self._fetched(digest)
+        snapshot = self._others.get(digest) or await self._fetch(digest)
         remember(self._others, digest, snapshot, at_most=self._kept_max)
         return snapshot
 
-    async def _fetched(self, digest: str) -> Snapshot:
+    async def _fetch(self, digest: str) -> Snapshot:
         try:
-            snapshot = Snapshot.from_bytes(await self._ledger.body(body_ref(snapshot_id(digest), 0)))
+            snapshot = Snapshot.from_bytes(await self._ledger.body(derive_body_ref(derive_snapshot_id(digest), 0)))
         except ConfigError as fault:
             raise ConfigError(f"the recorded snapshot {digest}: {fault.detail}") from None
         except RuntimeFault as fault:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hobus.config.assets import HOME_PACKAGE, FileInForce, Framework, Package, Spec
-from hobus.config.files import kind_of
+from hobus.config.files import find_kind
 
 
 class RegistryRow(NamedTuple):
@@ -36,15 +36,15 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 """Registry -> what its rows can be filtered by; the first one is their id."""
 
 
-def rows_of(registry: str, manifests: Manifests, filters: Mapping[str, str]) -> list[RegistryRow]:
+def list_rows(registry: str, manifests: Manifests, filters: Mapping[str, str]) -> list[RegistryRow]:
     """Return the rows of a registry whose fields equal those of the filters, in order of their ids."""
     found = _ROWS[registry](manifests)
     return [row for row in found if all(row.fields.get(name) == value for name, value in filters.items())]
 
 
-def _frameworks(manifests: Manifests) -> list[RegistryRow]:
+def _list_frameworks(manifests: Manifests) -> list[RegistryRow]:
     return [
-        _row(
+        _make_row(
             "frameworks",
             framework,
             "\n".join(
@@ -58,16 +58,16 @@ def _frameworks(manifests: Manifests) -> list[RegistryRow]:
     ]
 
 
-def _specs(manifests: Manifests) -> list[RegistryRow]:
+def _list_specs(manifests: Manifests) -> list[RegistryRow]:
     return [
-        _row("specs", spec, f"{spec.spec_id} {spec.version}: {spec.title} (of {spec.framework_id})")
+        _make_row("specs", spec, f"{spec.spec_id} {spec.version}: {spec.title} (of {spec.framework_id})")
         for _, spec in sorted(manifests.specs.items())
     ]
 
 
-def _packages(manifests: Manifests) -> list[RegistryRow]:
+def _list_packages(manifests: Manifests) -> list[RegistryRow]:
     found = [
-        _row("packages", package, f"{package.package_id} {package.version}: {package.title}")
+        _make_row("packages", package, f"{package.package_id} {package.version}: {package.title}")
         for _, package in sorted(manifests.packages.items())
     ]
     if any(file.package_id == HOME_PACKAGE for file in manifests.files.values()):
@@ -79,7 +79,7 @@ def _packages(manifests: Manifests) -> list[RegistryRow]:
 _HOME_TITLE = "This home's own files"
 
 
-def _file_ownership(manifests: Manifests) -> list[RegistryRow]:
+def _list_file_ownership(manifests: Manifests) -> list[RegistryRow]:
     listed = {
         (package_id, asset.path): asset
         for package_id, package in manifests.packages.items()
@@ -89,7 +89,7 @@ def _file_ownership(manifests: Manifests) -> list[RegistryRow]:
     for path, file in sorted(manifests.files.items()):
         package_id = file.package_id
         asset = listed.get((package_id, path))
-        kind = kind_of(path)
+        kind = find_kind(path)
         classification = asset.classification if asset is not None else _CLASSIFICATIONS.get(kind or "doc", "doc")
         fields = {"path": path, "package_id": package_id, "classification": classification, "sha256": file.sha256}
         found.append(RegistryRow(path, fields, f"{path}: {package_id} ({classification})"))
@@ -100,7 +100,7 @@ _CLASSIFICATIONS = {kind: kind for kind in ("config", "agent", "contract", "prom
 """Kind of a file that no manifest lists -> its classification; any other is a text for people."""
 
 
-def _invariants(manifests: Manifests) -> list[RegistryRow]:
+def _list_invariants(manifests: Manifests) -> list[RegistryRow]:
     """Return the invariants, numbered in their framework, as its manifest has them."""
     return [
         RegistryRow(
@@ -119,15 +119,15 @@ def _invariants(manifests: Manifests) -> list[RegistryRow]:
     ]
 
 
-def _row(registry: str, asset: Any, text: str) -> RegistryRow:
+def _make_row(registry: str, asset: Any, text: str) -> RegistryRow:
     fields = {name: str(getattr(asset, name)) for name in FIELDS[registry]}
     return RegistryRow(fields[FIELDS[registry][0]], fields, text)
 
 
 _ROWS: Mapping[str, Callable[[Manifests], list[RegistryRow]]] = {
-    "frameworks": _frameworks,
-    "specs": _specs,
-    "packages": _packages,
-    "file_ownership": _file_ownership,
-    "invariants": _invariants,
+    "frameworks": _list_frameworks,
+    "specs": _list_specs,
+    "packages": _list_packages,
+    "file_ownership": _list_file_ownership,
+    "invariants": _list_invariants,
 }

@@ -31,10 +31,10 @@ class SchemaCost:
     def __init__(self, schema: Any) -> None:
         """Count a schema. Raises NoEnd; KeyError for a reference that leads nowhere; RecursionError."""
         targets = _Targets(schema)
-        self._parts = dict(_parts(schema, targets))
+        self._parts = dict(_list_parts(schema, targets))
         self._root = id(schema)
         self._schema = schema  # Its parts are known by their identity, which it holds.
-        self._level = self._next({})
+        self._level = self._sum_next({})
         self._looks = [self._level.get(self._root, 0)]
         self._is_whole = False
         self.refers = targets.asked_count > 0
@@ -44,7 +44,7 @@ class SchemaCost:
     def looks(self, height: int) -> int:
         """Return how often a value of this height is looked at, at most, along one chain; 0: without content."""
         while len(self._looks) <= height and not self._is_whole:
-            level = self._next(self._level)
+            level = self._sum_next(self._level)
             # The same twice: the schema ends here, and what is deeper in a value it does not look at.
             # Or more than anybody takes.
             self._is_whole = level == self._level or level.get(self._root, 0) > _ENOUGH
@@ -52,7 +52,7 @@ class SchemaCost:
             self._looks.append(level.get(self._root, 0))
         return self._looks[min(height, len(self._looks) - 1)]
 
-    def _next(self, below: Mapping[int, int]) -> dict[int, int]:
+    def _sum_next(self, below: Mapping[int, int]) -> dict[int, int]:
         level: dict[int, int] = {}
         for name in self._parts:
             self._count(name, level, below)
@@ -81,23 +81,23 @@ class _Part:
     """A subschema: the parts that look at the same value, those for what is in it, and of which one looks at most."""
 
     def __init__(self, schema: Mapping[str, Any], targets: _Targets) -> None:
-        self.own = 1 + sum(extent_of(schema[key]).value_count for key in ("enum", "const") if key in schema)
+        self.own = 1 + sum(measure_extent(schema[key]).value_count for key in ("enum", "const") if key in schema)
         self.times = _UNEVALUATED_LOOKS if any(key in schema for key in _UNEVALUATED) else 1
         here = [to for key in REFERENCES if isinstance(at := schema.get(key), str) for to in targets.of(at)]
         here += [schema.get(key) for key in _HERE]
-        here += [item for key in _HERE_EACH for item in _items(schema.get(key))]
-        here += [item for key in _HERE_NAMED for item in values_of(schema.get(key))]
-        below = [*(schema.get(key) for key in _BELOW), *values_of(schema.get("patternProperties"))]
-        one_of_below = [*values_of(schema.get("properties")), *_items(schema.get("prefixItems"))]
-        self.leads_to = list(_schemas([*here, *below, *one_of_below]))
-        self.here = [id(item) for item in _schemas(here)]
-        self.below = [id(item) for item in _schemas(below)]
-        self.one_of_below = [id(item) for item in _schemas(one_of_below)]
+        here += [item for key in _HERE_EACH for item in _list_items(schema.get(key))]
+        here += [item for key in _HERE_NAMED for item in list_values(schema.get(key))]
+        below = [*(schema.get(key) for key in _BELOW), *list_values(schema.get("patternProperties"))]
+        one_of_below = [*list_values(schema.get("properties")), *_list_items(schema.get("prefixItems"))]
+        self.leads_to = list(_list_schemas([*here, *below, *one_of_below]))
+        self.here = [id(item) for item in _list_schemas(here)]
+        self.below = [id(item) for item in _list_schemas(below)]
+        self.one_of_below = [id(item) for item in _list_schemas(one_of_below)]
 
 
-def _parts(schema: Any, targets: _Targets) -> Iterator[tuple[int, _Part]]:
+def _list_parts(schema: Any, targets: _Targets) -> Iterator[tuple[int, _Part]]:
     """Yield everything that a validator may come to."""
-    waiting, seen = list(_schemas([schema])), set[int]()
+    waiting, seen = list(_list_schemas([schema])), set[int]()
     while waiting:
         found = waiting.pop()
         if id(found) not in seen:
@@ -114,7 +114,7 @@ class _Targets:
         self._documents = [schema]
         self._anchors: dict[str, list[Any]] = {}
         self.asked_count = 0
-        for node in nodes(schema):
+        for node in walk_nodes(schema):
             if isinstance(node.get("$id"), str) and node is not schema:
                 self._documents.append(node)
             for anchor in {node.get("$anchor"), node.get("$dynamicAnchor")}:
@@ -129,13 +129,13 @@ class _Targets:
         self.asked_count += len(among)
         if self.asked_count > _TARGETS_MAX:
             raise NoEnd
-        found = among if is_anchor else [to for document in among for to in at_pointer(document, name)]
+        found = among if is_anchor else [to for document in among for to in find_at_pointer(document, name)]
         if not found or not all(isinstance(to, dict | bool) for to in found):
             raise KeyError(reference)
         return found
 
 
-def at_pointer(document: Any, pointer: str) -> list[Any]:
+def find_at_pointer(document: Any, pointer: str) -> list[Any]:
     """Return what stands there, in a list; empty: nothing."""
     for step in pointer.split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
@@ -146,25 +146,25 @@ def at_pointer(document: Any, pointer: str) -> list[Any]:
     return [document]
 
 
-def _schemas(values: list[Any]) -> Iterator[dict[str, Any]]:
+def _list_schemas(values: list[Any]) -> Iterator[dict[str, Any]]:
     return (cast("dict[str, Any]", value) for value in values if isinstance(value, dict))
 
 
-def nodes(schema: Any) -> Iterator[dict[str, Any]]:
+def walk_nodes(schema: Any) -> Iterator[dict[str, Any]]:
     """Yield every object in a value, itself included, however deep: nothing recurses."""
     waiting = [schema]
     while waiting:
         found = waiting.pop()
         if isinstance(found, dict):
             yield cast("dict[str, Any]", found)
-        waiting.extend([*_items(found), *values_of(found)])
+        waiting.extend([*_list_items(found), *list_values(found)])
 
 
-def _items(value: Any) -> list[Any]:
+def _list_items(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def values_of(value: Any) -> list[Any]:
+def list_values(value: Any) -> list[Any]:
     """Return the values of an object; none of anything else."""
     return list(cast("dict[str, Any]", value).values()) if isinstance(value, dict) else []
 
@@ -177,7 +177,7 @@ class Extent(NamedTuple):
     size: int  # the same, and its characters
 
 
-def extent_of(value: Any) -> Extent:
+def measure_extent(value: Any) -> Extent:
     """Measure a value level by level: however deep it is, nothing recurses."""
     height, count, chars, level = 0, 1, 0, [value]
     while True:

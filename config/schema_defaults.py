@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.config import limits
-from hobus.config.schema_cost import at_pointer
+from hobus.config.schema_cost import find_at_pointer
 
 
 def with_defaults(schema: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -31,17 +31,17 @@ class _Filling:
     def filled(self, schema: Any, value: Any) -> Any:
         if isinstance(value, dict | list) and self.height:
             self.height -= 1
-            for part in self._parts(schema, value):
-                value = self._object(part, value) if isinstance(value, dict) else self._list(part, value)
+            for part in self._list_parts(schema, value):
+                value = self._fill_object(part, value) if isinstance(value, dict) else self._list(part, value)
             self.height += 1
         return value
 
-    def _object(self, schema: Mapping[str, Any], value: dict[str, Any]) -> dict[str, Any]:
-        properties = _mapping(schema.get("properties"))
+    def _fill_object(self, schema: Mapping[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+        properties = _read_mapping(schema.get("properties"))
         given = dict(value)
         for name in _list(schema.get("required")):
-            of_it = _mapping(properties.get(name))
-            if name not in given and self.left and (found := self._default(of_it)):
+            of_it = _read_mapping(properties.get(name))
+            if name not in given and self.left and (found := self._find_default(of_it)):
                 self.left -= 1
                 given[name] = found[0]
         others = schema.get("additionalProperties")
@@ -55,11 +55,11 @@ class _Filling:
         found = [self.filled(of_it, inner) for of_it, inner in zip(of_each, value, strict=False)]
         return value if all(new is old for new, old in zip(found, value, strict=True)) else found
 
-    def _default(self, schema: Mapping[str, Any]) -> list[Any]:
+    def _find_default(self, schema: Mapping[str, Any]) -> list[Any]:
         """Return the default in a list, since it may be null; empty: there is none."""
-        return next(([part["default"]] for part in self._parts(schema, None) if "default" in part), [])
+        return next(([part["default"]] for part in self._list_parts(schema, None) if "default" in part), [])
 
-    def _parts(self, schema: Any, value: Any) -> Iterator[Mapping[str, Any]]:
+    def _list_parts(self, schema: Any, value: Any) -> Iterator[Mapping[str, Any]]:
         """Yield the schema and all that applies to the same value."""
         waiting, seen = [schema], set[int]()
         while waiting:
@@ -70,7 +70,7 @@ class _Filling:
             part = cast("Mapping[str, Any]", part)
             yield part
             if isinstance(to := part.get("$ref"), str) and to.startswith("#"):
-                waiting += at_pointer(self.root, to[1:])
+                waiting += find_at_pointer(self.root, to[1:])
             waiting += _list(part.get("allOf"))
             for word in ("anyOf", "oneOf"):
                 fitting = [one for one in _list(part.get(word)) if self._may_be(one, value)]
@@ -79,12 +79,12 @@ class _Filling:
     def _may_be(self, schema: Any, value: Any) -> bool:
         """Return whether an alternative says that it is for an object, or for a list, as the value is."""
         kind = {dict: "object", list: "array"}.get(type(value))
-        to = _mapping(schema).get("$ref")
-        targets = at_pointer(self.root, to[1:]) if isinstance(to, str) and to.startswith("#") else []
-        return any(_mapping(one).get("type") == kind for one in (schema, *targets))
+        to = _read_mapping(schema).get("$ref")
+        targets = find_at_pointer(self.root, to[1:]) if isinstance(to, str) and to.startswith("#") else []
+        return any(_read_mapping(one).get("type") == kind for one in (schema, *targets))
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _read_mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 

@@ -58,10 +58,10 @@ def secret_in_query(url: str) -> bool:
 
 def secret_argument(arguments: Sequence[str]) -> bool:
     """Return whether an argument is a secret by its form, or as in `--password VALUE` and `--api-key=VALUE`."""
-    return bool(_secret_arguments(arguments))
+    return bool(_find_secret_arguments(arguments))
 
 
-def _secret_arguments(arguments: Sequence[str]) -> set[int]:
+def _find_secret_arguments(arguments: Sequence[str]) -> set[int]:
     """Return the positions of arguments that are a secret, or hold one."""
     found: set[int] = set()
     for number, (word, following) in enumerate(zip_longest(arguments, arguments[1:], fillvalue="")):
@@ -75,7 +75,7 @@ def _secret_arguments(arguments: Sequence[str]) -> set[int]:
     return found
 
 
-def redacted(value: Any, *, is_secret: bool = False) -> Any:
+def redact(value: Any, *, is_secret: bool = False) -> Any:
     """Return a copy of a JSON-like value in which no secret is left.
 
     Text under a key that is named for a secret is hidden unless it is a reference; so is everything nested below such a
@@ -83,38 +83,38 @@ def redacted(value: Any, *, is_secret: bool = False) -> Any:
     address with one, and an argument of a program. Numbers stay: a `session_token_limit` is a budget.
     """
     if isinstance(value, Mapping):
-        return {key: redacted(item, is_secret=is_secret or is_secret_name(str(key))) for key, item in value.items()}
+        return {key: redact(item, is_secret=is_secret or is_secret_name(str(key))) for key, item in value.items()}
     if isinstance(value, list | tuple):
         words = [item if isinstance(item, str) else "" for item in value]
-        secret = _secret_arguments(words)
-        return [redacted(item, is_secret=is_secret or number in secret) for number, item in enumerate(value)]
+        secret = _find_secret_arguments(words)
+        return [redact(item, is_secret=is_secret or number in secret) for number, item in enumerate(value)]
     if not isinstance(value, str) or is_secret_ref(value):
         return value
     return HIDDEN if is_secret or looks_secret(value) or secret_in_query(value) else value
 
 
-def allowed(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+def select_allowed(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables whose names match one of these (shell patterns)."""
     return {name: value for name, value in environ.items() if any(fnmatchcase(name, pattern) for pattern in names)}
 
 
-def referred_to(value: Any) -> Iterator[str]:
+def list_referred(value: Any) -> Iterator[str]:
     """Yield names of the variables to which `env:NAME` references in a JSON-like value lead, at any depth."""
-    return _of_kind("env:", value)
+    return _list_of_kind("env:", value)
 
 
-def file_refs(value: Any) -> Iterator[str]:
+def list_file_refs(value: Any) -> Iterator[str]:
     """Yield paths of the files to which `file:PATH` references in the value lead."""
-    return _of_kind("file:", value)
+    return _list_of_kind("file:", value)
 
 
-def _of_kind(kind: str, value: Any) -> Iterator[str]:
+def _list_of_kind(kind: str, value: Any) -> Iterator[str]:
     if isinstance(value, str):
         if value.startswith(kind) and is_secret_ref(value):
             yield value.removeprefix(kind)
     elif isinstance(value, Mapping):
         for item in cast("Mapping[str, Any]", value).values():
-            yield from _of_kind(kind, item)
+            yield from _list_of_kind(kind, item)
     elif isinstance(value, list):
         for item in cast("list[Any]", value):
-            yield from _of_kind(kind, item)
+            yield from _list_of_kind(kind, item)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from hobus.bus.errors import ConfigError
-from hobus.bus.messages.base import digest_of, pack, unpack
+from hobus.bus.messages.base import compute_digest, pack, unpack
 from hobus.bus.messages.session import ModelChoice, SessionConfig
 from hobus.bus.messages.work_order import CLASSIFICATION, CONSOLIDATION
 from hobus.bus.record.entry import Provenance
@@ -23,7 +23,7 @@ from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ALONE, Layers
 from hobus.config.load import Further, Governed, ReadLayers, read
 from hobus.config.model_choice import choose_model
-from hobus.config.prompt_contracts import contract_id_of
+from hobus.config.prompt_contracts import get_contract_id
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.registries import Manifests
 from hobus.config.schema import AdminConfig
@@ -51,13 +51,13 @@ class Snapshot:
     origins: Mapping[str, str] = field(compare=False)
     """File -> `shipped`, its package's id or the home's own path; empty for a snapshot that came as bytes."""
     contents: bytes = field(compare=False, repr=False)
-    """The files themselves, as `contents_in` reads them; empty for a snapshot that came as bytes."""
+    """The files themselves, as `read_contents` reads them; empty for a snapshot that came as bytes."""
 
     @property
     def manifests(self) -> Manifests:
         return Manifests(self.frameworks, self.specs, self.packages, self.files)
 
-    def output_schemas(self) -> dict[str, dict[str, Any]]:
+    def map_output_schemas(self) -> dict[str, dict[str, Any]]:
         """Map contract id to what its answers are judged by, and nothing else of the contract."""
         return {
             contract.contract_id: contract.output_schema
@@ -69,25 +69,25 @@ class Snapshot:
         """Map prompt pack id to the texts that stand in it between its inputs, as the record numbers them."""
         return {pack_id: parse_pack(pack_id, text).texts for pack_id, text in self.prompt_packs.items()}
 
-    def template_hashes(self) -> dict[str, bytes]:
+    def map_template_hashes(self) -> dict[str, bytes]:
         """Map attention template id to SHA-256 of its file: what a turn's record names it by."""
         versions = {name: self.files.get(f"attention/{name}.json") for name in self.templates}
         return {name: bytes.fromhex(one.sha256.partition(":")[2]) for name, one in versions.items() if one is not None}
 
-    def agent_packages(self) -> dict[str, str]:
+    def map_agent_packages(self) -> dict[str, str]:
         """Map agent id to the package that owns it: `PKG-HOME` owns those that a home has of its own."""
         files = {agent_id: self.files.get(f"agents/{agent_id}.json") for agent_id in self.agents}
         return {agent_id: file.package_id for agent_id, file in files.items() if file is not None and file.package_id}
 
-    def agents_as_recorded(self) -> dict[str, Provenance]:
+    def map_agent_provenance(self) -> dict[str, Provenance]:
         """Map agent id to what every entry about it says: class, framework, and the package that owns it."""
-        packages = self.agent_packages()
+        packages = self.map_agent_packages()
         return {
             agent_id: Provenance(agent_id, agent.agent_class, agent.framework_id, packages.get(agent_id, ""))
             for agent_id, agent in self.agents.items()
         }
 
-    def model_for(
+    def choose_model_for(
         self,
         agent: AgentFile | None,
         purpose: ContractPurpose,
@@ -96,7 +96,7 @@ class Snapshot:
         session: SessionConfig | None = None,
     ) -> ModelChoice:
         """Return the model of this agent's prompts for a purpose; None: an agent that was removed."""
-        contract = None if agent is None else self.contracts.get(contract_id_of(agent, purpose))
+        contract = None if agent is None else self.contracts.get(get_contract_id(agent, purpose))
         tag = _TAGS.get(purpose, "")
         return choose_model(self.config.gateway, agent, contract, request=request, session=session, tag=tag)
 
@@ -127,7 +127,7 @@ class Snapshot:
         governed = Governed.model_validate(unpack(self.to_bytes()))
         listening = getattr(governed.config, section).model_copy(update={"listen": address})
         config = governed.config.model_copy(update={section: listening})
-        changed = _frozen(governed.model_copy(update={"config": config}))
+        changed = _freeze(governed.model_copy(update={"config": config}))
         return replace(changed, origins=self.origins, contents=self.contents)
 
     @staticmethod
@@ -141,7 +141,7 @@ class Snapshot:
             raise ConfigError(
                 "not the canonical bytes of a snapshot; fetch the body of its CONFIG_SNAPSHOT entry again"
             )
-        return _frozen(governed)
+        return _freeze(governed)
 
 
 def load_snapshot(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> Snapshot:
@@ -149,18 +149,18 @@ def load_snapshot(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _
 
     Raises ConfigError with every fault at once, those that `further` finds among the settings, too.
     """
-    return frozen(read(layers, further=further))
+    return freeze(read(layers, further=further))
 
 
-def frozen(reading: ReadLayers) -> Snapshot:
+def freeze(reading: ReadLayers) -> Snapshot:
     """Return the snapshot of what was read. Raises ConfigError as `load_snapshot`."""
     origins = _read_only({name: file.origin for name, file in reading.files.items()})
-    return replace(_frozen(reading.governed()), origins=origins, contents=reading.contents())
+    return replace(_freeze(reading.governed()), origins=origins, contents=reading.contents())
 
 
-def _frozen(governed: Governed) -> Snapshot:
+def _freeze(governed: Governed) -> Snapshot:
     mappings = {name: _read_only(getattr(governed, name)) for name in _MAPPINGS}
-    digest = digest_of(governed.to_bytes())
+    digest = compute_digest(governed.to_bytes())
     return Snapshot(digest=digest, config=governed.config, origins=_read_only({}), contents=b"", **mappings)
 
 

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from hobus.bus.messages.control import SEPARATOR
-from hobus.bus.tool import entry_of
+from hobus.bus.tool import parse_entry_point
 from hobus.config.assets import AgentFile
 from hobus.config.called_agents import call_faults
 from hobus.config.secret_refs import is_secret_name, is_secret_ref, looks_secret, secret_argument, secret_in_query
@@ -43,22 +43,22 @@ def is_meant(tool: str, listed: Sequence[str]) -> bool:
     return any(tool == one or fnmatchcase(tool, one) for one in listed)
 
 
-def tool_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> list[str]:
+def find_tool_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> list[str]:
     """Return every fault of section `tools`, and of agents that name a tool of a server that nobody configured."""
     return [
-        *_entry_point_faults(tools),
-        *_rule_faults(tools),
-        *_profile_faults(tools),
-        *(fault for name, server in tools.mcp_servers.items() for fault in _server_faults(name, server)),
-        *_agent_faults(tools, agents),
+        *_find_entry_point_faults(tools),
+        *_find_rule_faults(tools),
+        *_find_profile_faults(tools),
+        *(fault for name, server in tools.mcp_servers.items() for fault in _find_server_faults(name, server)),
+        *_find_agent_faults(tools, agents),
         *call_faults(tools, agents),
     ]
 
 
-def _entry_point_faults(tools: ToolsConfig) -> Iterator[str]:
-    names = [entry_of(entry)[0] for entry in tools.entry_points]
+def _find_entry_point_faults(tools: ToolsConfig) -> Iterator[str]:
+    names = [parse_entry_point(entry)[0] for entry in tools.entry_points]
     for number, (name, entry) in enumerate(zip(names, tools.entry_points, strict=True)):
-        target = entry_of(entry)[1]
+        target = parse_entry_point(entry)[1]
         if TOOL_ID.fullmatch(name) is None or SEPARATOR in name:
             yield (
                 f"tools.entry_points: {name!r}: a tool's name has 1 to 64 letters, digits, `-` and single `_`; "
@@ -73,20 +73,20 @@ def _entry_point_faults(tools: ToolsConfig) -> Iterator[str]:
             yield f"tools.entry_points.{number}: {name!r} is named twice; remove one"
 
 
-def _rule_faults(tools: ToolsConfig) -> Iterator[str]:
+def _find_rule_faults(tools: ToolsConfig) -> Iterator[str]:
     for pattern, rule in tools.approval_rules:
         if rule not in tools.python_tools:
             yield f"tools.approval: {pattern} if {rule}: {rule!r} is none of tools.entry_points; add it there"
 
 
-def _profile_faults(tools: ToolsConfig) -> Iterator[str]:
+def _find_profile_faults(tools: ToolsConfig) -> Iterator[str]:
     if tools.mcp_profile not in tools.mcp_profiles:
         known = ", ".join(tools.mcp_profiles) or "none"
         named = tools.mcp_profile[:40]
         yield f"tools.mcp_profile: there is no profile {named!r} in tools.mcp_profiles; there are {known}"
 
 
-def _server_faults(name: str, server: McpServerConfig) -> Iterator[str]:
+def _find_server_faults(name: str, server: McpServerConfig) -> Iterator[str]:
     path = f"tools.mcp_servers.{name[:64]}"
     if _SERVER_NAME.fullmatch(name) is None or name in OWN_SOURCES:
         yield f"{path}: a server's name has 1 to 32 of a-z, 0-9, `-`, begins with a letter, is not builtin or python"
@@ -97,14 +97,14 @@ def _server_faults(name: str, server: McpServerConfig) -> Iterator[str]:
         if unknown:
             yield f"{path}.{listed}: {unknown[0]!r} is not in its `tools`; add it there or remove it here"
     if isinstance(server, HttpServer):
-        if fault := _url_fault(server.url):
+        if fault := _find_url_fault(server.url):
             yield f"{path}.url: {fault}"
     else:
-        yield from _command_faults(f"{path}.command", server.command)
-    yield from _value_faults(path, server)
+        yield from _find_command_faults(f"{path}.command", server.command)
+    yield from _find_value_faults(path, server)
 
 
-def _command_faults(path: str, command: Sequence[str]) -> Iterator[str]:
+def _find_command_faults(path: str, command: Sequence[str]) -> Iterator[str]:
     if not command[0].strip():
         yield f"{path}.0: blank text; name the program"
     if secret_argument(command[1:]):
@@ -116,7 +116,7 @@ def _command_faults(path: str, command: Sequence[str]) -> Iterator[str]:
         yield f"{path}: a zero character; no program can be given one"
 
 
-def _value_faults(path: str, server: McpServerConfig) -> Iterator[str]:
+def _find_value_faults(path: str, server: McpServerConfig) -> Iterator[str]:
     """Yield faults of a process's environment, or of the headers to a URL."""
     if isinstance(server, HttpServer):
         kind, values, name_rule, value_rule = "headers", server.headers, _HEADER_NAME, _HEADER_VALUE
@@ -131,7 +131,7 @@ def _value_faults(path: str, server: McpServerConfig) -> Iterator[str]:
             yield f"{path}.{kind}.{key[:64]}: a secret must not stand here; write `env:NAME` or `file:PATH`"
 
 
-def _url_fault(url: str) -> str:
+def _find_url_fault(url: str) -> str:
     expected = "expected http://HOST/PATH or https://HOST/PATH"
     try:
         parts = urlsplit(url)
@@ -147,7 +147,7 @@ def _url_fault(url: str) -> str:
     return ""
 
 
-def _agent_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> Iterator[str]:
+def _find_agent_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> Iterator[str]:
     known = (*BUILTIN_TOOLS, *tools.python_tools, *agents)
     for agent_id, agent in agents.items():
         for tool in agent.tools:
@@ -157,10 +157,10 @@ def _agent_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> Iterat
                 there = ", ".join(tools.mcp_servers) or "none"
                 yield f"{path}: no MCP server {server!r}, there are {there}; add it to mcpServers, or name another"
             elif not separator and tool not in known and tool != "*":
-                yield f"{path}: there is no such tool or agent; {_meant(tool, known)}"
+                yield f"{path}: there is no such tool or agent; {_suggest_name(tool, known)}"
 
 
-def _meant(name: str, known: Collection[str]) -> str:
+def _suggest_name(name: str, known: Collection[str]) -> str:
     """Return what to write in place of an unknown name: the nearest one, else any."""
     by_word = {one.lower(): one for one in known}
     near = get_close_matches(name.lower(), by_word, n=1)

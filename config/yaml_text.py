@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from yaml.composer import Composer, ComposerError
 
-from hobus.config.file_limits import said_of_many
+from hobus.config.file_limits import describe_too_many
 from hobus.config.parse import BadText
 
 _NUMBER_MAX_CHARS = 32
@@ -17,7 +17,7 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _SHOWN_CHARS = 80
 
 
-def yaml_value(text: str, entries_max: int | None = None) -> Any:
+def parse_yaml(text: str, entries_max: int | None = None) -> Any:
     """Return the value of a YAML text of plain data, of at most so many values; raises BadText with line and column."""
     try:
         loader = _Yaml(text, entries_max)
@@ -53,7 +53,7 @@ class _Yaml(Composer, yaml.CSafeLoader):
             raise ComposerError(None, None, "an alias (*name); write out what it stands for", event.start_mark)
         self._nodes += 1
         if self._entries_max is not None and self._nodes > 2 * self._entries_max:
-            raise BadText(said_of_many(self._entries_max))
+            raise BadText(describe_too_many(self._entries_max))
         return super().compose_node(parent, index)
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:

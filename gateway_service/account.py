@@ -10,7 +10,7 @@ from typing import Any
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Budget
 from hobus.bus.port import Bus
-from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetCrossed, BudgetReleased, session_scope
+from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetCrossed, BudgetReleased, name_session_scope
 from hobus.bus.spool import RecordKeeper
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import budget, records
@@ -43,9 +43,9 @@ class BudgetAccount:
         finally:
             self._state.settle(attempt.name, attempt.settlement or NEVER_SENT)
 
-    def remaining_after(self, attempt: Attempt, settlement: Settlement) -> int | None:
+    def compute_remaining(self, attempt: Attempt, settlement: Settlement) -> int | None:
         """Return the tokens that the attempt's session will have left once it is settled so."""
-        scope = self._state.scopes[session_scope(attempt.ask.prompt.session_id)]
+        scope = self._state.scopes[name_session_scope(attempt.ask.prompt.session_id)]
         return None if scope.remaining is None else scope.remaining + attempt.reservation.tokens - settlement.tokens
 
     def report(self, session_id: str) -> Budget:
@@ -56,32 +56,33 @@ class BudgetAccount:
         at_rest = self._state.idle_orders
         scopes = {name: scope for name, scope in self._state.scopes.items() if name not in at_rest}
         if session_id:
-            own = session_scope(session_id)
+            own = name_session_scope(session_id)
             unused = Scope(self._config.budget.session_token_limit)
             scopes = {name: scope for name, scope in scopes.items() if name.startswith(("agent:", "provider:"))}
             scopes[own] = self._state.scopes.get(own, unused)
         return Budget(
-            mode=self._config.budget.budget_mode, scopes=[budget.row(name, scopes[name]) for name in sorted(scopes)]
+            mode=self._config.budget.budget_mode,
+            scopes=[budget.make_row(name, scopes[name]) for name in sorted(scopes)],
         )
 
     def _reserve(self, ask: PromptCall, number: int, estimate: int) -> Attempt:
         """Return the attempt as it will be sent: where enforced, its answer is capped by what its order has left."""
         config, prompt, route = self._config, ask.prompt, ask.route
-        limits = budget.scopes_of(prompt, route, self._agents, config.budget)
+        limits = budget.list_scopes(prompt, route, self._agents, config.budget)
         known = self._state.scopes
         for scope, limit in limits:
             if scope not in known or known[scope].limit != limit:
                 self._allocate(scope, limit)
-        mode = budget.mode_of(config.budget.budget_mode, prompt.budget_mode)
+        mode = budget.choose_mode(config.budget.budget_mode, prompt.budget_mode)
         room = budget.answer_room(self._state, prompt, estimate, mode)
         name = records.attempt_name(prompt.idempotency_key, number)
         reservation = Reservation(name, tokens=estimate + room, scopes=tuple([scope for scope, _limit in limits]))
-        ask = records.changed(ask, ask.route, max_tokens=room)
+        ask = records.change_request(ask, ask.route, max_tokens=room)
         attempt = Attempt(ask, name, number, reservation, estimate, mode)
         for effect in self._state.reserve(reservation, mode, headroom_tokens=prompt.headroom_tokens):
             match effect:
                 case NotReserved():
-                    raise _refusal(effect, reservation, estimate)
+                    raise _make_refusal(effect, reservation, estimate)
                 case BudgetCrossed():
                     self._note_crossing(attempt, effect)
         return attempt
@@ -109,10 +110,12 @@ class BudgetAccount:
     ) -> None:
         if attempt is not None:
             said |= {"provenance": attempt.ask.about, "trace": attempt.ask.trace}
-        self._keeper.submit(records.entry(event_type, about, payload=payload, at=self._bus.now(), **said), keep=False)
+        self._keeper.submit(
+            records.make_entry(event_type, about, payload=payload, at=self._bus.now(), **said), keep=False
+        )
 
 
-def _refusal(effect: NotReserved, reservation: Reservation, estimate: int) -> GatewayError:
+def _make_refusal(effect: NotReserved, reservation: Reservation, estimate: int) -> GatewayError:
     limit = "no limit is configured" if effect.limit is None else f"{effect.remaining} of {effect.limit} are left"
     answer = reservation.tokens - estimate
     return GatewayError(

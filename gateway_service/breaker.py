@@ -37,27 +37,27 @@ class BreakerState(Struct, frozen=True):
     era: int = 0  # rises with every change of state
 
 
-def entered(breaker: BreakerState, now: float, config: BreakerConfig) -> tuple[BreakerState, float | None]:
+def enter(breaker: BreakerState, now: float, config: BreakerConfig) -> tuple[BreakerState, float | None]:
     """Return the breaker after a call that wants to pass; and, if it may not, the seconds after which one may."""
     if breaker.state == "closed":
         return breaker, None
     if breaker.state == "open":
-        if (rest_s := rest_of(breaker, now, config)) > 0:
+        if (rest_s := compute_rest(breaker, now, config)) > 0:
             return breaker, rest_s
-        return replace(_changed(breaker, "half_open"), probes=1), None
+        return replace(_change(breaker, "half_open"), probes=1), None
     if breaker.probes >= config.probes:
         return breaker, limits.PROBE_RETRY_MS / 1000
     return replace(breaker, probes=breaker.probes + 1), None
 
 
-def rest_of(breaker: BreakerState, now: float, config: BreakerConfig) -> float:
+def compute_rest(breaker: BreakerState, now: float, config: BreakerConfig) -> float:
     """Return for how many seconds nothing passes, by the settings of now; 0: a probe may, or it is not open."""
     if breaker.state != "open":
         return 0.0
     return max(0.0, breaker.opened_at + config.open_ms / 1000 - now)
 
 
-def ended(breaker: BreakerState, era: int, said: Said, now: float, config: BreakerConfig) -> BreakerState:
+def end_call(breaker: BreakerState, era: int, said: Said, now: float, config: BreakerConfig) -> BreakerState:
     """Return the breaker after the end of a call that it let through in this era."""
     if era != breaker.era:
         return breaker
@@ -67,24 +67,24 @@ def ended(breaker: BreakerState, era: int, said: Said, now: float, config: Break
         if said == "nothing":
             return breaker
         failed = replace(breaker, failures=breaker.failures + 1)
-        return failed if failed.failures < config.failures else _opened(failed, now)
+        return failed if failed.failures < config.failures else _open(failed, now)
     if said == "fault":
-        return _opened(replace(breaker, failures=breaker.failures + 1), now)
+        return _open(replace(breaker, failures=breaker.failures + 1), now)
     successes = breaker.successes + (said == "success")
     if successes >= config.probes:
-        return replace(_changed(breaker, "closed"), failures=0)
+        return replace(_change(breaker, "closed"), failures=0)
     return replace(breaker, probes=breaker.probes - 1, successes=successes)
 
 
-def _opened(breaker: BreakerState, now: float) -> BreakerState:
-    return replace(_changed(breaker, "open"), opened_at=now)
+def _open(breaker: BreakerState, now: float) -> BreakerState:
+    return replace(_change(breaker, "open"), opened_at=now)
 
 
-def _changed(breaker: BreakerState, state: State) -> BreakerState:
+def _change(breaker: BreakerState, state: State) -> BreakerState:
     return replace(breaker, state=state, probes=0, successes=0, era=breaker.era + 1)
 
 
-def said_by(fault: GatewayError | None) -> Said:
+def judge_end(fault: GatewayError | None) -> Said:
     """Return what a call that ended so says about its provider; None: it was answered.
 
     A provider's answer with a client's error (fact `status`, 4xx) is about the request.

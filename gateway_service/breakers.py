@@ -23,7 +23,7 @@ from hobus.bus.record.payloads.prompts import BreakerChanged
 from hobus.bus.spool import RecordKeeper
 from hobus.config.sections.gateway import BreakerConfig, Route
 from hobus.gateway_service import breaker, records
-from hobus.gateway_service.breaker import BreakerState, Said, rest_of
+from hobus.gateway_service.breaker import BreakerState, Said, compute_rest
 
 _log = structlog.get_logger("gateway")
 _CLOSED = BreakerState()
@@ -46,13 +46,13 @@ class BreakerDesk:
     def rest_s(self, route: Route) -> float | None:
         """Return when a call that finds no passage now may ask again; None: it passes."""
         before = self._breakers.get((route.provider_id, route.model_id), _CLOSED)
-        return breaker.entered(before, self.bus.clock.monotonic(), self.config)[1]
+        return breaker.enter(before, self.bus.clock.monotonic(), self.config)[1]
 
     def demand(self, route: Route) -> BreakerState:
         """Return the breaker after a call that passes now. Raises GatewayError(CIRCUIT_OPEN) where nothing passes."""
         key = route.provider_id, route.model_id
         before, now = self._breakers.get(key, _CLOSED), self.bus.clock.monotonic()
-        after, retry_after_s = breaker.entered(before, now, self.config)
+        after, retry_after_s = breaker.enter(before, now, self.config)
         if retry_after_s is not None:
             said = self._said.get(key, "")
             raise GatewayError(
@@ -65,7 +65,7 @@ class BreakerDesk:
             )
         return after
 
-    async def until_passable(self, route: Route) -> None:
+    async def wait_passable(self, route: Route) -> None:
         """Wait until a call may pass. Of those who wait only the first one looks, so that no crowd meets a probe."""
         line, turn = self._lines[route.provider_id, route.model_id], asyncio.get_running_loop().create_future()
         line.turns.append(turn)
@@ -83,7 +83,7 @@ class BreakerDesk:
                 line.turns[0].set_result(None)
 
     @contextmanager
-    def passing(self, route: Route, counted: set[Route]) -> Generator[Passage]:
+    def pass_through(self, route: Route, counted: set[Route]) -> Generator[Passage]:
         """Pass for the time of one send. Raises GatewayError(CIRCUIT_OPEN) if it may not be made.
 
         Left without a word, the call says nothing about its provider. `counted`: the models that failed this call
@@ -102,7 +102,7 @@ class BreakerDesk:
             said = _NOTHING if is_told else passage.said
             if passage.said == "fault":
                 counted.add(route)
-            self._become(key, breaker.ended(before, passage.era, said, now, self.config), code=passage.code)
+            self._become(key, breaker.end_call(before, passage.era, said, now, self.config), code=passage.code)
 
     def rows(self) -> list[Row]:
         """Return one row per breaker that was ever asked, sorted by provider and model."""
@@ -123,10 +123,10 @@ class BreakerDesk:
         self._changes += 1
         _log.warning("breaker_changed", provider=key[0], model=key[1], before=before.state, after=after.state)
         wall, now = self.bus.now(), self.bus.clock.monotonic()
-        until_us = round((wall + rest_of(after, now, self.config)) * 1_000_000)
+        until_us = round((wall + compute_rest(after, now, self.config)) * 1_000_000)
         payload = BreakerChanged(*key, before.state, after.state, after.failures, until_us)
         about, decision = f"{self.bus.instance}.{self._changes}", after.state.upper()
-        entry = records.entry("BREAKER_CHANGED", about, payload=payload, decision=decision, reason=code, at=wall)
+        entry = records.make_entry("BREAKER_CHANGED", about, payload=payload, decision=decision, reason=code, at=wall)
         self.keeper.submit(entry, keep=False)
 
 
@@ -146,5 +146,5 @@ class Passage:
         self.code = self.detail = ""
 
     def ended(self, fault: GatewayError | None) -> None:
-        self.said = breaker.said_by(fault)
+        self.said = breaker.judge_end(fault)
         self.code, self.detail = ("", "") if fault is None else (fault.code, fault.detail)

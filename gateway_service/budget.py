@@ -14,17 +14,23 @@ from msgspec import Struct, field
 
 from hobus.bus.messages.gateway import Prompt, ScopeBudget
 from hobus.bus.messages.work_order import BudgetMode
-from hobus.bus.record.payloads.prompts import BudgetCrossed, agent_scope, order_scope, provider_scope, session_scope
+from hobus.bus.record.payloads.prompts import (
+    BudgetCrossed,
+    name_agent_scope,
+    name_order_scope,
+    name_provider_scope,
+    name_session_scope,
+)
 from hobus.bus.record.payloads.prompts import ScopeFigures as Scope
 from hobus.config.assets import AgentFile
 from hobus.config.sections.gateway import Route
 from hobus.config.sections.turns import BudgetConfig
 from hobus.gateway_service.pricing import Settlement
 
-_ORDER = order_scope("")
-_OWN = (_ORDER, session_scope(""))
+_ORDER = name_order_scope("")
+_OWN = (_ORDER, name_session_scope(""))
 """What one who asks has alone; above that others draw on the same."""
-_SHARED = (session_scope(""), agent_scope(""))
+_SHARED = (name_session_scope(""), name_agent_scope(""))
 """What orders of one turn draw on, whichever provider they go to."""
 _STRICTNESS: dict[BudgetMode, int] = {"off": 0, "warn": 1, "enforce": 2}
 
@@ -79,7 +85,7 @@ class BudgetState(Struct):
 
         Session and agent must have `headroom_tokens` left beside it.
         """
-        if mode == "enforce" and (refusal := self._refusal(reservation, headroom_tokens)):
+        if mode == "enforce" and (refusal := self._find_refusal(reservation, headroom_tokens)):
             for name in filter(is_order, reservation.scopes):
                 self._forget_unused(name)
             return [refusal]
@@ -115,7 +121,7 @@ class BudgetState(Struct):
             if not reserved and name.startswith(_ORDER):
                 self._rest(name)
 
-    def _refusal(self, reservation: Reservation, headroom_tokens: int) -> NotReserved | None:
+    def _find_refusal(self, reservation: Reservation, headroom_tokens: int) -> NotReserved | None:
         for name in reservation.scopes:
             scope = self.scopes.get(name)
             if scope is None:
@@ -150,12 +156,12 @@ class BudgetState(Struct):
             del self.scopes[forgotten]
 
 
-def figures_of(state: BudgetState) -> dict[str, Scope]:
+def list_figures(state: BudgetState) -> dict[str, Scope]:
     """Return every scope, in order of name, but for orders at rest: hardly one of them calls again."""
     return {name: scope for name, scope in sorted(state.scopes.items()) if name not in state.idle_orders}
 
 
-def state_of(figures: Mapping[str, Scope], open_: Iterable[Reservation], idle_orders_max: int) -> BudgetState:
+def restore_state(figures: Mapping[str, Scope], open_: Iterable[Reservation], idle_orders_max: int) -> BudgetState:
     """Return the state that had these figures, and these reservations open in them."""
     return BudgetState(
         idle_orders_max, dict(figures), {reservation.reservation_id: reservation for reservation in open_}
@@ -165,7 +171,7 @@ def state_of(figures: Mapping[str, Scope], open_: Iterable[Reservation], idle_or
 # --- what a prompt draws on ---------------------------------------------------------------------------------------
 
 
-def scopes_of(
+def list_scopes(
     prompt: Prompt, route: Route, agents: Mapping[str, AgentFile], config: BudgetConfig
 ) -> list[tuple[str, int]]:
     """Return scope names with their limits, the narrowest first: the order's own, the agent's settings, the provider's.
@@ -174,17 +180,20 @@ def scopes_of(
     configuration does not have any more has the limit of all.
     """
     agent = agents[prompt.agent_id]
-    order = [] if prompt.token_budget is None else [(order_scope(prompt.work_order_id), prompt.token_budget)]
+    order = [] if prompt.token_budget is None else [(name_order_scope(prompt.work_order_id), prompt.token_budget)]
     callers = [(caller.session_id, agents.get(caller.agent_id)) for caller in prompt.callers]
     return [
         *order,
-        (session_scope(prompt.session_id), agent.budget_tokens("session", config)),
+        (name_session_scope(prompt.session_id), agent.budget_tokens("session", config)),
         *(
-            (session_scope(session_id), one.budget_tokens("session", config) if one else config.session_token_limit)
+            (
+                name_session_scope(session_id),
+                one.budget_tokens("session", config) if one else config.session_token_limit,
+            )
             for session_id, one in callers
         ),
-        (agent_scope(prompt.agent_id), agent.budget_tokens("agent", config)),
-        (provider_scope(route.provider_id), config.provider_token_limit),
+        (name_agent_scope(prompt.agent_id), agent.budget_tokens("agent", config)),
+        (name_provider_scope(route.provider_id), config.provider_token_limit),
     ]
 
 
@@ -193,7 +202,7 @@ def answer_room(state: BudgetState, prompt: Prompt, estimate: int, mode: BudgetM
 
     At least 1, which the reservation then refuses: an order's budget is for prompt *and* answer.
     """
-    scope = state.scopes.get(order_scope(prompt.work_order_id))
+    scope = state.scopes.get(name_order_scope(prompt.work_order_id))
     if mode != "enforce" or prompt.token_budget is None or scope is None or scope.remaining is None:
         return prompt.max_tokens
     return max(1, min(prompt.max_tokens, scope.remaining - estimate))
@@ -203,12 +212,12 @@ def is_order(scope: str) -> bool:
     return scope.startswith(_ORDER)
 
 
-def mode_of(configured: BudgetMode, asked: BudgetMode | None) -> BudgetMode:
+def choose_mode(configured: BudgetMode, asked: BudgetMode | None) -> BudgetMode:
     """Return the stricter of the configured mode and an order's own, which may tighten what is set, never loosen it."""
     return configured if asked is None or _STRICTNESS[asked] < _STRICTNESS[configured] else asked
 
 
-def row(name: str, scope: Scope) -> ScopeBudget:
+def make_row(name: str, scope: Scope) -> ScopeBudget:
     figures = scope._asdict()
     del figures["is_over"]
     return ScopeBudget(scope=name, remaining=scope.remaining, **figures)

@@ -33,8 +33,8 @@ class Failed(Struct):
 
     def add(self, fault: GatewayError, cost_usd: float | None) -> None:
         self.sends += 1
-        self.input_tokens = _added(self.input_tokens, fault.facts.get("input_tokens"))
-        self.output_tokens = _added(self.output_tokens, fault.facts.get("output_tokens"))
+        self.input_tokens = _add_tokens(self.input_tokens, fault.facts.get("input_tokens"))
+        self.output_tokens = _add_tokens(self.output_tokens, fault.facts.get("output_tokens"))
         self.cost_usd = None if self.cost_usd is None or cost_usd is None else round(self.cost_usd + cost_usd, 9)
 
 
@@ -54,7 +54,7 @@ class InFlight(Struct, eq=False):
     """Models whose breakers were told that they failed it."""
 
     @contextmanager
-    def told_waiting(self) -> Generator[None]:
+    def tell_waiting(self) -> Generator[None]:
         """Tell who listens, within this context, that the call waits for its provider, if it does for long."""
         telling = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self.draft.wait, "Provider")
         try:
@@ -103,7 +103,7 @@ class Calls:
         """
         recent = self._recent.get(key)
         if recent is not None and recent.digest not in (digest, NOTHING_SENT):
-            raise key_conflict(key)
+            raise make_key_conflict(key)
         if recent is not None and recent.response is not None:
             self._recent.move_to_end(key)
             return recent.response
@@ -115,7 +115,7 @@ class Calls:
         with call.draft.watched(asked_by.stream):
             return await self._wait(call)
 
-    def next_attempt(self, key: str) -> int:
+    def count_attempt(self, key: str) -> int:
         """Return the number of the next attempt; no number is given twice while the key is in the window."""
         recent = self._recent[key]
         recent.attempts += 1
@@ -152,7 +152,7 @@ class Calls:
             self._recent[key] = _Recent(digest)
             self._evict()
         call.task = asyncio.ensure_future(run(call))
-        call.task.add_done_callback(lambda _task: self._ended(call))
+        call.task.add_done_callback(lambda _task: self._on_end(call))
         return call
 
     async def _wait(self, call: InFlight) -> PromptResponse:
@@ -163,10 +163,10 @@ class Calls:
         finally:
             call.waiters -= 1
             if not call.waiters and not call.task.done():
-                self._ended(call)
+                self._on_end(call)
                 call.task.cancel()
 
-    def _ended(self, call: InFlight) -> None:
+    def _on_end(self, call: InFlight) -> None:
         if self._running.get(call.key) is call:
             del self._running[call.key]
 
@@ -179,11 +179,11 @@ class Calls:
             del self._recent[key]
 
 
-def key_conflict(key: str) -> GatewayError:
+def make_key_conflict(key: str) -> GatewayError:
     """Return the refusal of a key that stands for another request."""
     return GatewayError("INVALID_INPUT", f"idempotency key {key[:120]} stands for a different request; use a new key")
 
 
-def _added(tokens: int, more: object) -> int:
+def _add_tokens(tokens: int, more: object) -> int:
     """Add tokens; what a provider tells may be no number, or one that no message holds."""
     return min(tokens + more, TOKENS_MAX) if isinstance(more, int) and more > 0 else tokens

@@ -33,7 +33,7 @@ class Histories:
         known, text = self._texts.pop(prompt.session_id, ""), said.text
         self._chars -= len(known)
         if prompt.history_after is not None:
-            found = transcript.whole(known, text, prompt.history_after)
+            found = transcript.join_whole(known, text, prompt.history_after)
             if found is None:
                 raise BusError(transcript.UNKNOWN, "ask with all of it", retryable=True, retry_after_ms=0)
             text = found

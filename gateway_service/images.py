@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from hobus.bus.errors import GatewayError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.base import made_of
+from hobus.bus.messages.base import make_from
 from hobus.bus.messages.gateway import PromptMessage, SeenImage
-from hobus.bus.tool import image_type
+from hobus.bus.tool import find_image_type
 from hobus.gateway_service.limits import IMAGES_MAX_BYTES
-from hobus.gateway_service.records import PromptCall, changed
-from hobus.gateway_service.sending import unavailable
+from hobus.gateway_service.records import PromptCall, change_request
+from hobus.gateway_service.sending import make_unavailable
 
 
-async def shown(ask: PromptCall, ledger: LedgerClient) -> PromptCall:
+async def fill_images(ask: PromptCall, ledger: LedgerClient) -> PromptCall:
     """Return the request with its images in place, the newest where there are too many, without erased ones.
 
     Raises GatewayError(UNAVAILABLE) where the record does not answer.
@@ -28,12 +28,14 @@ async def shown(ask: PromptCall, ledger: LedgerClient) -> PromptCall:
                 data = await ledger.body(file.ref)
             except RuntimeFault as fault:
                 if fault.code not in ("erased", "not_found"):
-                    raise unavailable(fault) from None
+                    raise make_unavailable(fault) from None
                 continue
-            if kind := image_type(data):  # what it is counts: for a wrong word its provider would refuse the request
-                found[file.ref] = made_of(SeenImage, file, data=data, media_type=kind)
+            if kind := find_image_type(
+                data
+            ):  # what it is counts: for a wrong word its provider would refuse the request
+                found[file.ref] = make_from(SeenImage, file, data=data, media_type=kind)
                 left -= len(data)
-    return changed(ask, ask.route, messages=[_with(message, found) for message in messages]) if found else ask
+    return change_request(ask, ask.route, messages=[_with(message, found) for message in messages]) if found else ask
 
 
 def demand_none(ask: PromptCall) -> None:

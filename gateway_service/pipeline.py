@@ -34,7 +34,7 @@ from hobus.gateway_service.histories import Histories, SharedParts
 from hobus.gateway_service.places import Places, is_awaited
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PromptCall
-from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
+from hobus.gateway_service.sending import EarlierAttempt, Sender, make_unavailable
 from hobus.gateway_service.vectors import VectorPrompt
 
 _log = structlog.get_logger("gateway")
@@ -112,19 +112,19 @@ class Pipeline(Struct, frozen=True):
         except GatewayError as refusal:
             if prompt.is_dispatching and refusal.retryable:
                 raise
-            return refused(self.shared, prompt, refusal, trace=call.trace, is_degraded=is_degraded)
+            return refuse(self.shared, prompt, refusal, trace=call.trace, is_degraded=is_degraded)
 
     async def _run(self, ask: PromptCall, running: InFlight) -> PromptResponse:
         """Run one call from its route to its answer; every fault becomes the response that says so."""
         try:
             response = await self._complete(ask, running)
         except RuntimeFault as error:
-            fault = error if isinstance(error, GatewayError) else unavailable(error)
+            fault = error if isinstance(error, GatewayError) else make_unavailable(error)
             if ask.prompt.is_dispatching and fault.code == "UNAVAILABLE" and not running.was_sent:
                 # No answer to remember: its order's record may not stand, and then it comes anew, as it is then.
                 self.shared.calls.take_back(running.key)
                 raise GatewayError(fault.code, fault.detail, retryable=True) from None
-            said = refused(self.shared, ask.prompt, fault, running, trace=ask.trace, is_degraded=ask.is_degraded)
+            said = refuse(self.shared, ask.prompt, fault, running, trace=ask.trace, is_degraded=ask.is_degraded)
             earlier = running.provider_fault if fault.code in _BUDGET_CODES else None
             return said if earlier is None else _with_reason(said, earlier)
         finally:
@@ -135,7 +135,7 @@ class Pipeline(Struct, frozen=True):
     async def _complete(self, ask: PromptCall, running: InFlight) -> PromptResponse:
         """Run stages 5 to 12, along the chain of models while their providers are at fault."""
         config = self.config.gateway
-        links = routing.chain_of(ask.route, self.snapshot.agents[ask.prompt.agent_id], config)
+        links = routing.list_chain(ask.route, self.snapshot.agents[ask.prompt.agent_id], config)
         session_id, said = ask.prompt.session_id, list[str]()
         if ask.is_degraded:
             links = self.shared.last_faults.last(session_id, links)
@@ -146,18 +146,18 @@ class Pipeline(Struct, frozen=True):
             links = [ask.route]  # numbers of another model mean something else
         for number, route in enumerate(links, 1):
             following = len(links) - number
-            until = self._share(running, ask.prompt, following)
+            until = self._compute_share(running, ask.prompt, following)
             try:
-                response = await self._on_route(records.changed(ask, route), running, until)
+                response = await self._on_route(records.change_request(ask, route), running, until)
                 earlier = self.shared.last_faults.answered(session_id)
                 break
             except GatewayError as fault:
                 said.append(fault.detail)
                 if routing.may_follow(fault, config):
                     self.shared.last_faults.failed(session_id, route.provider_id, fault.detail)
-                if not following or not routing.may_follow(fault, config) or self._left(running) <= 0:
+                if not following or not routing.may_follow(fault, config) or self._compute_left(running) <= 0:
                     heard = self.shared.last_faults.said(session_id) if ask.is_degraded else []
-                    fault.detail = routing.told([*heard, *said])
+                    fault.detail = routing.join_faults([*heard, *said])
                     raise
                 _log.warning("falls_back", provider=route.provider_id, model=route.model_id, code=fault.code)
                 running.draft.take_back("retry")
@@ -169,7 +169,7 @@ class Pipeline(Struct, frozen=True):
 
     async def _on_route(self, ask: PromptCall, running: InFlight, until: float | None) -> PromptResponse:
         """Try one model of the chain with bounded retries, until its time is over (None: no other follows)."""
-        ask, estimate = await self._prepared(ask, running, until)
+        ask, estimate = await self._prepare(ask, running, until)
         tries = _Tries(may_wait=until is None and not ask.is_degraded)
         while True:
             has_passage = await self._has_passage(ask, running, tries)
@@ -200,10 +200,10 @@ class Pipeline(Struct, frozen=True):
             return
         tries.sends += 1
         pause_s = routing.pause_s(fault, tries.sends, self.shared.bus.clock.random())
-        if min(self._left(running, until), self._due_in_s(ask.prompt)) <= pause_s:
+        if min(self._compute_left(running, until), self._compute_due(ask.prompt)) <= pause_s:
             raise fault
-        if tries.may_wait and routing.may_outlast(fault, self._waited_s(tries), config):
-            with running.told_waiting():
+        if tries.may_wait and routing.may_outlast(fault, self._count_waited(tries), config):
+            with running.tell_waiting():
                 await self.shared.bus.sleep(pause_s)
             return
         is_open = self.shared.breakers.rest_s(ask.route) is not None
@@ -215,44 +215,44 @@ class Pipeline(Struct, frozen=True):
         """Wait for the breaker, `gateway.outage_wait_ms` and the deadline at most; return whether a call may pass."""
         if self.shared.breakers.rest_s(ask.route) is None:
             return True
-        wait_s = self.config.gateway.outage_wait_ms / 1000 - self._waited_s(tries)
+        wait_s = self.config.gateway.outage_wait_ms / 1000 - self._count_waited(tries)
         if tries.may_wait and wait_s > 0:
             self.places[ask.route.provider_id].begin_anew()
-            with suppress(TimeoutError), running.told_waiting():
-                async with asyncio.timeout(min(wait_s, self._left(running), self._due_in_s(ask.prompt))):
-                    await self.shared.breakers.until_passable(ask.route)
+            with suppress(TimeoutError), running.tell_waiting():
+                async with asyncio.timeout(min(wait_s, self._compute_left(running), self._compute_due(ask.prompt))):
+                    await self.shared.breakers.wait_passable(ask.route)
                     return True
         return False
 
-    def _waited_s(self, tries: _Tries) -> float:
+    def _count_waited(self, tries: _Tries) -> float:
         """Return the time since the call met an outage; this may be the moment."""
         now = self.shared.bus.clock.monotonic()
         tries.since = now if tries.since is None else tries.since
         return now - tries.since
 
-    async def _prepared(self, ask: PromptCall, running: InFlight, until: float | None) -> tuple[PromptCall, int]:
+    async def _prepare(self, ask: PromptCall, running: InFlight, until: float | None) -> tuple[PromptCall, int]:
         """Prepare the provider and the request's images; return the request and its tokens by length.
 
         Raises GatewayError, before anything is reserved or recorded as sent.
         """
-        provider_id, model = ask.route.provider_id, routing.model_of(ask.route, self.config.gateway)
+        provider_id, model = ask.route.provider_id, routing.find_model(ask.route, self.config.gateway)
         sees = model is not None and model.sees
         may_wait = sees or provider_id not in self.loaded
         try:
-            async with asyncio.timeout(self._left(running, until)) if may_wait else nullcontext():
+            async with asyncio.timeout(self._compute_left(running, until)) if may_wait else nullcontext():
                 await self.providers[provider_id].prepare()
                 self.loaded.add(provider_id)
                 if sees:
-                    ask = await images.shown(ask, self.sender.ledger)
+                    ask = await images.fill_images(ask, self.sender.ledger)
                 else:
                     images.demand_none(ask)
         except TimeoutError:
             what = f"provider {provider_id} was still being loaded when the deadline passed"
             raise GatewayError("DEADLINE_EXCEEDED", what) from None
-        estimate = pricing.input_tokens(ask.prompt, self.config.attention.chars_per_token)
-        return self._within_window(ask, model, estimate), estimate
+        estimate = pricing.estimate_input_tokens(ask.prompt, self.config.attention.chars_per_token)
+        return self._cap_to_window(ask, model, estimate), estimate
 
-    def _within_window(self, ask: PromptCall, model: ModelConfig | None, estimate: int) -> PromptCall:
+    def _cap_to_window(self, ask: PromptCall, model: ModelConfig | None, estimate: int) -> PromptCall:
         """Return the request with a cap of its answer that its model's window has room for. Raises CONTEXT_TOO_LONG."""
         provider = self.providers[ask.route.provider_id]
         window = model.context_tokens if model is not None else None
@@ -261,27 +261,27 @@ class Pipeline(Struct, frozen=True):
         if window is None or isinstance(ask.prompt, VectorPrompt):  # of which each has the window for itself
             return ask
         cap = routing.answer_cap(ask.prompt.max_tokens, ask.route, estimate, window)
-        return records.changed(ask, ask.route, max_tokens=cap)
+        return records.change_request(ask, ask.route, max_tokens=cap)
 
     async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
         """Run stages 6 to 11: one reservation, at most one send, exactly one end."""
         budget = self.config.budget
         if budget.budget_mode != "off":
             validation.check_round(ask.prompt, budget.turn_limit)
-        await self.sender.until_decided(ask, running.deadline)
-        number = self.shared.calls.next_attempt(running.key)
+        await self.sender.wait_decided(ask, running.deadline)
+        number = self.shared.calls.count_attempt(running.key)
         ends_at = running.deadline if until is None else min(until, running.deadline)
         places, awaited = self.places[ask.route.provider_id], is_awaited(ask.prompt)
         try:
             with self.account.reserved(ask, number, estimate) as attempt:  # 6 reserve, and settle every exit
                 self.shared.breakers.demand(ask.route)  # nobody waits for what it would be refused
                 # 7 rate limits
-                async with self.rates.passing(attempt, ends_at):
-                    await places.enter(ends_at, running.told_waiting, is_awaited=awaited)
+                async with self.rates.pass_through(attempt, ends_at):
+                    await places.enter(ends_at, running.tell_waiting, is_awaited=awaited)
                     # 8 circuit breaker
                     with (
                         places.left(is_awaited=awaited) as place,
-                        self.shared.breakers.passing(ask.route, running.counted) as passage,
+                        self.shared.breakers.pass_through(ask.route, running.counted) as passage,
                     ):
                         earlier = await self.sender.record_sent(attempt, running.deadline)  # 9 record PROMPT_SENT
                         # 10 send, 11 record and settle
@@ -293,20 +293,20 @@ class Pipeline(Struct, frozen=True):
                 return recorded  # answered before a restart: what was paid for is not refused
             raise
 
-    def _share(self, running: InFlight, prompt: Prompt, following: int) -> float | None:
+    def _compute_share(self, running: InFlight, prompt: Prompt, following: int) -> float | None:
         """Return until when a model with so many behind it is asked, by what its turn has left (monotonic)."""
         if not following:
             return None
-        left_s = self._due_in_s(prompt)
+        left_s = self._compute_due(prompt)
         now, reserve_s = self.shared.bus.clock.monotonic(), self.config.gateway.fallback_reserve_ms / 1000
-        left_s = self._left(running, now + left_s if left_s > 0 else None)
-        return now + routing.time_for(left_s, following, reserve_s)
+        left_s = self._compute_left(running, now + left_s if left_s > 0 else None)
+        return now + routing.compute_time(left_s, following, reserve_s)
 
-    def _due_in_s(self, prompt: Prompt) -> float:
+    def _compute_due(self, prompt: Prompt) -> float:
         """Return what the prompt's turn has left: an order lives longer than anybody waits for the turn."""
         return inf if prompt.due_at is None else parse_iso(prompt.due_at) - self.shared.bus.now()
 
-    def _left(self, running: InFlight, until: float | None = None) -> float:
+    def _compute_left(self, running: InFlight, until: float | None = None) -> float:
         ends_at = running.deadline if until is None else min(until, running.deadline)
         return ends_at - self.shared.bus.clock.monotonic()
 
@@ -322,7 +322,7 @@ def _with_reason(refused: PromptResponse, earlier: GatewayError) -> PromptRespon
     )
 
 
-def refused(  # noqa: PLR0913 - a call, its fault, and by what both are judged
+def refuse(  # noqa: PLR0913 - a call, its fault, and by what both are judged
     shared: Shared,
     prompt: Prompt,
     fault: GatewayError,
@@ -348,13 +348,13 @@ def refused(  # noqa: PLR0913 - a call, its fault, and by what both are judged
     if fault.facts.get("ended") is not True:
         shared.rejections += 1
         said = fault.detail[: limits.MESSAGE_MAX_CHARS]
-        entry = records.entry(  # without a text of the prompt
+        entry = records.make_entry(  # without a text of the prompt
             "PROMPT_REJECTED",
             f"{prompt.idempotency_key[: limits.KEY_MAX_CHARS]}/{shared.bus.instance}.{shared.rejections}",
             payload=PromptRejected(prompt.contract_id, said, outcome, is_degraded),
             decision="REJECTED",
             reason=fault.code,
-            provenance=records.provenance_of(prompt),
+            provenance=records.get_provenance(prompt),
             trace=trace,
             at=shared.bus.now(),
         )

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from hobus.bus.errors import GatewayError
-from hobus.bus.fair import FairQueue, weight_of
+from hobus.bus.fair import FairQueue, get_weight
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import is_beside
 from hobus.bus.messages.work_order import CONSOLIDATION
@@ -79,7 +79,7 @@ class Places:
     """To calls that nobody waits for, as long as nobody has asked them back."""
 
     def __post_init__(self) -> None:
-        self._waiting = FairQueue(weight_of)
+        self._waiting = FairQueue(get_weight)
 
     @property
     def limit(self) -> float:
@@ -101,7 +101,7 @@ class Places:
             if is_awaited and self._lent:
                 self._lent.pop().ask_back()
             with told():
-                await self._turn(self.bus.principal if is_awaited else _NOBODY, until)
+                await self._wait_turn(self.bus.principal if is_awaited else _NOBODY, until)
         else:
             self._at_work += 1
 
@@ -129,13 +129,13 @@ class Places:
         """Begin small again: the provider is away, and once it is back it meets no crowd."""
         self._learned, self._bore = min(self._learned, FIRST_WINDOW), math.inf
 
-    async def _turn(self, principal: str, until: float) -> None:
+    async def _wait_turn(self, principal: str, until: float) -> None:
         """Wait for the principal's turn."""
         left_s = until - self.bus.clock.monotonic()
         in_turns = len(self._waiting_of) - (_NOBODY in self._waiting_of)
         wait_s = self._call_s * self._waiting_of[principal] * in_turns / self.limit
         if wait_s >= left_s:
-            raise self._no_place(wait_s)
+            raise self._make_no_place(wait_s)
         turn = asyncio.get_running_loop().create_future()
         self._waiting.add(principal, turn, turn)
         self._waiting.hold(_NOBODY)
@@ -151,7 +151,7 @@ class Places:
                 self._waiting.remove(principal, turn)
                 self._waits_no_more(principal)
             if isinstance(error, TimeoutError):
-                raise self._no_place(wait_s) from None
+                raise self._make_no_place(wait_s) from None
             raise
 
     def _let_in(self) -> None:
@@ -186,7 +186,7 @@ class Places:
         if self._learned > CALLS_MAX:
             self._learned = math.inf
 
-    def _no_place(self, wait_s: float) -> GatewayError:
+    def _make_no_place(self, wait_s: float) -> GatewayError:
         setting = f" (gateway.providers.{self.provider_id}.concurrency_max)" if self.limit == self.most else ""
         return GatewayError(
             "RATE_LIMITED",

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.port import Bus
-from hobus.bus.record.payloads.prompts import session_scope
+from hobus.bus.record.payloads.prompts import name_session_scope
 from hobus.config.sections.gateway import GatewayConfig, RateConfig
 from hobus.gateway_service.limits import RECENT_CALLS_MAX
 from hobus.gateway_service.records import Attempt
@@ -32,19 +32,19 @@ class Bucket(Struct, frozen=True):
     per_s: float
     burst: float
 
-    def refilled(self, now: float) -> Bucket:
+    def refill(self, now: float) -> Bucket:
         """Return the bucket at a later moment; never above its burst."""
         level = self.level + max(0.0, now - self.at) * self.per_s
         return replace(self, level=min(self.burst, level), at=max(self.at, now))
 
     def wait_s(self, cost: float, now: float) -> float:
         """Return how long a call of this cost would wait now."""
-        lacking = min(cost, self.burst) - self.refilled(now).level
+        lacking = min(cost, self.burst) - self.refill(now).level
         return max(0.0, lacking / self.per_s)
 
     def taken(self, cost: float, now: float) -> Bucket:
         """Return the bucket after a call of this cost; a negative cost gives back."""
-        bucket = self.refilled(now)
+        bucket = self.refill(now)
         return replace(bucket, level=min(self.burst, bucket.level - cost))
 
 
@@ -67,13 +67,13 @@ class Rates:
         self._config = config
         self._buckets: OrderedDict[tuple[str, str], Bucket] = OrderedDict()
 
-    def passing(self, attempt: Attempt, until: float) -> AbstractAsyncContextManager[None]:
+    def pass_through(self, attempt: Attempt, until: float) -> AbstractAsyncContextManager[None]:
         """Pass for the time of one send. Raises GatewayError(RATE_LIMITED) if it may not be made in its time."""
-        shares = self._shares(attempt)
-        return self._passing(attempt, shares, until) if shares else nullcontext()
+        shares = self._list_shares(attempt)
+        return self._pass(attempt, shares, until) if shares else nullcontext()
 
     @asynccontextmanager
-    async def _passing(self, attempt: Attempt, shares: list[_Share], until: float) -> AsyncGenerator[None]:
+    async def _pass(self, attempt: Attempt, shares: list[_Share], until: float) -> AsyncGenerator[None]:
         await self._enter(shares, until)
         try:
             yield
@@ -103,13 +103,13 @@ class Rates:
                     self._take(share.bucket, -share.cost)
                 raise
 
-    def _shares(self, attempt: Attempt) -> list[_Share]:
+    def _list_shares(self, attempt: Attempt) -> list[_Share]:
         config, ask = self._config, attempt.ask
         provider_id = ask.route.provider_id
         of_provider = f"gateway.provider_rates.{provider_id}"
         limits = (
             (f"provider:{provider_id}", config.provider_rates.get(provider_id), of_provider),
-            (session_scope(ask.prompt.session_id), config.session_rate, "gateway.session_rate"),
+            (name_session_scope(ask.prompt.session_id), config.session_rate, "gateway.session_rate"),
         )
         shares: list[_Share] = []
         for scope, rate, setting in limits:

@@ -14,13 +14,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hobus.bus.errors import GatewayError
-from hobus.bus.messages.base import made_of, pack
-from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, SeenImage, texts_of
-from hobus.bus.messages.ids import body_ref, call_id, dispatched_id, entry_id, got_key, sent_key
+from hobus.bus.messages.base import make_from, pack
+from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, SeenImage, list_texts
+from hobus.bus.messages.ids import (
+    call_id,
+    derive_body_ref,
+    derive_dispatched_id,
+    derive_entry_id,
+    derive_got_key,
+    derive_sent_key,
+)
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
 from hobus.bus.messages.work_order import BudgetMode, ToolCall
-from hobus.bus.record.entry import checked
-from hobus.bus.record.payload import pack_payload, payload_in, payload_of
+from hobus.bus.record.entry import check_entry
+from hobus.bus.record.payload import pack_payload, read_payload, unpack_payload
 from hobus.bus.record.payloads.prompts import (
     AnswerCalls,
     PromptFailed,
@@ -29,14 +36,14 @@ from hobus.bus.record.payloads.prompts import (
     SentMessage,
     SentRequest,
     SentText,
-    messages_sha256,
-    order_scope,
-    scopes_of,
+    hash_messages,
+    list_scopes,
+    name_order_scope,
 )
 from hobus.config.sections.gateway import Route
 from hobus.gateway_service.budget import Reservation
 from hobus.gateway_service.limits import MESSAGE_MAX_CHARS
-from hobus.gateway_service.pricing import NEVER_SENT, Settlement, unknown
+from hobus.gateway_service.pricing import NEVER_SENT, Settlement, make_unknown
 from hobus.gateway_service.vectors import VectorPrompt
 
 
@@ -116,16 +123,18 @@ def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool, princ
     know other tools than who asked first, as one that has just started does, and the gateway may be routed otherwise
     since: that makes no other request of it.
     """
-    messages = zip(prompt.messages, texts_of(prompt.messages), strict=True)
-    said = messages_sha256([(one.role, text, one.tool_calls, one.tool_call_id) for one, text in messages])
+    messages = zip(prompt.messages, list_texts(prompt.messages), strict=True)
+    said = hash_messages([(one.role, text, one.tool_calls, one.tool_call_id) for one, text in messages])
     key_of = pack([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id])
-    asked = hashlib.sha256(key_of + said + _manner(prompt)).digest()
-    about = provenance_of(prompt)
+    asked = hashlib.sha256(key_of + said + _pack_manner(prompt)).digest()
+    about = get_provenance(prompt)
     of_whom = principal if isinstance(prompt, VectorPrompt) else ""
-    return PromptCall(prompt, route, _digest(prompt, route, said), asked, trace, is_degraded, said, about, of_whom)
+    return PromptCall(
+        prompt, route, _digest_request(prompt, route, said), asked, trace, is_degraded, said, about, of_whom
+    )
 
 
-def changed(ask: PromptCall, route: Route, **fields: Any) -> PromptCall:
+def change_request(ask: PromptCall, route: Route, **fields: Any) -> PromptCall:
     """Return the same request of this model with these fields, under the digest of what is sent.
 
     Its key stands for the same.
@@ -135,35 +144,37 @@ def changed(ask: PromptCall, route: Route, **fields: Any) -> PromptCall:
     if route == ask.route and all(value == getattr(ask.prompt, name) for name, value in fields.items()):
         return ask
     prompt = ask.prompt.model_copy(update=fields)
-    return replace(ask, prompt=prompt, route=route, digest=_digest(prompt, route, ask.said))
+    return replace(ask, prompt=prompt, route=route, digest=_digest_request(prompt, route, ask.said))
 
 
-def _digest(prompt: Prompt, route: Route, said: bytes) -> bytes:
+def _digest_request(prompt: Prompt, route: Route, said: bytes) -> bytes:
     """Return SHA-256 of all that stands for this request at its provider."""
     tools = [(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools]
-    request = [route.provider_id, route.model_id, tools, *_images(prompt)]
-    return hashlib.sha256(pack(request) + said + _manner(prompt)).digest()
+    request = [route.provider_id, route.model_id, tools, *_list_images(prompt)]
+    return hashlib.sha256(pack(request) + said + _pack_manner(prompt)).digest()
 
 
-def _images(prompt: Prompt) -> tuple[str, ...]:
+def _list_images(prompt: Prompt) -> tuple[str, ...]:
     segments = [segment for message in prompt.messages for segment in message.segments]
     return tuple([file.ref for segment in segments for file in segment.files if isinstance(file, SeenImage)])
 
 
-def _manner(prompt: Prompt) -> bytes:
+def _pack_manner(prompt: Prompt) -> bytes:
     schema = prompt.output_schema if prompt.structured_output else None
     drawn = [] if prompt.sampling is None else [prompt.sampling.model_dump()]
     drawn += [prompt.vector_numbers] if isinstance(prompt, VectorPrompt) else []
     return pack([prompt.max_tokens, prompt.temperature, prompt.reasoning_effort, schema, *drawn])
 
 
-def entry(event_type: str, about: str, *behind: bytes, payload: tuple[Any, ...], at: float, **facts: Any) -> WriteEntry:
+def make_entry(
+    event_type: str, about: str, *behind: bytes, payload: tuple[Any, ...], at: float, **facts: Any
+) -> WriteEntry:
     """Build `<event type>:<about>` with its payload, and the bodies `behind` it; `at`: seconds since 1970 UTC.
 
     `facts`: its other fields.
     """
     return WriteEntry(
-        submission_id=entry_id(event_type, about),
+        submission_id=derive_entry_id(event_type, about),
         stream=STREAM,
         event_type=event_type,
         at_us=round(at * 1_000_000),
@@ -172,10 +183,10 @@ def entry(event_type: str, about: str, *behind: bytes, payload: tuple[Any, ...],
     )
 
 
-def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
+def make_sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
     """Build PROMPT_SENT: durable before anything leaves the process; first of its once key, or nothing is sent."""
     ask, prompt = attempt.ask, attempt.ask.prompt
-    payload = made_of(
+    payload = make_from(
         PromptSent, prompt, provider_id=ask.route.provider_id, model_id=ask.route.model_id,
         budget_mode=attempt.mode, reserved_tokens=attempt.reservation.tokens, estimated_tokens=attempt.estimate,
         tools=tuple([tool.tool_id for tool in prompt.tools]), domain_tags=tuple(prompt.domain_tags),
@@ -184,17 +195,17 @@ def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
     )  # fmt: skip
     of_pack = packs.of(prompt)
     request = SentRequest(
-        ask.digest, ask.asked, tuple([_message(message, of_pack) for message in prompt.messages]), ask.said,
-        _images(prompt),
+        ask.digest, ask.asked, tuple([_make_message(message, of_pack) for message in prompt.messages]), ask.said,
+        _list_images(prompt),
     )  # fmt: skip
-    parents = [] if ask.is_degraded or not prompt.work_order_id else [dispatched_id(prompt.work_order_id)]
-    return entry(
+    parents = [] if ask.is_degraded or not prompt.work_order_id else [derive_dispatched_id(prompt.work_order_id)]
+    return make_entry(
         "PROMPT_SENT", attempt.name, pack_payload(request), payload=payload, at=at, provenance=ask.about,
-        parents=parents, trace=ask.trace, once=sent_key(attempt.name),
+        parents=parents, trace=ask.trace, once=derive_sent_key(attempt.name),
     )  # fmt: skip
 
 
-def numbered(calls: list[ToolCall]) -> list[ToolCall]:
+def number_calls(calls: list[ToolCall]) -> list[ToolCall]:
     """Return tool calls under their positions in the answer; the provider's own ids stand beside them."""
     return [
         call
@@ -204,13 +215,13 @@ def numbered(calls: list[ToolCall]) -> list[ToolCall]:
     ]
 
 
-def received(attempt: Attempt, response: PromptResponse, *, answered_by: str, at: float) -> WriteEntry:
+def make_received(attempt: Attempt, response: PromptResponse, *, answered_by: str, at: float) -> WriteEntry:
     """Build PROMPT_RECEIVED: the recorded answer of this call key from now on.
 
     `model_id` is the model that was asked, as in PROMPT_SENT; `answered_by`, what its provider calls it.
     """
     route = attempt.ask.route
-    payload = made_of(
+    payload = make_from(
         PromptReceived,
         response,
         provider_id=route.provider_id,
@@ -221,24 +232,24 @@ def received(attempt: Attempt, response: PromptResponse, *, answered_by: str, at
     return _end_of(attempt, "PROMPT_RECEIVED", payload, response.content.encode(), *calls, at=at)
 
 
-def failed(attempt: Attempt, fault: GatewayError, settlement: Settlement, *, at: float) -> WriteEntry:
+def make_failed(attempt: Attempt, fault: GatewayError, settlement: Settlement, *, at: float) -> WriteEntry:
     """Build PROMPT_FAILED: the other possible end; its settlement says whether anything was sent and used."""
     route, said = attempt.ask.route, fault.detail[:MESSAGE_MAX_CHARS]
     payload = PromptFailed(route.provider_id, route.model_id, said, fault.retryable, *settlement)
-    return checked(_end_of(attempt, "PROMPT_FAILED", payload, reason=fault.code, at=at))  # it may be a plugin's
+    return check_entry(_end_of(attempt, "PROMPT_FAILED", payload, reason=fault.code, at=at))  # it may be a plugin's
 
 
-def closed_as_unknown(prompt_sent: Entry, reservation: Reservation, *, at: float) -> WriteEntry:
+def make_unknown_end(prompt_sent: Entry, reservation: Reservation, *, at: float) -> WriteEntry:
     """Build the end of a PROMPT_SENT whose sender is gone: settled at its reservation, and said to be unknown."""
-    sent_to, said = payload_in(PromptSent, prompt_sent), "the gateway that sent it ended before it recorded an end"
+    sent_to, said = read_payload(PromptSent, prompt_sent), "the gateway that sent it ended before it recorded an end"
     asked = ("", "") if sent_to is None else (sent_to.provider_id, sent_to.model_id)
-    payload = PromptFailed(*asked, said, True, *unknown(reservation.tokens))  # noqa: FBT003 - retryable
+    payload = PromptFailed(*asked, said, True, *make_unknown(reservation.tokens))  # noqa: FBT003 - retryable
     about = {"provenance": prompt_sent.provenance, "trace": prompt_sent.trace}
-    return _end(name_in(prompt_sent), "PROMPT_FAILED", payload, reason="UNKNOWN_OUTCOME", at=at, **about)
+    return _end(read_name(prompt_sent), "PROMPT_FAILED", payload, reason="UNKNOWN_OUTCOME", at=at, **about)
 
 
-def provenance_of(prompt: Prompt) -> Provenance:
-    return made_of(Provenance, prompt)
+def get_provenance(prompt: Prompt) -> Provenance:
+    return make_from(Provenance, prompt)
 
 
 def _end_of(
@@ -249,11 +260,11 @@ def _end_of(
 
 
 def _end(name: str, event_type: str, payload: tuple[Any, ...], *behind: bytes, **facts: Any) -> WriteEntry:
-    parents = [entry_id("PROMPT_SENT", name)]
-    return entry(event_type, name, *behind, payload=payload, parents=parents, once=got_key(name), **facts)
+    parents = [derive_entry_id("PROMPT_SENT", name)]
+    return make_entry(event_type, name, *behind, payload=payload, parents=parents, once=derive_got_key(name), **facts)
 
 
-def _message(message: PromptMessage, of_pack: Mapping[str, int]) -> SentMessage:
+def _make_message(message: PromptMessage, of_pack: Mapping[str, int]) -> SentMessage:
     parts = [
         SentText(segment.name, segment.ref)
         if segment.ref is not None
@@ -265,30 +276,30 @@ def _message(message: PromptMessage, of_pack: Mapping[str, int]) -> SentMessage:
     return SentMessage(message.role, tuple(parts), tuple(message.tool_calls), message.tool_call_id)
 
 
-def name_in(entry: Entry) -> str:
+def read_name(entry: Entry) -> str:
     """Return `<call key>/<attempt>` of a PROMPT_* entry."""
     return entry.submission_id.partition(":")[2]
 
 
-def held_in(entry: Entry) -> tuple[Reservation | None, tuple[str, int] | None]:
+def read_held(entry: Entry) -> tuple[Reservation | None, tuple[str, int] | None]:
     """Return the reservation of a PROMPT_SENT, and (scope, limit) of its order if bounded; None where erased."""
-    sent = payload_in(PromptSent, entry)
+    sent = read_payload(PromptSent, entry)
     if sent is None:
         return None, None
-    reservation = Reservation(name_in(entry), sent.reserved_tokens, scopes_of(entry.provenance, sent))
+    reservation = Reservation(read_name(entry), sent.reserved_tokens, list_scopes(entry.provenance, sent))
     if sent.token_budget is None:
         return reservation, None
-    return reservation, (order_scope(entry.provenance.work_order_id), sent.token_budget)
+    return reservation, (name_order_scope(entry.provenance.work_order_id), sent.token_budget)
 
 
-def settlement_in(entry: Entry) -> Settlement:
+def read_settlement(entry: Entry) -> Settlement:
     """Return the settlement of an attempt's end; an erased payload settles only its reservation's release."""
     if entry.event_type == "PROMPT_RECEIVED":
-        received = payload_in(PromptReceived, entry)
+        received = read_payload(PromptReceived, entry)
         if received is None:
             return NEVER_SENT
         return Settlement(tokens=received.tokens, cost_usd=received.cost_usd, is_unknown=False, was_sent=True)
-    failed = payload_in(PromptFailed, entry)
+    failed = read_payload(PromptFailed, entry)
     if failed is None:
         return NEVER_SENT
     return Settlement(*failed[-4:])
@@ -296,39 +307,39 @@ def settlement_in(entry: Entry) -> Settlement:
 
 def is_another(sent: Entry, ask: PromptCall) -> bool:
     """Return whether a PROMPT_SENT under this key was of another request; False where it was erased."""
-    request = _request_in(sent)
+    request = _read_request(sent)
     return request is not None and request.asked_sha256 != ask.asked
 
 
-def response_in(sent: Entry, entry: Entry) -> PromptResponse:
+def read_response(sent: Entry, entry: Entry) -> PromptResponse:
     """Return the recorded answer behind a PROMPT_RECEIVED, as its PROMPT_SENT was asked.
 
     Raises GatewayError(UNAVAILABLE) where its content was erased.
     """
-    name, received = name_in(entry), payload_in(PromptReceived, entry)
+    name, received = read_name(entry), read_payload(PromptReceived, entry)
     if received is None or any(body is None for body in entry.bodies):
         raise GatewayError("UNAVAILABLE", f"the recorded answer {entry.submission_id} was erased; ask under a new key")
     content, *more = (body or b"" for body in entry.bodies[1:])
-    calls = payload_of(AnswerCalls, more[0]).tool_calls if more else ()
-    asked, request = payload_in(PromptSent, sent), _request_in(sent)
+    calls = unpack_payload(AnswerCalls, more[0]).tool_calls if more else ()
+    asked, request = read_payload(PromptSent, sent), _read_request(sent)
     figures = received._asdict()
     del figures["answered_by"]
     return PromptResponse(
         **figures,
         outcome="SUCCESS",
         content=content.decode(),
-        content_ref=body_ref(entry.submission_id, 1),
+        content_ref=derive_body_ref(entry.submission_id, 1),
         tool_calls=list(calls),
         context_hash="" if request is None else request.sha256.hex(),
         tools_told=[] if asked is None else list(asked.tools),
-        sent_record_id=entry_id("PROMPT_SENT", name),
+        sent_record_id=derive_entry_id("PROMPT_SENT", name),
         received_record_id=entry.submission_id,
         attempts=int(name.rpartition("/")[2]),
     )
 
 
-def _request_in(sent: Entry) -> SentRequest | None:
+def _read_request(sent: Entry) -> SentRequest | None:
     """Return body 1 of a PROMPT_SENT; None where it was erased."""
     if len(sent.bodies) < 2 or sent.bodies[1] is None:  # noqa: PLR2004 - payload and request
         return None
-    return payload_of(SentRequest, sent.bodies[1])
+    return unpack_payload(SentRequest, sent.bodies[1])

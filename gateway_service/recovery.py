@@ -10,14 +10,14 @@ import structlog
 
 from hobus.bus.errors import MessageTooLarge
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import entry_id
+from hobus.bus.messages.ids import derive_entry_id
 from hobus.bus.messages.ledger import Entry, Query, Read, WriteEntry
 from hobus.bus.port import Bus
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetSnapshot
 from hobus.bus.spool import Spool
 from hobus.gateway_service import limits, records
-from hobus.gateway_service.budget import BudgetState, figures_of, state_of
+from hobus.gateway_service.budget import BudgetState, list_figures, restore_state
 
 _log = structlog.get_logger("gateway")
 
@@ -43,7 +43,7 @@ class Recovery:
         await self._read_on()
         if self._unended:
             _log.warning("unknown_outcomes_closed", count=len(self._unended))
-            await self._write([self._closed(entry) for entry in self._unended.values()])
+            await self._write([self._close(entry) for entry in self._unended.values()])
             await self._read_on()
         await self.take_snapshot(read_on=False)
         return self.state.copy()  # the caller's own: ours stays the record's
@@ -59,8 +59,8 @@ class Recovery:
         lines = len(self.state.scopes) - len(self.state.idle_orders)
         if self._read_count < max(limits.SNAPSHOT_ENTRIES, lines):
             return  # a snapshot has a line per scope: so it costs no more than what it saves
-        payload = BudgetSnapshot(self._after, figures_of(self.state), tuple(sorted(self.state.open)))
-        entry = records.entry("BUDGET_SNAPSHOT", str(self._after), payload=payload, at=self._bus.now())
+        payload = BudgetSnapshot(self._after, list_figures(self.state), tuple(sorted(self.state.open)))
+        entry = records.make_entry("BUDGET_SNAPSHOT", str(self._after), payload=payload, at=self._bus.now())
         self._read_count = 0
         try:
             await self._write([entry])
@@ -88,13 +88,15 @@ class Recovery:
         newest = await self._ledger.page(Query(where=where, limit=1, newest_first=True, with_bodies=True))
         for entry in newest.entries:
             try:
-                if (snapshot := payload_in(BudgetSnapshot, entry)) is None:
+                if (snapshot := read_payload(BudgetSnapshot, entry)) is None:
                     raise LookupError("erased")
                 after, figures, names = snapshot
-                sent = await self._ledger.lookup([entry_id("PROMPT_SENT", name) for name in names], with_bodies=True)
+                sent = await self._ledger.lookup(
+                    [derive_entry_id("PROMPT_SENT", name) for name in names], with_bodies=True
+                )
                 unended = {name: one for name, one in zip(names, sent, strict=True) if one is not None}
-                held = [held for sent in unended.values() if (held := records.held_in(sent)[0]) is not None]
-                self.state = state_of(figures, held, self.state.idle_orders_max)
+                held = [held for sent in unended.values() if (held := records.read_held(sent)[0]) is not None]
+                self.state = restore_state(figures, held, self.state.idle_orders_max)
                 self._after, self._unended = after, unended
             except (ValueError, TypeError, LookupError) as error:
                 _log.error("snapshot_unreadable", submission_id=entry.submission_id, error=type(error).__name__)
@@ -130,20 +132,20 @@ class Recovery:
             )
 
     def _apply(self, entry: Entry) -> None:
-        name = records.name_in(entry)
+        name = records.read_name(entry)
         if entry.event_type == "PROMPT_SENT":
-            reservation, order = records.held_in(entry)
+            reservation, order = records.read_held(entry)
             if order is not None:
                 self.state.allocate(*order)
             if reservation is not None:
                 self.state.restore(reservation)
                 self._unended[name] = entry
         elif entry.event_type in ("PROMPT_RECEIVED", "PROMPT_FAILED"):
-            self.state.settle(name, records.settlement_in(entry))
+            self.state.settle(name, records.read_settlement(entry))
             self._unended.pop(name, None)
-        elif entry.event_type == "BUDGET_ALLOCATED" and (new := payload_in(BudgetAllocated, entry)) is not None:
+        elif entry.event_type == "BUDGET_ALLOCATED" and (new := read_payload(BudgetAllocated, entry)) is not None:
             self.state.allocate(new.scope, new.limit)
 
-    def _closed(self, entry: Entry) -> WriteEntry:
-        reservation = self.state.open[records.name_in(entry)]
-        return records.closed_as_unknown(entry, reservation, at=self._bus.now())
+    def _close(self, entry: Entry) -> WriteEntry:
+        reservation = self.state.open[records.read_name(entry)]
+        return records.make_unknown_end(entry, reservation, at=self._bus.now())

@@ -16,7 +16,7 @@ from hobus.bus.window import remember
 from hobus.config.assets import AgentFile
 from hobus.config.sections.gateway import GatewayConfig, ModelConfig, Route
 from hobus.gateway_service import limits
-from hobus.gateway_service.breaker import said_by
+from hobus.gateway_service.breaker import judge_end
 from hobus.gateway_service.limits import ANSWER_MIN_TOKENS, ESTIMATE_MARGIN
 
 
@@ -62,7 +62,7 @@ def check_route(route: Route, config: GatewayConfig, providers: Collection[str])
         )
 
 
-def model_of(route: Route, config: GatewayConfig) -> ModelConfig | None:
+def find_model(route: Route, config: GatewayConfig) -> ModelConfig | None:
     """Return the model's row with its prices; None for a model that the configuration does not price."""
     return config.row(route.provider_id, route.model_id)
 
@@ -77,12 +77,12 @@ def answer_cap(max_tokens: int, route: Route, estimate: int, window: int) -> int
         raise GatewayError(
             "CONTEXT_TOO_LONG",
             f"the prompt has about {estimate} tokens, and the window of {route.model_id} {window}, which leaves no "
-            f"room for an answer: {window_mend(route.provider_id)}",
+            f"room for an answer: {describe_window_mend(route.provider_id)}",
         )
     return min(max_tokens, room)
 
 
-def window_mend(provider_id: str) -> str:
+def describe_window_mend(provider_id: str) -> str:
     """Return what helps where a conversation is longer than its model can read."""
     return (
         "begin a new session, say less in one turn, lower budget.history_budget, choose a model with a larger window, "
@@ -167,7 +167,7 @@ def pause_s(fault: GatewayError, sends: int, draw: float) -> float:
     return max(step * (0.5 + draw / 2), asked / 1000 if isinstance(asked, int) else 0.0)
 
 
-def chain_of(route: Route, agent: AgentFile, config: GatewayConfig) -> list[Route]:
+def list_chain(route: Route, agent: AgentFile, config: GatewayConfig) -> list[Route]:
     """Return the route itself, then those that follow it (`gateway.fallbacks`) and that the agent may use."""
     asked = route.provider_id, route.model_id
     following = next((link.routes for link in config.fallbacks if (link.provider_id, link.model_id) == asked), [])
@@ -186,14 +186,14 @@ def may_follow(fault: GatewayError, config: GatewayConfig) -> bool:
     if is_unknown(fault) and config.on_unknown_outcome == "fail":
         return False
     return (
-        said_by(fault) == "fault"
+        judge_end(fault) == "fault"
         or fault.code in ("CIRCUIT_OPEN", "PROVIDER_RATE_LIMITED")
         or fault.facts.get("no_place") is True
         or fault.facts.get("is_share") is True
     )
 
 
-def told(said: Sequence[str]) -> str:
+def join_faults(said: Sequence[str]) -> str:
     """Return what the models of a chain that failed whole said, in the words of their faults: the newest first."""
     newest, *before = dict.fromkeys(reversed(said))
     return "; before that: ".join([newest, *before])
@@ -215,7 +215,7 @@ class LastFaults:
     def answered(self, session_id: str) -> str:
         """Return once more what failed the session before, and forget it. Empty: nothing."""
         failed = self._failed.pop(session_id, None)
-        return told(list(failed.values())) if failed else ""
+        return join_faults(list(failed.values())) if failed else ""
 
     def said(self, session_id: str) -> list[str]:
         """Return the words of those that have just failed this session, the newest last."""
@@ -227,7 +227,7 @@ class LastFaults:
         return sorted(links, key=lambda link: link.provider_id in failed)
 
 
-def time_for(left_s: float, following: int, reserve_s: float) -> float:
+def compute_time(left_s: float, following: int, reserve_s: float) -> float:
     """Return a model's part of the time that is left: each of the `following` ones keeps its reserve.
 
     Where there is not enough for that, all get the same.

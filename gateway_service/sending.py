@@ -19,7 +19,7 @@ from hobus.bus.errors import GatewayError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import dispatched_id, entry_id, got_key, parse_iso, sent_key
+from hobus.bus.messages.ids import derive_dispatched_id, derive_entry_id, derive_got_key, derive_sent_key, parse_iso
 from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
 from hobus.bus.messages.work_order import CLASSIFICATION
 from hobus.bus.port import Bus, Provider
@@ -31,7 +31,7 @@ from hobus.config.schema import AdminConfig
 from hobus.gateway_service import limits, pricing, records, routing
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import Passage
-from hobus.gateway_service.calls import key_conflict
+from hobus.gateway_service.calls import make_key_conflict
 from hobus.gateway_service.pieces import Pieces
 from hobus.gateway_service.places import LentPlace
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
@@ -69,7 +69,7 @@ class Sender(Struct):
 
     # --- stage 9 ----------------------------------------------------------------------------------------------------
 
-    async def until_decided(self, ask: PromptCall, deadline: float) -> None:
+    async def wait_decided(self, ask: PromptCall, deadline: float) -> None:
         """Wait until no given-up PROMPT_SENT may still commit: the record would have both reservations for a moment.
 
         An order's prompt would wait for the ledger behind it in any case; the last resort does not wait. Raises
@@ -77,7 +77,7 @@ class Sender(Struct):
         """
         if ask.is_degraded or self._none_undecided.is_set():
             return
-        wait_s = max(0.0, min(self._ledger_wait_s(ask), self._left(deadline)))
+        wait_s = max(0.0, min(self._choose_ledger_wait_s(ask), self._compute_left(deadline)))
         try:
             async with asyncio.timeout(wait_s):
                 await self._none_undecided.wait()
@@ -93,13 +93,13 @@ class Sender(Struct):
 
         Raises EarlierAttempt when that one failed or is unknown, GatewayError(UNAVAILABLE) when the ledger is away.
         """
-        wait_s = min(self._ledger_wait_s(attempt.ask), self._left(deadline))
+        wait_s = min(self._choose_ledger_wait_s(attempt.ask), self._compute_left(deadline))
         if wait_s <= 0:
-            raise _no_time(attempt.ask)
-        entry = records.sent(attempt, self.packs, at=self.bus.now())
+            raise _make_no_time(attempt.ask)
+        entry = records.make_sent(attempt, self.packs, at=self.bus.now())
         attempt.is_submitted = True
         prompt = attempt.ask.prompt
-        follows = dispatched_id(prompt.work_order_id) if prompt.is_dispatching else ""
+        follows = derive_dispatched_id(prompt.work_order_id) if prompt.is_dispatching else ""
         submitted = self.keeper.submit(entry, keep=False, urgent=True, follows=follows)
         try:
             async with asyncio.timeout(wait_s):
@@ -107,24 +107,24 @@ class Sender(Struct):
         except TimeoutError:
             return self._without_ledger(attempt, entry, submitted, wait_s)
         except asyncio.CancelledError:
-            self._close_unsent(attempt, submitted, _cancelled())
+            self._close_unsent(attempt, submitted, _make_cancelled())
             raise
         except MessageTooLarge as fault:
-            raise _too_large(attempt.ask, fault.detail) from None
+            raise _make_too_large(attempt.ask, fault.detail) from None
         if ack.outcome == "committed":
             return None
         try:
-            return await self._earlier(attempt, ack)
+            return await self._find_earlier(attempt, ack)
         except asyncio.CancelledError:
-            self._close_unsent(attempt, submitted, _cancelled())
+            self._close_unsent(attempt, submitted, _make_cancelled())
             raise
         except EarlierAttempt:
             raise
         except RuntimeFault as fault:  # this very write may stand there, and nobody knows
-            self._close_unsent(attempt, submitted, unavailable(fault))
+            self._close_unsent(attempt, submitted, make_unavailable(fault))
             raise
 
-    def _ledger_wait_s(self, ask: PromptCall) -> float:
+    def _choose_ledger_wait_s(self, ask: PromptCall) -> float:
         """Return how long to wait for the ledger: an order's prompt outlasts its restart; the last resort may not."""
         config = self.config
         return (limits.SPOOL_AFTER_MS if ask.is_degraded else config.ledger.outage_wait_ms) / 1000
@@ -161,7 +161,7 @@ class Sender(Struct):
             try:
                 ack = None if isinstance(outcome, RuntimeFault) else outcome[0]
                 if ack is not None and ack.is_first and ack.origin == self.bus.instance:
-                    self._end(records.failed(attempt, fault, NEVER_SENT, at=self.bus.now()), attempt)
+                    self._end(records.make_failed(attempt, fault, NEVER_SENT, at=self.bus.now()), attempt)
             finally:
                 self._undecided_count -= 1
                 if not self._undecided_count:
@@ -169,10 +169,10 @@ class Sender(Struct):
 
         submitted.then(close)
 
-    async def _earlier(self, attempt: Attempt, ack: Ack) -> PromptResponse | None:
+    async def _find_earlier(self, attempt: Attempt, ack: Ack) -> PromptResponse | None:
         """Return the end of the earlier write that stands under this attempt, or make sure that it gets one."""
         if ack.code == "too_large":
-            raise _too_large(attempt.ask, "ledger.bodies_max_bytes")
+            raise _make_too_large(attempt.ask, "ledger.bodies_max_bytes")
         if ack.outcome == "refused" and ack.code != "conflict":
             what = f"the ledger refused PROMPT_SENT:{attempt.name}: {ack.code}"
             raise GatewayError("UNAVAILABLE", what, retryable=ack.code == "unfounded")  # its order's record may be late
@@ -180,7 +180,7 @@ class Sender(Struct):
         if sent is None:
             raise GatewayError("UNAVAILABLE", f"PROMPT_SENT:{attempt.name} was {ack.outcome} and cannot be found")
         if records.is_another(sent, attempt.ask):
-            raise key_conflict(attempt.ask.prompt.idempotency_key)
+            raise make_key_conflict(attempt.ask.prompt.idempotency_key)
         if end is None and sent.origin == self.bus.instance:
             if attempt.name not in self._made:
                 return None  # the ack of this very write was lost on its way
@@ -188,7 +188,7 @@ class Sender(Struct):
         if end is None:
             end = await self._close_earlier(attempt, sent)
         if end.event_type == "PROMPT_RECEIVED":
-            return records.response_in(sent, end)
+            return records.read_response(sent, end)
         raise EarlierAttempt(
             end.reason or "UNKNOWN_OUTCOME",
             f"provider {attempt.ask.route.provider_id} was asked by {sent.origin} ({sent.submission_id}); no answer of "
@@ -197,12 +197,12 @@ class Sender(Struct):
 
     async def _close_earlier(self, attempt: Attempt, sent: Entry) -> Entry:
         """Close the attempt of an instance that is gone as unknown, at its reservation, unless its end is first."""
-        reservation = records.held_in(sent)[0] or attempt.reservation
-        await self.ledger.write([records.closed_as_unknown(sent, reservation, at=self.bus.now())])
+        reservation = records.read_held(sent)[0] or attempt.reservation
+        await self.ledger.write([records.make_unknown_end(sent, reservation, at=self.bus.now())])
         _sent, end = await self._find(attempt.name)
         if end is None:
             raise GatewayError("UNAVAILABLE", f"the end of {sent.submission_id} cannot be found")
-        attempt.settlement = records.settlement_in(end)
+        attempt.settlement = records.read_settlement(end)
         return end
 
     async def recorded(self, ask: PromptCall) -> PromptResponse | None:
@@ -211,19 +211,19 @@ class Sender(Struct):
         None also where the record does not say in time: what was asked for is refused then, for its own reason.
         """
         try:
-            async with asyncio.timeout(self._ledger_wait_s(ask)):
+            async with asyncio.timeout(self._choose_ledger_wait_s(ask)):
                 for number in count(1):
                     sent, end = await self._find(records.attempt_name(ask.prompt.idempotency_key, number))
                     if sent is None or records.is_another(sent, ask):
                         return None
                     if end is not None and end.event_type == "PROMPT_RECEIVED":
-                        return records.response_in(sent, end)
+                        return records.read_response(sent, end)
         except (TimeoutError, RuntimeFault) as fault:
             _log.info("recorded_answer_unknown", fault=str(fault)[:160])
         return None
 
     async def _find(self, name: str) -> tuple[Entry | None, Entry | None]:
-        sent, end = await self.ledger.lookup(once=[sent_key(name), got_key(name)], with_bodies=True)
+        sent, end = await self.ledger.lookup(once=[derive_sent_key(name), derive_got_key(name)], with_bodies=True)
         return sent, end
 
     # --- stages 10 and 11 -------------------------------------------------------------------------------------------
@@ -240,9 +240,9 @@ class Sender(Struct):
         it has until then, and its fallbacks the rest. Who watches the draft is told what the provider says; none of it
         is recorded, and all of it is provisional.
         """
-        ask, left = attempt.ask, self._left(until)
-        if (fault := place.given_back() or (_no_time(ask) if left <= 0 else None)) is not None:
-            raise self._failed(attempt, fault, NEVER_SENT)
+        ask, left = attempt.ask, self._compute_left(until)
+        if (fault := place.given_back() or (_make_no_time(ask) if left <= 0 else None)) is not None:
+            raise self._record_failed(attempt, fault, NEVER_SENT)
         is_streamed = ask.prompt.stream and draft.is_watched
         limit_s = math.inf if is_streamed else self.config.gateway.request_timeout_ms / 1000
         is_own_bound = limit_s < left
@@ -263,7 +263,7 @@ class Sender(Struct):
             async with asyncio.timeout(left) as place.scope:
                 provider = self.providers[ask.route.provider_id]
                 response = await provider.complete(
-                    ask.prompt.model_copy(update={"messages": transcript.expanded(ask.prompt.messages)}),
+                    ask.prompt.model_copy(update={"messages": transcript.expand(ask.prompt.messages)}),
                     model_id=ask.route.model_id,
                     timeout_s=left,
                     on_delta=pieces.add if is_streamed else None,
@@ -271,35 +271,37 @@ class Sender(Struct):
             pieces.flush()
         except asyncio.CancelledError:
             is_due = self._is_due(ask)
-            late = self._late(ask, self.bus.clock.monotonic() - started if is_due else pieces.silent_s)
+            late = self._make_late(ask, self.bus.clock.monotonic() - started if is_due else pieces.silent_s)
             came = "; what had come is charged, by its length" if pieces.said_chars else ""
             fault = GatewayError("CANCELLED", f"cancelled while the provider worked{came}")
             if is_due or late.code == "PROVIDER_TIMEOUT":  # callers give up on a provider that hangs
                 fault = late
             if pieces.said_chars:
-                said = pricing.text_tokens(pieces.said_chars, self.config.attention.chars_per_token)
+                said = pricing.estimate_text_tokens(pieces.said_chars, self.config.attention.chars_per_token)
                 fault.facts |= {"input_tokens": attempt.estimate, "output_tokens": max(1, said)}
             passage.ended(fault)
-            self._failed(attempt, fault)
+            self._record_failed(attempt, fault)
             raise
         except Exception as error:  # noqa: BLE001 - whatever a provider does, its PROMPT_SENT must get an end
             had_s = self.bus.clock.monotonic() - started
             if isinstance(error, GatewayError):
                 fault = error
             elif isinstance(error, TimeoutError):
-                fault = place.given_back() or self._late(ask, had_s, is_own_bound=is_own_bound, is_share=is_share)
+                fault = place.given_back() or self._make_late(ask, had_s, is_own_bound=is_own_bound, is_share=is_share)
             else:
                 fault = GatewayError(
                     "PROVIDER_ERROR", f"provider {ask.route.provider_id} raised {type(error).__name__}"
                 )
             passage.ended(fault)
-            raise self._failed(attempt, fault) from (None if isinstance(error, GatewayError | TimeoutError) else error)
+            raise self._record_failed(attempt, fault) from (
+                None if isinstance(error, GatewayError | TimeoutError) else error
+            )
         finally:
             pieces.close()
         passage.ended(None)
-        return self._received(attempt, response, round((self.bus.clock.monotonic() - started) * 1000))
+        return self._record_received(attempt, response, round((self.bus.clock.monotonic() - started) * 1000))
 
-    def _late(
+    def _make_late(
         self, ask: PromptCall, had_s: float, *, is_own_bound: bool = False, is_share: bool = False
     ) -> GatewayError:
         """Return the fault of a call whose time is over; the last resort asks providers that had time last."""
@@ -322,65 +324,69 @@ class Sender(Struct):
             self.last_faults.failed(ask.prompt.session_id, ask.route.provider_id, fault.detail)
         return fault
 
-    def _received(self, attempt: Attempt, answer: PromptResponse, latency_ms: int) -> PromptResponse:
+    def _record_received(self, attempt: Attempt, answer: PromptResponse, latency_ms: int) -> PromptResponse:
         """Return the answer as it stands in the record. Raises GatewayError for a failure, or if none can hold it."""
         provider_id = attempt.ask.route.provider_id
         try:
             if answer.outcome != "SUCCESS":
                 fault = GatewayError(answer.error_code or "PROVIDER_ERROR", f"{provider_id} answered {answer.outcome}")
-                raise self._failed(attempt, fault)
-            response, settlement = self._settled(attempt, answer, latency_ms)
+                raise self._record_failed(attempt, fault)
+            response, settlement = self._settle_answer(attempt, answer, latency_ms)
             if settlement.tokens > pricing.TOKENS_MAX:
                 raise OverflowError("more tokens than a budget holds")
-            entry = records.received(attempt, response, answered_by=str(answer.model_id), at=self.bus.now())
+            entry = records.make_received(attempt, response, answered_by=str(answer.model_id), at=self.bus.now())
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001 - a figure, text or type that no record holds: it came, and it cost
             detail = f"provider {provider_id} gave an answer that cannot be recorded: {type(error).__name__}"
-            model = routing.model_of(attempt.ask.route, self.config.gateway)
+            model = routing.find_model(attempt.ask.route, self.config.gateway)
             used = pricing.settle_unusable(answer, attempt.reservation.tokens, model)
-            raise self._failed(attempt, GatewayError("PROVIDER_ERROR", detail), used) from None
+            raise self._record_failed(attempt, GatewayError("PROVIDER_ERROR", detail), used) from None
         attempt.settlement = settlement
         # One that asks for tools leaves with the prompt that has their results, in at most `ledger.lazy_commit_ms`.
         self._end(entry, attempt, at_once=not response.tool_calls)
         return response
 
-    def _settled(self, attempt: Attempt, answer: PromptResponse, latency_ms: int) -> tuple[PromptResponse, Settlement]:
+    def _settle_answer(
+        self, attempt: Attempt, answer: PromptResponse, latency_ms: int
+    ) -> tuple[PromptResponse, Settlement]:
         """Return the answer with what the gateway adds, checked as if it came over the wire. Raises ValueError."""
         route = attempt.ask.route
-        settlement = pricing.settle_response(answer, routing.model_of(route, self.config.gateway))
-        received_id = entry_id("PROMPT_RECEIVED", attempt.name)
+        settlement = pricing.settle_response(answer, routing.find_model(route, self.config.gateway))
+        received_id = derive_entry_id("PROMPT_RECEIVED", attempt.name)
         response = PromptResponse.model_validate(
             structs.asdict(answer)
             | {
-                "tool_calls": [call.model_dump() for call in records.numbered(answer.tool_calls)],
+                "tool_calls": [call.model_dump() for call in records.number_calls(answer.tool_calls)],
                 "content_ref": f"{received_id}/1",
                 "provider_id": route.provider_id,
                 "model_id": route.model_id,
                 "latency_ms": latency_ms,
                 "cost_usd": settlement.cost_usd,
-                "budget_remaining": self.account.remaining_after(attempt, settlement),
+                "budget_remaining": self.account.compute_remaining(attempt, settlement),
                 "context_hash": attempt.ask.digest.hex(),
                 "tools_told": [tool.tool_id for tool in attempt.ask.prompt.tools],
-                "sent_record_id": entry_id("PROMPT_SENT", attempt.name),
+                "sent_record_id": derive_entry_id("PROMPT_SENT", attempt.name),
                 "received_record_id": received_id,
                 "attempts": attempt.number,
             }
         )
         return response, settlement
 
-    def _failed(self, attempt: Attempt, fault: GatewayError, settlement: Settlement | None = None) -> GatewayError:
+    def _record_failed(
+        self, attempt: Attempt, fault: GatewayError, settlement: Settlement | None = None
+    ) -> GatewayError:
         """Record the end of this attempt and return the fault, for raising."""
         reserved = attempt.reservation.tokens
         self.counts["failed"] += 1
         try:
-            model = routing.model_of(attempt.ask.route, self.config.gateway)
+            model = routing.find_model(attempt.ask.route, self.config.gateway)
             attempt.settlement = settlement or pricing.settle_fault(fault, reserved, model)
-            entry = records.failed(attempt, fault, attempt.settlement, at=self.bus.now())
+            entry = records.make_failed(attempt, fault, attempt.settlement, at=self.bus.now())
         except Exception as error:  # noqa: BLE001 - a provider's fault may be as unfit for a record as its answer
             fault = GatewayError("PROVIDER_ERROR", f"a fault that cannot be recorded: {type(error).__name__}")
-            attempt.settlement = attempt.settlement or pricing.unknown(reserved)
-            entry = records.failed(attempt, fault, attempt.settlement, at=self.bus.now())
+            attempt.settlement = attempt.settlement or pricing.make_unknown(reserved)
+            entry = records.make_failed(attempt, fault, attempt.settlement, at=self.bus.now())
         self._end(entry, attempt)
         settled = attempt.settlement
         fault.facts |= {"ended": True, "was_sent": settled.was_sent, "cost_usd": settled.cost_usd}  # it has its record
@@ -392,7 +398,7 @@ class Sender(Struct):
         The keeper decides: an end that a full disk keeps out is handed over again and decides nothing until it is in.
         """
 
-        def decided(outcome: list[Ack] | RuntimeFault) -> None:
+        def note_decided(outcome: list[Ack] | RuntimeFault) -> None:
             if not isinstance(outcome, RuntimeFault) and outcome[0].is_first:
                 return
             _log.warning("end_was_not_first", submission_id=entry.submission_id)
@@ -400,14 +406,16 @@ class Sender(Struct):
             if entry.event_type == "PROMPT_RECEIVED" and _cannot_stand(outcome):
                 # The answer cannot be recorded whole; that it came and what it used still is.
                 fault = GatewayError("PROVIDER_ERROR", "the answer is larger than the record takes")
-                self._end(records.failed(attempt, fault, attempt.settlement or NEVER_SENT, at=self.bus.now()), attempt)
+                self._end(
+                    records.make_failed(attempt, fault, attempt.settlement or NEVER_SENT, at=self.bus.now()), attempt
+                )
 
         if attempt.is_spooled:  # its PROMPT_SENT may still be on its way, or have to be handed over again
-            sent_id = entry_id("PROMPT_SENT", attempt.name)
+            sent_id = derive_entry_id("PROMPT_SENT", attempt.name)
             submitted = self.keeper.submit_and_spool(entry, behind=sent_id)
         else:
             submitted = self.keeper.submit(entry, keep=True, at_once=at_once)
-        submitted.then(decided)
+        submitted.then(note_decided)
 
     def _is_due(self, ask: PromptCall) -> bool:
         """Return whether the turn has had all its time, as its sender knew: what is taken back now is not early."""
@@ -417,7 +425,7 @@ class Sender(Struct):
     def _note_made(self, attempt: Attempt) -> None:
         remember(self._made, attempt.name, None, at_most=limits.RECENT_CALLS_MAX)
 
-    def _left(self, deadline: float) -> float:
+    def _compute_left(self, deadline: float) -> float:
         return deadline - self.bus.clock.monotonic()
 
 
@@ -429,20 +437,20 @@ def _cannot_stand(outcome: list[Ack] | RuntimeFault) -> bool:
     return ack.outcome == "refused" and ack.code != "conflict"
 
 
-def _too_large(ask: PromptCall, limit: str) -> GatewayError:
+def _make_too_large(ask: PromptCall, limit: str) -> GatewayError:
     return GatewayError(
         "INVALID_INPUT", f"the prompt of {ask.prompt.work_order_id} cannot be recorded: too large ({limit})"
     )
 
 
-def _cancelled() -> GatewayError:
+def _make_cancelled() -> GatewayError:
     return GatewayError("CANCELLED", "cancelled before it was sent")
 
 
-def _no_time(ask: PromptCall) -> GatewayError:
+def _make_no_time(ask: PromptCall) -> GatewayError:
     return GatewayError("DEADLINE_EXCEEDED", f"no time was left to ask provider {ask.route.provider_id}")
 
 
-def unavailable(fault: RuntimeFault) -> GatewayError:
+def make_unavailable(fault: RuntimeFault) -> GatewayError:
     """Return a fault of the ledger as the gateway's own."""
     return GatewayError("UNAVAILABLE", f"ledger: {fault.code}: {fault.detail}", retryable=True)

@@ -38,12 +38,12 @@ from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.budget import BudgetState
 from hobus.gateway_service.calls import Calls
 from hobus.gateway_service.histories import Histories, SharedParts
-from hobus.gateway_service.pipeline import Pipeline, Shared, refused
+from hobus.gateway_service.pipeline import Pipeline, Shared, refuse
 from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PackTexts
 from hobus.gateway_service.recovery import Recovery
-from hobus.gateway_service.sending import Sender, unavailable
+from hobus.gateway_service.sending import Sender, make_unavailable
 
 _log = structlog.get_logger("gateway")
 
@@ -116,7 +116,7 @@ class GatewayService(Actor):
             self._state = await self._recovery.run()
         except RuntimeFault as fault:
             return f"ledger: {fault.code}"
-        self._current = self._take(self._made(self._snapshot, self._first, self._state))
+        self._current = self._take(self._make(self._snapshot, self._first, self._state))
         self._open.set()
         return ""
 
@@ -124,7 +124,7 @@ class GatewayService(Actor):
         """Tell budgets and judge breakers by this configuration; each prompt names its own."""
         if not self._open.is_set():
             raise GatewayError("UNAVAILABLE", "the gateway has not rebuilt its budgets yet", retryable=True)
-        self._current = self._pipelines.get(digest) or await self._fetched(digest)
+        self._current = self._pipelines.get(digest) or await self._fetch(digest)
         self._breakers.config = self._current.config.gateway.breaker
 
     def _begin_preparing(self, providers: Mapping[str, Provider]) -> None:
@@ -168,10 +168,10 @@ class GatewayService(Actor):
         return await self._answer(message.prompt, call, is_degraded=True)
 
     async def on_embed(self, message: Embed, call: Call) -> PromptResponse:
-        return await self._answer(vectors.prompt_of(message), call, is_degraded=False)
+        return await self._answer(vectors.make_prompt(message), call, is_degraded=False)
 
     async def on_read_budget(self, message: ReadBudget, call: Call) -> Budget:
-        await self._until_open(self._deadline(call), is_degraded=False)
+        await self._wait_open(self._compute_deadline(call), is_degraded=False)
         return self._current.account.report(message.session_id)
 
     async def on_read_breakers(self, message: ReadBreakers, call: Call) -> Breakers:  # noqa: ARG002 - a handler's shape
@@ -181,13 +181,13 @@ class GatewayService(Actor):
 
     async def _answer(self, prompt: Prompt, call: Call, *, is_degraded: bool) -> PromptResponse:
         try:
-            await self._until_open(self._deadline(call), is_degraded=is_degraded)
-            pipeline = await self._pipeline_of(prompt, is_degraded=is_degraded)
+            await self._wait_open(self._compute_deadline(call), is_degraded=is_degraded)
+            pipeline = await self._find_pipeline(prompt, is_degraded=is_degraded)
         except GatewayError as refusal:
-            return refused(self._shared, prompt, refusal, trace=call.trace, is_degraded=is_degraded)
-        return await pipeline.answer(prompt, call, self._deadline(call), is_degraded=is_degraded)
+            return refuse(self._shared, prompt, refusal, trace=call.trace, is_degraded=is_degraded)
+        return await pipeline.answer(prompt, call, self._compute_deadline(call), is_degraded=is_degraded)
 
-    async def _pipeline_of(self, prompt: Prompt, *, is_degraded: bool) -> Pipeline:
+    async def _find_pipeline(self, prompt: Prompt, *, is_degraded: bool) -> Pipeline:
         """Return the pipeline of the prompt's configuration; the current one where it names none that is whole.
 
         The last resort waits for no record. Raises GatewayError(UNAVAILABLE) while the ledger is away.
@@ -197,15 +197,15 @@ class GatewayService(Actor):
         if known is not None:
             return known
         try:
-            return await self._fetched(digest)
+            return await self._fetch(digest)
         except ConfigError as fault:
             _log.warning("configuration_lost", digest=digest, detail=fault.detail)
         except RuntimeFault as fault:
             if not is_degraded:
-                raise unavailable(fault) from None
+                raise make_unavailable(fault) from None
         return self._current
 
-    async def _fetched(self, digest: str) -> Pipeline:
+    async def _fetch(self, digest: str) -> Pipeline:
         """Return the pipeline of a recorded configuration. Raises ConfigError, or the record's retryable fault."""
         snapshot = await self._snapshots.get(digest)
         providers = self._first if self._providers_of is None else await self._providers_of(snapshot)
@@ -215,14 +215,14 @@ class GatewayService(Actor):
             return known
         if providers is not self._first:
             self._begin_preparing(providers)
-        return self._take(self._made(snapshot, providers, self._state))
+        return self._take(self._make(snapshot, providers, self._state))
 
     def _take(self, pipeline: Pipeline) -> Pipeline:
         """Keep the pipeline among the last few; calls under one that is kept no more end in it."""
         remember(self._pipelines, pipeline.snapshot.digest, pipeline, at_most=config_limits.SNAPSHOTS_KEPT)
         return pipeline
 
-    def _made(self, snapshot: Snapshot, providers: Mapping[str, Provider], state: BudgetState) -> Pipeline:
+    def _make(self, snapshot: Snapshot, providers: Mapping[str, Provider], state: BudgetState) -> Pipeline:
         config = snapshot.config
         account = BudgetAccount(self._bus, self._keeper, snapshot, state)
         sender = Sender(
@@ -230,20 +230,21 @@ class GatewayService(Actor):
             config=config, packs=PackTexts(snapshot.digest, snapshot.pack_texts()), last_faults=self._last_faults,
             on_lost=self._calls.forget, counts=self._counts,
         )  # fmt: skip
-        outputs = validation.OutputChecks(snapshot.output_schemas(), errors_max=OUTPUT_ERRORS_MAX)
+        outputs = validation.OutputChecks(snapshot.map_output_schemas(), errors_max=OUTPUT_ERRORS_MAX)
         return Pipeline(
-            self._shared, snapshot, config, providers, account, sender, self._rates_of(config), self._places_of(config),
+            self._shared, snapshot, config, providers, account, sender, self._make_rates(config),
+            self._make_places(config),
             outputs,
         )  # fmt: skip
 
-    def _rates_of(self, config: AdminConfig) -> Rates:
+    def _make_rates(self, config: AdminConfig) -> Rates:
         """Return rates that go on with another pipeline's buckets where the limits are the same."""
         for other in reversed(self._pipelines.values()):
             if all(getattr(other.config.gateway, name) == getattr(config.gateway, name) for name in _RATES):
                 return other.rates
         return Rates(self._bus, config.gateway)
 
-    def _places_of(self, config: AdminConfig) -> dict[str, Places]:
+    def _make_places(self, config: AdminConfig) -> dict[str, Places]:
         """Return places, shared by all pipelines; a provider has as many as the newest one says."""
         for name, provider in config.gateway.providers.items():
             if name not in self._places:
@@ -256,15 +257,15 @@ class GatewayService(Actor):
         due_at, sent = self._snapshot_at + limits.SNAPSHOT_ENTRIES // _ENTRIES_OF_CALL, self._counts["sent"]
         if sent >= due_at and (self._snapshot_task is None or self._snapshot_task.done()):
             self._snapshot_at = sent
-            self._snapshot_task = asyncio.get_running_loop().create_task(self._snapshot_beside())
+            self._snapshot_task = asyncio.get_running_loop().create_task(self._write_snapshot_beside())
 
-    async def _snapshot_beside(self) -> None:
+    async def _write_snapshot_beside(self) -> None:
         try:
             await self._recovery.take_snapshot()
         except RuntimeFault as fault:  # the next one covers it
             _log.info("snapshot_put_off", code=fault.code)
 
-    async def _until_open(self, deadline: float, *, is_degraded: bool) -> None:
+    async def _wait_open(self, deadline: float, *, is_degraded: bool) -> None:
         """Wait until budgets are rebuilt. Raises GatewayError(UNAVAILABLE) when they cannot be in time."""
         if self._open.is_set():
             return
@@ -278,7 +279,7 @@ class GatewayService(Actor):
                 "UNAVAILABLE", "the gateway has not rebuilt its budgets from the ledger yet; ask again", retryable=True
             ) from None
 
-    def _deadline(self, call: Call) -> float:
+    def _compute_deadline(self, call: Call) -> float:
         """Return the caller's deadline less what recording and answering take."""
         now = self._bus.clock.monotonic()
         return now + call.remaining_s(now, reserve_s=limits.REPLY_RESERVE_MS / 1000)

@@ -9,9 +9,9 @@ from typing import Any
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
-from hobus.bus.messages.ids import DEGRADED, order_of_call
+from hobus.bus.messages.ids import DEGRADED, get_order_of_call
 from hobus.config.assets import AgentFile
-from hobus.config.json_schema import SchemaFault, Validator, validator_of
+from hobus.config.json_schema import SchemaFault, Validator, get_validator
 from hobus.config.sections.gateway import Route
 from hobus.gateway_service.limits import KEY_MAX_CHARS
 from hobus.gateway_service.vectors import VectorPrompt
@@ -34,7 +34,7 @@ def demand_own_key(prompt: Prompt, message_id: str) -> None:
 
     The broker lets a worker from elsewhere ask as a call of its own orders alone.
     """
-    order = order_of_call(message_id)
+    order = get_order_of_call(message_id)
     if order and (message_id, order) != (prompt.idempotency_key, prompt.work_order_id):
         raise GatewayError(
             "FORBIDDEN",
@@ -115,10 +115,10 @@ class OutputChecks:
             return response
         if prompt.output_schema != self._schemas.get(prompt.contract_id):
             return response
-        errors = self._errors(prompt, response.content)[: self._errors_max]
+        errors = self._list_errors(prompt, response.content)[: self._errors_max]
         return response.model_copy(update={"output_valid": not errors, "output_errors": errors})
 
-    def _errors(self, prompt: Prompt, content: str) -> list[str]:
+    def _list_errors(self, prompt: Prompt, content: str) -> list[str]:
         schema = self._schemas[prompt.contract_id]
         value: Any = content
         if prompt.structured_output or schema.get("type") == "object":
@@ -127,13 +127,13 @@ class OutputChecks:
             except (ValueError, RecursionError):
                 return ["$: not JSON"]
         try:
-            faults = self._validator(prompt.contract_id).faults(value)
+            faults = self._get_validator(prompt.contract_id).faults(value)
         except SchemaFault as fault:
             return [f"output_schema {fault}"]
         return [f"{fault.place}: {fault.rule}" for fault in faults]
 
-    def _validator(self, contract_id: str) -> Validator:
+    def _get_validator(self, contract_id: str) -> Validator:
         found = self._validators.get(contract_id)
         if found is None:
-            found = self._validators[contract_id] = validator_of(self._schemas[contract_id])
+            found = self._validators[contract_id] = get_validator(self._schemas[contract_id])
         return found

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from hobus.bus.errors import GatewayError
-from hobus.bus.messages.base import Count, made_of
+from hobus.bus.messages.base import Count, make_from
 from hobus.bus.messages.gateway import Embed, Prompt, PromptMessage
 from hobus.bus.messages.work_order import Segment
 from hobus.config.sections.gateway import GatewayConfig, Route
@@ -19,10 +19,10 @@ class VectorPrompt(Prompt):
     vector_numbers: Annotated[Count, Meta(description="length of each vector; 0: the model's choice")]
 
 
-def prompt_of(wanted: Embed) -> VectorPrompt:
+def make_prompt(wanted: Embed) -> VectorPrompt:
     """Return one message a text; its answer has no length of its own, so that one token stands for it."""
     texts = [PromptMessage(role="user", segments=[Segment(text=text)]) for text in wanted.texts]
-    return made_of(
+    return make_from(
         VectorPrompt, wanted, messages=texts, contract_id="", prompt_pack_id="", work_order_id="", max_tokens=1,
         temperature=0.0,
     )  # fmt: skip

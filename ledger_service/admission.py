@@ -56,20 +56,20 @@ def judge(
         or once == ""
         or (on_session and is_degraded and once is None)
     ):
-        return refusal(entry, "invalid", head)
+        return make_refusal(entry, "invalid", head)
     if known is not None:
-        return answered("known", known) if known.is_same else refusal(entry, "conflict", head)
+        return make_ack("known", known) if known.is_same else make_refusal(entry, "conflict", head)
     if holder is not None:
-        return answered("lost", holder)
+        return make_ack("lost", holder)
     if head.owner == ELSEWHERE != origin and on_session:
-        return refusal(entry, "tenure_mismatch", head)
+        return make_refusal(entry, "tenure_mismatch", head)
     if not is_conditional:
         return None
     expected_tenure = head.tenure + 1 if event_type == TOOK_OVER else head.tenure
     is_owners = event_type == TOOK_OVER or origin == head.owner
     if tenure != expected_tenure or not expected_tenure or not is_owners:
-        return refusal(entry, "tenure_mismatch", head)
-    return None if prev == head.head else refusal(entry, "head_mismatch", head)
+        return make_refusal(entry, "tenure_mismatch", head)
+    return None if prev == head.head else make_refusal(entry, "head_mismatch", head)
 
 
 def advance(head: StreamHead, entry: WriteEntry | Entry, origin: str) -> StreamHead:
@@ -80,9 +80,9 @@ def advance(head: StreamHead, entry: WriteEntry | Entry, origin: str) -> StreamH
     return StreamHead(entry.submission_id, head.tenure, owner)
 
 
-def answered(outcome: Literal["committed", "known", "lost"], earlier: Earlier) -> Ack:
+def make_ack(outcome: Literal["committed", "known", "lost"], earlier: Earlier) -> Ack:
     return Ack(outcome, earlier.sequence, earlier.submission_id, earlier.origin, earlier.event_type)
 
 
-def refusal(entry: WriteEntry, code: str, head: StreamHead) -> Ack:
+def make_refusal(entry: WriteEntry, code: str, head: StreamHead) -> Ack:
     return Ack("refused", -1, entry.submission_id, code=code, head=head.head, tenure=head.tenure)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from hobus.bus import limits
 from hobus.bus.errors import BusError
 from hobus.bus.messages.ledger import Hit, Hits, Search
-from hobus.bus.record.catalog import SEARCHED_STREAMS, stream_kind
+from hobus.bus.record.catalog import SEARCHED_STREAMS, get_stream_kind
 from hobus.bus.record.entry import Entry
 from hobus.bus.record.searched import SearchedText
-from hobus.bus.word_scores import Weights, score, weights
+from hobus.bus.word_scores import Weights, score, weigh_words
 from hobus.ledger_service import limits as own_limits
 from hobus.ledger_service.limits import QUERY_MAX_CHARS
 from hobus.ledger_service.search_index import (
@@ -22,8 +22,8 @@ from hobus.ledger_service.search_index import (
     SearchIndex,
     Tokens,
     Word,
+    make_token,
     place_of,
-    token,
 )
 
 _QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
@@ -59,24 +59,24 @@ class Scored(NamedTuple):
     passage: BestPassage
 
 
-def indexed(sequence: int, entry: Entry, text: SearchedText, *, principal: str) -> IndexedText:
+def make_indexed(sequence: int, entry: Entry, text: SearchedText, *, principal: str) -> IndexedText:
     """Return a text as it goes into the index, and out of it; `principal`: whose its session is, empty: unknown."""
-    about, kind = entry.provenance, stream_kind(entry.stream)
+    about, kind = entry.provenance, get_stream_kind(entry.stream)
     tokens = (
-        _of_session(kind, about.session_id), token("a", about.agent_id), token("p", principal),
-        token("t", entry.event_type), token("k", kind),
+        _name_session_token(kind, about.session_id), make_token("a", about.agent_id), make_token("p", principal),
+        make_token("t", entry.event_type), make_token("k", kind),
     )  # fmt: skip
     return IndexedText(sequence, text.number, _cut(text.text, own_limits.SEARCHED_TEXT_MAX_BYTES), tokens)
 
 
-def terms_of(question: Search, tokens: Tokens) -> list[str]:
+def choose_terms(question: Search, tokens: Tokens) -> list[str]:
     """Return the words to look for. Raises BusError(malformed) for a question that narrows by too many things."""
     if max(len(question.streams), len(question.event_types)) > limits.SEARCH_WORDS_MAX:
         raise BusError("malformed", f"more than {limits.SEARCH_WORDS_MAX} streams or types")
-    return tokens.terms(_looked_at(question.words, QUERY_MAX_CHARS), limit=limits.SEARCH_WORDS_MAX)
+    return tokens.terms(_cut_question(question.words, QUERY_MAX_CHARS), limit=limits.SEARCH_WORDS_MAX)
 
 
-def _looked_at(words: str, chars_max: int) -> str:
+def _cut_question(words: str, chars_max: int) -> str:
     """Return beginning and end of a long question: what is asked stands before or behind what was pasted."""
     half = chars_max // 2
     return words if len(words) <= chars_max else f"{words[:half]} {words[len(words) - half :]}"
@@ -87,7 +87,7 @@ def _read_at_most(question: Search) -> int:
     return min(_COMPARED * question.limit, limits.HITS_MAX)
 
 
-def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
+def find_hits(  # noqa: PLR0913 - what is asked, of what, within which bounds
     index: SearchIndex,
     tokens: Tokens,
     question: Search,
@@ -100,19 +100,19 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
     """Yield the likeliest texts by the words they have, each with its score; between two, others may be served."""
     if not terms:
         return
-    among = Among(_narrowed(question), after, before)
-    known, held = _ranked(index, among, terms, own_limits.POSTINGS_MAX)
-    for row in _first(index, held, known, _read_at_most(question), own_limits.EXCERPT_CHARS):
+    among = Among(_list_narrowing(question), after, before)
+    known, held = _rank(index, among, terms, own_limits.POSTINGS_MAX)
+    for row in _choose_first(index, held, known, _read_at_most(question), own_limits.EXCERPT_CHARS):
         sequence, number = place_of(row)
         found = text_at(sequence, number)
         if found is None or not _is_of(found[0], question):
             continue
         entry, text = found
         words = tokens.words(_cut(text.text, own_limits.SEARCHED_TEXT_MAX_BYTES), tuple(known.rarity))
-        yield Scored(sequence, entry, text, passage_of(words, known, len(text.text), own_limits.EXCERPT_CHARS))
+        yield Scored(sequence, entry, text, find_passage(words, known, len(text.text), own_limits.EXCERPT_CHARS))
 
 
-def _ranked(
+def _rank(
     index: SearchIndex, among: Among, terms: Sequence[str], postings_max: int
 ) -> tuple[Weights, dict[int, tuple[str, ...]]]:
     """Return what each word weighs among these texts, and the texts with the words that they have."""
@@ -125,16 +125,16 @@ def _ranked(
     texts = index.count(among, limit=postings_max + 1)
     if texts > postings_max:
         texts = max(texts, index.reached.texts)
-    known = weights(counts, texts, index.reached.chars / max(index.reached.texts, 1))
+    known = weigh_words(counts, texts, index.reached.chars / max(index.reached.texts, 1))
     held: defaultdict[int, list[str]] = defaultdict(list)
-    for term in looked_for(counts, postings_max):
+    for term in choose_rarest(counts, postings_max):
         is_whole = len(few[term]) == counts[term] <= postings_max
         for row in few[term] if is_whole else index.rows(among, term, limit=postings_max, newest=True):
             held[row].append(term)
     return known, {row: tuple(found) for row, found in held.items()}
 
 
-def _first(
+def _choose_first(
     index: SearchIndex, held: Mapping[int, tuple[str, ...]], known: Weights, count: int, passage_chars: int
 ) -> list[int]:
     """Return the texts to read: by which words they have and how long they are, of equal ones the newest.
@@ -153,7 +153,7 @@ def _first(
     return [row for _, row in nlargest(count, [(scores[kind], row) for row, kind in kinds.items()])]
 
 
-def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars: int) -> BestPassage:
+def find_passage(words: Sequence[Word], known: Weights, chars: int, passage_chars: int) -> BestPassage:
     """Return the passage of a text in which the weightiest words stand together; the first of equals."""
     value_of_best, best, first, behind = 0.0, 0, 0, 0
     held = dict.fromkeys(known.rarity, 0)
@@ -172,7 +172,7 @@ def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars:
     return BestPassage(score(Counter([one.term for one in inside]), known, min(chars, passage_chars)), best, inside)
 
 
-def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:
+def choose_rarest(counts: Mapping[str, int], postings_max: int) -> list[str]:
     """Return the rarest of the words that stand anywhere, as many as stand in so many texts together, at least one.
 
     Of a word that stands in more, alone, the newest so many count. What has common words alone answers badly anyway.
@@ -187,13 +187,13 @@ def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:
     return sought
 
 
-def best(found: Sequence[Scored], question: Search, terms: list[str], *, head: int, reached: int) -> Hits:
+def make_hits(found: Sequence[Scored], question: Search, terms: list[str], *, head: int, reached: int) -> Hits:
     """Return the answer: of equal scores the newest first."""
     enough = [one for one in found if one.passage.score >= question.score_min]
     limit = min(question.limit, limits.HITS_MAX)
     late = question.statements_first
     first = nlargest(limit, enough, key=lambda one: (not (late and _is_asked(one)), one.passage.score, one.sequence))
-    hits = [_hit(one, own_limits.EXCERPT_CHARS) for one in first]
+    hits = [_make_hit(one, own_limits.EXCERPT_CHARS) for one in first]
     more = len(enough) > len(hits) or len(found) >= _read_at_most(question)
     return Hits(hits=hits, more=more, words=terms, head=head, reached=reached)
 
@@ -202,18 +202,18 @@ def _is_asked(found: Scored) -> bool:
     return found.text.text.rstrip().endswith(_QUESTION_MARKS)
 
 
-def _narrowed(question: Search) -> tuple[tuple[str, ...], ...]:
+def _list_narrowing(question: Search) -> tuple[tuple[str, ...], ...]:
     """Return the tokens that narrow the question; with a session's no other, which all texts would be read for."""
     kinds = question.streams or SEARCHED_STREAMS
     if question.session_id:
-        asked = [(_of_session(kind, question.session_id) for kind in kinds)]
+        asked = [(_name_session_token(kind, question.session_id) for kind in kinds)]
     else:
         asked = [
-            (token("a", value) for value in (question.agent_id,) if value),
-            (token("p", value) for value in (question.principal,) if value),
-            (token("k", kind) for kind in kinds),
+            (make_token("a", value) for value in (question.agent_id,) if value),
+            (make_token("p", value) for value in (question.principal,) if value),
+            (make_token("k", kind) for kind in kinds),
         ]
-    groups = (*asked, (token("t", value) for value in question.event_types))
+    groups = (*asked, (make_token("t", value) for value in question.event_types))
     return tuple(group for group in map(tuple, groups) if group)
 
 
@@ -221,8 +221,8 @@ def _is_of(entry: Entry, question: Search) -> bool:
     return question.agent_id in ("", entry.provenance.agent_id)
 
 
-def _of_session(kind: str, session_id: str) -> str:
-    return token("s", f"{kind}/{session_id}")
+def _name_session_token(kind: str, session_id: str) -> str:
+    return make_token("s", f"{kind}/{session_id}")
 
 
 def _cut(text: str, max_bytes: int) -> str:
@@ -232,7 +232,7 @@ def _cut(text: str, max_bytes: int) -> str:
     return text.encode()[:max_bytes].decode("utf-8", "ignore")
 
 
-def _hit(found: Scored, excerpt_chars: int) -> Hit:
+def _make_hit(found: Scored, excerpt_chars: int) -> Hit:
     sequence, entry, text, passage = found
     at = passage.start
     return Hit(

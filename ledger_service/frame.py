@@ -94,12 +94,12 @@ class Built(NamedTuple):
     chains: list[bytes]  # the chain value after each entry
 
 
-def salted_hash(salt: bytes, data: bytes) -> bytes:
+def hash_salted(salt: bytes, data: bytes) -> bytes:
     """Return what an entry holds of a body: it names the body and does not give a short text away."""
     return sha256(salt + data).digest()
 
 
-def next_chain(chain: bytes, entry: bytes) -> bytes:
+def compute_next_chain(chain: bytes, entry: bytes) -> bytes:
     return sha256(chain + entry).digest()
 
 

@@ -16,12 +16,12 @@ import structlog
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ledger import Hits, Search
 from hobus.bus.port import Bus, Disk
-from hobus.bus.record.catalog import SEARCHED_TYPES, searched_bodies
+from hobus.bus.record.catalog import SEARCHED_TYPES, list_searched_bodies
 from hobus.bus.record.entry import Entry, to_entry
-from hobus.bus.record.journal import principal_in, started_id
-from hobus.bus.record.searched import SearchedText, searched_texts
+from hobus.bus.record.journal import find_start_id, read_principal
+from hobus.bus.record.searched import SearchedText, list_searched_texts
 from hobus.ledger_service import limits
-from hobus.ledger_service.finding import Scored, best, each_hit, indexed, terms_of
+from hobus.ledger_service.finding import Scored, choose_terms, find_hits, make_hits, make_indexed
 from hobus.ledger_service.index import Committed
 from hobus.ledger_service.opening import clear
 from hobus.ledger_service.search_index import BODIES_MAX, FILE, FILES, IndexedText, SearchIndex, Tokens
@@ -73,25 +73,27 @@ class FullText:
     def _step(self, head: int) -> bool:
         """Bring in one step; return whether there is more. What the file does not take is left for a later commit."""
         try:
-            index = self._opened()
+            index = self._open()
             if index is None or self._looked >= head:
                 return False
             self._bring_in(index)
         except sqlite3.Error as error:
             return self._broken(error)
         except (LedgerError, OSError) as damage:  # `hobus ledger verify` says where
-            self._stopped(str(damage))
+            self._note_stopped(str(damage))
             return False
         return self._looked < head
 
     def _bring_in(self, index: SearchIndex) -> None:
         """Bring texts in. Where none is found nothing is written: who starts from the last one finds the same."""
         texts: list[IndexedText] = []
-        found, looked = self._tables.of_types(SEARCHED_TYPES, after=self._looked, span=_STEP_ENTRIES, limit=_STEP_TEXTS)
+        found, looked = self._tables.list_of_types(
+            SEARCHED_TYPES, after=self._looked, span=_STEP_ENTRIES, limit=_STEP_TEXTS
+        )
         size = 0
         for one in found:
-            for text in self._texts_of(one):
-                texts.append(self._indexed(one.place.sequence, one.entry, text))
+            for text in self._list_texts(one):
+                texts.append(self._make_indexed(one.place.sequence, one.entry, text))
                 size += len(texts[-1].text)
             if size >= _STEP_BYTES:
                 looked = one.place.sequence
@@ -101,45 +103,45 @@ class FullText:
             index.add(texts, sequence=last.place.sequence, chain=last.place.chain)
         self._looked = looked
 
-    def _indexed(self, sequence: int, entry: Entry, text: SearchedText) -> IndexedText:
-        principal = self._principal_of(entry.provenance.session_id)
-        return indexed(sequence, entry, text, principal=principal)
+    def _make_indexed(self, sequence: int, entry: Entry, text: SearchedText) -> IndexedText:
+        principal = self._find_principal(entry.provenance.session_id)
+        return make_indexed(sequence, entry, text, principal=principal)
 
-    def _principal_of(self, session_id: str) -> str:
+    def _find_principal(self, session_id: str) -> str:
         """Return whose a session is, as its SESSION_START says; empty where none stands where one begins."""
         known = self._principals.get(session_id)
         if known is None:
-            found = self._tables.by_submission(started_id(session_id)) if session_id else None
-            known = "" if found is None else principal_in(self._whole(found))
+            found = self._tables.find_by_submission(find_start_id(session_id)) if session_id else None
+            known = "" if found is None else read_principal(self._read_whole(found))
             if len(self._principals) >= _SESSIONS_KEPT:
                 self._principals.clear()
             if found is not None:
                 self._principals[session_id] = known
         return known
 
-    def _whole(self, committed: Committed) -> Entry:
+    def _read_whole(self, committed: Committed) -> Entry:
         place, entry = committed
         bodies = [data for _, data in self._files.bodies(place, entry)]
         return to_entry(entry, place.sequence, place.chain, bodies)
 
-    def _texts_of(self, committed: Committed) -> list[SearchedText]:
-        if not searched_bodies(committed.entry.stream, committed.entry.event_type):
+    def _list_texts(self, committed: Committed) -> list[SearchedText]:
+        if not list_searched_bodies(committed.entry.stream, committed.entry.event_type):
             return []
-        return [text for text in searched_texts(self._whole(committed)) if text.number < BODIES_MAX]
+        return [text for text in list_searched_texts(self._read_whole(committed)) if text.number < BODIES_MAX]
 
     def forget(self, entry: Entry, numbers: Sequence[int]) -> None:
         """Make these bodies of an entry, still as they were, unfindable: for who erases them next."""
         if self._index is None or entry.sequence > self._looked:
             return
-        texts = [one for one in searched_texts(entry) if one.number in numbers]
+        texts = [one for one in list_searched_texts(entry) if one.number in numbers]
         try:
-            self._index.forget([self._indexed(entry.sequence, entry, text) for text in texts])
+            self._index.forget([self._make_indexed(entry.sequence, entry, text) for text in texts])
         except sqlite3.Error as error:
             self._broken(error)
 
     # --- its file ---------------------------------------------------------------------------------------------------
 
-    def _opened(self) -> SearchIndex | None:
+    def _open(self) -> SearchIndex | None:
         if self._index is None and not self._fault:
             self._index = SearchIndex.open(self._disk.real_path(FILE))
             if not self._is_of_this_record(self._index):
@@ -163,7 +165,7 @@ class FullText:
             self._discard()
             self._index = SearchIndex.open(self._disk.real_path(FILE))
         except (sqlite3.Error, OSError) as again:
-            self._stopped(f"the search index can be neither used nor made anew ({again})")
+            self._note_stopped(f"the search index can be neither used nor made anew ({again})")
             return False
         return True
 
@@ -174,7 +176,7 @@ class FullText:
         self._looked = -1
         discard(self._disk)
 
-    def _stopped(self, why: str) -> None:
+    def _note_stopped(self, why: str) -> None:
         _log.warning("search_stopped", why=why)
         self._fault = why
 
@@ -182,7 +184,7 @@ class FullText:
 
     async def answer(self, question: Search, *, streams: Sequence[str], head: int) -> Hits:
         """Return the texts of these kinds of streams that answer best. Failures: unavailable, malformed."""
-        terms = terms_of(question, self._tokens)
+        terms = choose_terms(question, self._tokens)
         question = question.model_copy(update={"streams": list(streams)})
         before = head + 1 if question.before is None else min(question.before, head + 1)
         await self._reach(before - 1)
@@ -190,12 +192,12 @@ class FullText:
         if index is None or (self._fault and self._looked < before - 1):
             raise LedgerError("unavailable", f"the record cannot be searched: {self._fault or 'no index yet'}")
         reached = self._looked
-        after = max(question.after, self._sequence_before(question.since_us, head))
+        after = max(question.after, self._find_sequence_before(question.since_us, head))
         found: list[Scored] = []
         try:
-            for one in each_hit(
+            for one in find_hits(
                 index, self._tokens, question, terms, after=after, before=before,
-                text_at=self._text_at,
+                text_at=self._find_text,
             ):  # fmt: skip
                 found.append(one)
                 if len(found) % _SCORED_AT_ONCE == 0:
@@ -203,7 +205,7 @@ class FullText:
         except sqlite3.Error as error:
             self._broken(error)
             raise LedgerError("unavailable", f"the search index is made anew ({error}): ask again") from error
-        return best(found, question, terms, head=head, reached=reached)
+        return make_hits(found, question, terms, head=head, reached=reached)
 
     async def _reach(self, sequence: int) -> None:
         """Wait until the index has this entry, or the time for that is over."""
@@ -212,15 +214,15 @@ class FullText:
         while self._step(sequence) and clock.monotonic() < due:
             await self._bus.sleep(0)
 
-    def _text_at(self, sequence: int, number: int) -> tuple[Entry, SearchedText] | None:
+    def _find_text(self, sequence: int, number: int) -> tuple[Entry, SearchedText] | None:
         committed = self._tables.at(sequence)
         if committed is not None:
-            for text in self._texts_of(committed):
+            for text in self._list_texts(committed):
                 if text.number == number:
                     return committed.entry, text
         return None  # erased behind the index's back
 
-    def _sequence_before(self, since_us: int, head: int) -> int:
+    def _find_sequence_before(self, since_us: int, head: int) -> int:
         """Return the last entry that is older than this; the ledger's time never goes back."""
         low, high = -1, head + 1 if since_us else 0
         while high - low > 1:

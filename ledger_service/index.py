@@ -146,14 +146,14 @@ class IndexConnection(sqlite3.Connection):
             raise sqlite3.DatabaseError("the index holds no text any more") from error
 
 
-def connection_to(path: str, **options: Any) -> sqlite3.Connection:
+def connect_index(path: str, **options: Any) -> sqlite3.Connection:
     """Connect to an index, of whatever condition."""
     db = sqlite3.connect(path, isolation_level=None, factory=IndexConnection, **options)
-    db.text_factory = _text
+    db.text_factory = _decode_text
     return db
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")  # the row's CRC says that it is damaged
 
 
@@ -173,7 +173,7 @@ class Index:
     @classmethod
     def open(cls, path: str | None) -> Self:
         """Open an existing or new index; `None` keeps it in memory. Raises sqlite3.DatabaseError for a foreign file."""
-        db = connection_to(path or ":memory:")
+        db = connect_index(path or ":memory:")
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")  # never inconsistent; a power cut may lose the newest commits
@@ -187,7 +187,7 @@ class Index:
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # one that cannot be written is noticed here
             index.check()
             positions = index.positions()
-            index._partitions = partitions_to(positions[-1].last if positions else -1)
+            index._partitions = list_partitions(positions[-1].last if positions else -1)
             db.execute("BEGIN")
         except BaseException:
             db.close()
@@ -201,7 +201,7 @@ class Index:
     def end(self) -> None:
         """Show each question the newest commit from here on; those by an id look as far as there are entries now."""
         positions = self.positions()
-        self._partitions = partitions_to(positions[-1].last if positions else -1)
+        self._partitions = list_partitions(positions[-1].last if positions else -1)
         self._db.execute("COMMIT")
 
     def close(self) -> None:
@@ -239,10 +239,12 @@ class Index:
         self, entries: Sequence[Committed], heads: Mapping[str, StreamHead], positions: list[Position]
     ) -> Collection[int]:
         self._db.execute("BEGIN IMMEDIATE")
-        hashes = key_hashes([text for _, entry in entries for text in (entry.submission_id, entry.once) if text])
-        ends = {partition_of(entries[0].place.sequence), partition_of(entries[-1].place.sequence)} if entries else ()
-        partitions = repeat(*ends) if len(ends) == 1 else [partition_of(place.sequence) for place, _ in entries]
-        rows = [self._row(*one, hashes, partition) for one, partition in zip(entries, partitions, strict=False)]
+        hashes = hash_keys([text for _, entry in entries for text in (entry.submission_id, entry.once) if text])
+        ends = (
+            {find_partition(entries[0].place.sequence), find_partition(entries[-1].place.sequence)} if entries else ()
+        )
+        partitions = repeat(*ends) if len(ends) == 1 else [find_partition(place.sequence) for place, _ in entries]
+        rows = [self._make_row(*one, hashes, partition) for one, partition in zip(entries, partitions, strict=False)]
         self._db.executemany(_INSERT, [(*row, crc) for row, crc in zip(rows, map(crc32, map(pack, rows)), strict=True)])
         for tree in ("heads", "heads_again"):
             self._db.executemany(
@@ -251,23 +253,23 @@ class Index:
             )
         self._db.executemany("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?)", positions)
         self._db.execute("COMMIT")
-        self._partitions = partitions_to(positions[-1].last)
+        self._partitions = list_partitions(positions[-1].last)
         return hashes.values()
 
-    def by_submission(self, submission_id: str) -> Iterator[EntryPlace]:
+    def find_by_submission(self, submission_id: str) -> Iterator[EntryPlace]:
         """Yield entries whose id has the same hash, newest partitions first: compare the entry."""
-        return self._in_both(_BY_SUBMISSION, key_hash(submission_id))
+        return self._ask_both(_BY_SUBMISSION, hash_key(submission_id))
 
-    def by_once(self, key: str) -> Iterator[EntryPlace]:
+    def find_by_once(self, key: str) -> Iterator[EntryPlace]:
         """Yield entries whose once key has the same hash: compare the entry."""
-        return self._in_both(_BY_ONCE, key_hash(key))
+        return self._ask_both(_BY_ONCE, hash_key(key))
 
     def hashes(self) -> Iterator[list[int]]:
         """Yield the hashes of all ids and once keys, some at a time, perhaps with those applied meanwhile."""
         for trees, partition in product(_HASHES.values(), self._partitions):
             start = _HASH_MIN
             while start <= INTEGER_MAX:
-                one, again = (self._asked(question, (partition, start, _HASHES_AT_ONCE)) for question in trees)
+                one, again = (self._ask(question, (partition, start, _HASHES_AT_ONCE)) for question in trees)
                 if one != again:
                     raise self.broken()
                 if not one:
@@ -276,7 +278,7 @@ class Index:
                 start = one[-1][0] + 1
 
     def head(self, stream: str) -> StreamHead:
-        found = self._asked(_HEADS, (stream,))
+        found = self._ask(_HEADS, (stream,))
         if len(found) not in (0, 2) or len(set(found)) > 1:
             raise self.broken()
         return StreamHead(*found[0]) if found else StreamHead()
@@ -306,7 +308,7 @@ class Index:
                 values.append(value)
         order = "DESC" if newest_first else "ASC"
         question = f"{_ROWS} {' AND '.join(terms)} ORDER BY sequence {order} LIMIT ?"
-        return self._places(question, (*values, limit))
+        return self._list_places(question, (*values, limit))
 
     def sessions(self, prefix: str) -> list[str]:
         """Return the ids with this prefix of sessions that have an entry."""
@@ -314,34 +316,34 @@ class Index:
             "SELECT name FROM names WHERE name >= ? AND name < ? "
             "AND EXISTS (SELECT 1 FROM entries WHERE session_id = names.id)"
         )
-        return [name for (name,) in self._asked(question, (prefix, f"{prefix}\U0010ffff"))]
+        return [name for (name,) in self._ask(question, (prefix, f"{prefix}\U0010ffff"))]
 
-    def of_types(self, event_types: Collection[str], *, after: int, before: int, limit: int) -> list[EntryPlace]:
+    def list_of_types(self, event_types: Collection[str], *, after: int, before: int, limit: int) -> list[EntryPlace]:
         """Return entries of any of these types between two sequences, in order: SQLite alone looks at the others."""
         types = ", ".join("?" * len(event_types))
         question = (
             f"{_ROWS} sequence > ? AND sequence < ? AND event_type IN (SELECT id FROM names WHERE name IN ({types})) "  # noqa: S608 - question marks
             "ORDER BY sequence LIMIT ?"
         )
-        return self._places(question, (after, before, *event_types, limit))
+        return self._list_places(question, (after, before, *event_types, limit))
 
-    def _in_both(self, question: str, value: int) -> Iterator[EntryPlace]:
+    def _ask_both(self, question: str, value: int) -> Iterator[EntryPlace]:
         newest, older = self._partitions[:2], self._partitions[2:]  # most that is asked for is new
         for partitions in filter(None, (newest, older)):
-            found = self._asked(question, (str(partitions), value))
+            found = self._ask(question, (str(partitions), value))
             one, again = (sorted(sequence for number, sequence in found if number == tree) for tree in (0, 1))
-            places = [place for sequence in one for place in self._places(f"{_ROWS} sequence = ?", (sequence,))]
+            places = [place for sequence in one for place in self._list_places(f"{_ROWS} sequence = ?", (sequence,))]
             if one != again or len(places) != len(one):
                 raise self.broken()
             yield from places
 
-    def _places(self, question: str, values: tuple[Any, ...]) -> list[EntryPlace]:
-        rows = self._asked(question, values)
-        if any(_crc(row[:-1]) != row[-1] for row in rows):
+    def _list_places(self, question: str, values: tuple[Any, ...]) -> list[EntryPlace]:
+        rows = self._ask(question, values)
+        if any(_compute_crc(row[:-1]) != row[-1] for row in rows):
             raise self.broken()
         return [EntryPlace(*row[:_PLACE_COLUMNS]) for row in rows]
 
-    def _asked(self, question: str, values: tuple[Any, ...]) -> list[Any]:
+    def _ask(self, question: str, values: tuple[Any, ...]) -> list[Any]:
         try:
             return self._db.execute(question, values).fetchall()
         except sqlite3.DatabaseError as error:
@@ -373,7 +375,7 @@ class Index:
             if said != "ok":
                 return str(said)
             for row in self._db.execute("SELECT * FROM entries"):
-                if _crc(row[:-1]) != row[-1]:
+                if _compute_crc(row[:-1]) != row[-1]:
                     return f"the row of entry {row[0]} is damaged"
             for one, other in (("heads", "heads_again"), ("heads_again", "heads")):
                 if self._db.execute(f"SELECT * FROM {one} EXCEPT SELECT * FROM {other}").fetchone():  # noqa: S608 - these
@@ -382,7 +384,7 @@ class Index:
             return str(error)
         return ""
 
-    def _row(self, place: EntryPlace, entry: Entry, hashes: Mapping[str, int], partition: int) -> tuple[Any, ...]:
+    def _make_row(self, place: EntryPlace, entry: Entry, hashes: Mapping[str, int], partition: int) -> tuple[Any, ...]:
         provenance = entry.provenance
         named = (
             entry.stream, entry.event_type, entry.origin, provenance[4], provenance[7], provenance[0],
@@ -410,33 +412,33 @@ class _Names(dict[str, int | None]):
         return number
 
 
-def key_hash(text: str) -> int:
+def hash_key(text: str) -> int:
     """Return what stands for an id or a once key in the index."""
-    return key_hashes((text,))[text]
+    return hash_keys((text,))[text]
 
 
-def key_hashes(texts: Sequence[str]) -> dict[str, int]:
+def hash_keys(texts: Sequence[str]) -> dict[str, int]:
     """Map each text to eight bytes of BLAKE2b."""
     digests = b"".join(map(_digest, map(_hash, map(str.encode, texts))))
     return dict(zip(texts, unpack(f">{len(texts)}q", digests), strict=True))
 
 
-def partition_of(sequence: int) -> int:
+def find_partition(sequence: int) -> int:
     """Return the first sequence of the partition of the hashes that this entry is in."""
     bits = max(_PARTITION_BITS, sequence.bit_length() - _PARTITIONS_BITS)
     return sequence >> bits << bits
 
 
-def partitions_to(last: int) -> list[int]:
+def list_partitions(last: int) -> list[int]:
     """Return the partitions of all entries up to this one, newest first."""
     found: list[int] = []
     while last >= 0:
-        found.append(partition_of(last))
+        found.append(find_partition(last))
         last = found[-1] - 1
     return found
 
 
-def _crc(row: tuple[Any, ...]) -> int:
+def _compute_crc(row: tuple[Any, ...]) -> int:
     return crc32(pack(row))
 
 
@@ -450,12 +452,12 @@ _WITH_LOG = "mode=ro&readonly_shm=1"
 
 def read_positions(directory: Path) -> list[Position] | None:
     """Return how far the ledger's index reaches, segment by segment; None without one that a start would use."""
-    return _asked(directory, Index.positions)
+    return _ask_index(directory, Index.positions)
 
 
 def read_fault(directory: Path) -> str | None:
     """Return what is wrong anywhere in an index that a start would use; empty if nothing is, None without one."""
-    return _asked(directory, Index.fault)
+    return _ask_index(directory, Index.fault)
 
 
 def read_obstacle(directory: Path) -> str:
@@ -464,14 +466,14 @@ def read_obstacle(directory: Path) -> str:
     return next((f"{path.name} is not a file" for path in found if os.path.lexists(path) and not path.is_file()), "")
 
 
-def _asked(directory: Path, question: Callable[[Index], _Answer]) -> _Answer | None:
+def _ask_index(directory: Path, question: Callable[[Index], _Answer]) -> _Answer | None:
     path = directory / FILE
     if read_obstacle(directory):  # whoever opens a pipe to read it waits for ever
         return None
     for _ in range(_TRIES):
         had_log = _has_log(path)
         try:
-            with _readable(path) as uri:
+            with _copy_readable(path) as uri:
                 found = _answer(uri, question)
         except (sqlite3.Error, OSError):
             found = None
@@ -481,19 +483,19 @@ def _asked(directory: Path, question: Callable[[Index], _Answer]) -> _Answer | N
 
 
 @contextmanager
-def reading(directory: Path) -> Generator[tuple[Index, Position] | None]:
+def open_for_reading(directory: Path) -> Generator[tuple[Index, Position] | None]:
     """Open an index that a start would use, for this thread, with how far it reaches; None where there is none.
 
     Each question sees what is there when it is asked, so that nothing holds the writer's log back.
     """
     with ExitStack() as held:
-        yield _opened(directory / FILE, held) if not read_obstacle(directory) else None
+        yield _open(directory / FILE, held) if not read_obstacle(directory) else None
 
 
-def _opened(path: Path, held: ExitStack) -> tuple[Index, Position] | None:
+def _open(path: Path, held: ExitStack) -> tuple[Index, Position] | None:
     for _ in range(_TRIES):
         try:
-            index = Index(connection_to(held.enter_context(_readable(path)), uri=True))
+            index = Index(connect_index(held.enter_context(_copy_readable(path)), uri=True))
             held.callback(index.close)
             index.begin()
             if index.version() != SCHEMA_VERSION:
@@ -509,20 +511,20 @@ def _opened(path: Path, held: ExitStack) -> tuple[Index, Position] | None:
 
 
 @contextmanager
-def _readable(path: Path) -> Generator[str]:
+def _copy_readable(path: Path) -> Generator[str]:
     if not _has_log(path):
         yield f"{path.absolute().as_uri()}?{_AT_REST}"
-    elif _beside(path, "-shm").exists():
+    elif _make_beside(path, "-shm").exists():
         yield f"{path.absolute().as_uri()}?{_WITH_LOG}"
     else:  # no process has it open, and reading a log makes this file: in a copy
         with TemporaryDirectory() as copied:
-            for file in (path, _beside(path, "-wal")):
+            for file in (path, _make_beside(path, "-wal")):
                 shutil.copyfile(file, Path(copied) / file.name)
             yield f"{(Path(copied) / path.name).as_uri()}?mode=rw"
 
 
 def _answer(uri: str, question: Callable[[Index], _Answer]) -> _Answer | None:
-    index = Index(connection_to(uri, uri=True))
+    index = Index(connect_index(uri, uri=True))
     try:
         index.begin()
         if index.version() != SCHEMA_VERSION:
@@ -535,10 +537,10 @@ def _answer(uri: str, question: Callable[[Index], _Answer]) -> _Answer | None:
 
 def _has_log(path: Path) -> bool:
     try:
-        return _beside(path, "-wal").stat().st_size > 0
+        return _make_beside(path, "-wal").stat().st_size > 0
     except OSError:
         return False
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _make_beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)

@@ -12,14 +12,14 @@ from msgspec import Struct, field
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Ack, WriteEntry
 from hobus.bus.record.catalog import is_session_stream
-from hobus.bus.record.entry import HASH_BYTES, PAIR, SCHEMA_VERSION, Entry, packed_entry, to_stored
+from hobus.bus.record.entry import HASH_BYTES, PAIR, SCHEMA_VERSION, Entry, pack_entry, to_stored
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import WriteConflict
 from hobus.config import limits
 from hobus.config.sections.record import LedgerConfig
-from hobus.ledger_service.admission import Earlier, StreamHead, advance, judge, refusal
-from hobus.ledger_service.frame import SALT_BYTES, salted_hash
-from hobus.ledger_service.index import Committed, key_hashes
+from hobus.ledger_service.admission import Earlier, StreamHead, advance, judge, make_refusal
+from hobus.ledger_service.frame import SALT_BYTES, hash_salted
+from hobus.ledger_service.index import Committed, hash_keys
 from hobus.ledger_service.segment import SegmentFiles
 from hobus.ledger_service.tables import Tables
 
@@ -28,7 +28,7 @@ _SALTS_AT_ONCE = 256
 """Only speed depends on it."""
 
 
-def salts(new_id: Callable[[], str]) -> Callable[[int], list[bytes]]:
+def make_salts(new_id: Callable[[], str]) -> Callable[[int], list[bytes]]:
     """Return a function that gives so many fresh salts; `new_id` is the bus port's draw (two of 122 bits each).
 
     Nobody can guess a short text from its hash once salt and body are overwritten. Made of a secret that is drawn once
@@ -80,7 +80,7 @@ class Batch(Struct):
     def earlier(self, number: int, entry: WriteEntry | None = None) -> Earlier:
         """Return the entry of this number, and whether `entry` is the same."""
         found, _, origin = self.entries[number]
-        is_same = entry is not None and _content(entry) == _content(found) and entry.bodies == found.bodies
+        is_same = entry is not None and _make_content(entry) == _make_content(found) and entry.bodies == found.bodies
         return Earlier(self.first_sequence + number, found.submission_id, origin, found.event_type, is_same)
 
 
@@ -131,7 +131,7 @@ class Intake(Struct):
         on_session = is_session_stream(stream)
         if on_session:
             head = batch.heads.get(stream) or self._tables.head(stream)
-        known, holder = self._earlier(entry, batch, hashed)
+        known, holder = self._find_earlier(entry, batch, hashed)
         ack = judge(entry, origin=origin, known=known, holder=holder, head=head)
         if ack is not None:
             if ack.code == "conflict" and known is not None:
@@ -139,13 +139,13 @@ class Intake(Struct):
             return ack
         config, bodies = self._config, entry.bodies
         try:
-            packed = entry.packed or packed_entry(entry)
+            packed = entry.packed or pack_entry(entry)
         except (ValueError, OverflowError):
-            return refusal(entry, "invalid", head)
+            return make_refusal(entry, "invalid", head)
         bodies_bytes, own_bytes = sum(map(len, bodies)), _OWN_BYTES + _OF_BODY_BYTES * len(bodies)
         entry_bytes = len(packed) + own_bytes
         if bodies_bytes > config.bodies_max_bytes or entry_bytes > limits.ENTRY_MAX_BYTES:
-            return refusal(entry, "too_large", head)
+            return make_refusal(entry, "too_large", head)
         number, batch.count = batch.count, batch.count + 1
         batch.entries += ((entry, packed, origin),)
         batch.numbers[submission_id] = number
@@ -161,11 +161,11 @@ class Intake(Struct):
 
         Raises Damage if the earlier entry cannot be read.
         """
-        known, holder = self._earlier(entry, Batch(0, 0), hashed)
+        known, holder = self._find_earlier(entry, Batch(0, 0), hashed)
         ack = judge(entry, origin="", known=known, holder=holder, head=_NO_HEAD)
         return ack if ack is not None and ack.outcome in ("known", "lost") else None
 
-    def _earlier(
+    def _find_earlier(
         self, entry: WriteEntry, batch: Batch, hashed: Mapping[str, int]
     ) -> tuple[Earlier | None, Earlier | None]:
         """Return who has the entry's submission id already, and who its once key."""
@@ -173,41 +173,41 @@ class Intake(Struct):
         known = holder = None
         if (number := batch.numbers.get(submission_id)) is not None:
             known = batch.earlier(number, entry)
-        elif (found := self._tables.by_submission(submission_id, hashed[submission_id])) is not None:
-            known = _earlier(found, is_same=self._is_same(entry, found))
+        elif (found := self._tables.find_by_submission(submission_id, hashed[submission_id])) is not None:
+            known = _make_earlier(found, is_same=self._is_same(entry, found))
         if once is not None:
             if (number := batch.holders.get(once)) is not None:
                 holder = batch.earlier(number)
-            elif (found := self._tables.by_once(once, hashed[once])) is not None:
-                holder = _earlier(found)
+            elif (found := self._tables.find_by_once(once, hashed[once])) is not None:
+                holder = _make_earlier(found)
         return known, holder
 
     def _is_same(self, entry: WriteEntry, found: Committed) -> bool:
         """Return whether stream, event type, bodies, and on a session's stream predecessor and tenure, are the same."""
         stored = found.entry
-        if _content(entry) != _content(stored) or [*map(len, entry.bodies)] != [*stored.body_lengths]:
+        if _make_content(entry) != _make_content(stored) or [*map(len, entry.bodies)] != [*stored.body_lengths]:
             return False
         salts = [salt for salt, _ in self._files.bodies(found.place, stored)]
-        return [*map(salted_hash, salts, entry.bodies)] == [*stored.body_hashes]
+        return [*map(hash_salted, salts, entry.bodies)] == [*stored.body_hashes]
 
     def _record_conflict(self, entry: WriteEntry, writer: str, first: Earlier, batch: Batch) -> None:
         """Record once per submission id who tried to give a known id another content. Ids only."""
         submission_id = f"{WRITE_CONFLICT}:{entry.submission_id}"
-        if submission_id in batch.numbers or self._tables.by_submission(submission_id) is not None:
+        if submission_id in batch.numbers or self._tables.find_by_submission(submission_id) is not None:
             return
         facts = WriteConflict(entry.submission_id, writer, first.sequence, first.origin)
         record = WriteEntry(
             submission_id, "governance", WRITE_CONFLICT, batch.now_us, "REJECTED", "conflict", entry.provenance,
             parents=[entry.submission_id], bodies=[pack_payload(facts)],
         )  # fmt: skip
-        self.decide(record, self._world.origin, batch, key_hashes([submission_id]))
+        self.decide(record, self._world.origin, batch, hash_keys([submission_id]))
 
 
-def _content(entry: WriteEntry | Entry) -> tuple[object, ...]:
+def _make_content(entry: WriteEntry | Entry) -> tuple[object, ...]:
     """Return what makes entries the same, beside their bodies."""
     return entry.stream, entry.event_type, entry.prev, entry.tenure
 
 
-def _earlier(found: Committed, *, is_same: bool = False) -> Earlier:
+def _make_earlier(found: Committed, *, is_same: bool = False) -> Earlier:
     entry = found.entry
     return Earlier(found.place.sequence, entry.submission_id, entry.origin, entry.event_type, is_same)

@@ -39,22 +39,22 @@ FOLLOWED_MS = 100
 """So long, or twice, a write waits for the entry that it follows: that left its writer first, and by one hop less."""
 
 
-def needed_bytes(config: LedgerConfig) -> int:
+def compute_needed_bytes(config: LedgerConfig) -> int:
     """Return how many bytes must be free where the ledger lies."""
     return config.segment_bytes + config.reserve_bytes
 
 
-def shortage(free_bytes: int, config: LedgerConfig) -> str:
+def explain_shortage(free_bytes: int, config: LedgerConfig) -> str:
     """Return why nothing can be written now; empty while there is space."""
-    needed = needed_bytes(config)
+    needed = compute_needed_bytes(config)
     if free_bytes >= needed:
         return ""
     return f"the disk is full: {free_bytes >> 20} MB free, the record wants {needed >> 20} MB (ledger.reserve_bytes)"
 
 
-def disk_full(free_bytes: int, config: LedgerConfig) -> LedgerError:
+def make_disk_full(free_bytes: int, config: LedgerConfig) -> LedgerError:
     """Return the answer while less than a segment and the reserve is free."""
-    needed = needed_bytes(config)
+    needed = compute_needed_bytes(config)
     return LedgerError(
         "disk_full",
         f"{free_bytes} bytes are free where the ledger lies; it needs {needed} "

@@ -53,7 +53,7 @@ def _xor_all(words: bytes, key: int) -> bytes:
     return (int.from_bytes(words, byteorder) ^ int.from_bytes(keys, byteorder)).to_bytes(len(words), byteorder)
 
 
-def unmasked(stored: bytes, at: int, mask: bytes) -> memoryview:
+def unmask(stored: bytes, at: int, mask: bytes) -> memoryview:
     """Return content as it was given; `stored` is read at any byte `at` of the file, within the content of one batch.
 
     It reaches from a multiple of 8 to one: `aligned` says which.
@@ -63,7 +63,7 @@ def unmasked(stored: bytes, at: int, mask: bytes) -> memoryview:
     return memoryview(buffer)
 
 
-def aligned(at: int, size: int) -> tuple[int, int]:
+def align(at: int, size: int) -> tuple[int, int]:
     """Return the smallest range (offset, size) of whole words around these bytes."""
     start = at // ALIGNMENT * ALIGNMENT
     return start, -(-(at + size) // ALIGNMENT) * ALIGNMENT - start

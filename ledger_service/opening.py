@@ -11,7 +11,7 @@ from msgspec import Struct
 from hobus.bus.errors import BusError, LedgerError
 from hobus.bus.messages.ledger import Entries, Entry, WriteEntry
 from hobus.bus.port import Disk
-from hobus.bus.record.entry import INTEGER_MAX, spelled_bytes, to_entry
+from hobus.bus.record.entry import INTEGER_MAX, estimate_spelled_bytes, to_entry
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import BatchSetAside
 from hobus.config.sections.record import LedgerConfig
@@ -19,7 +19,7 @@ from hobus.ledger_service import limits
 from hobus.ledger_service.index import FILE as INDEX
 from hobus.ledger_service.index import FILES, Committed, Index, Position
 from hobus.ledger_service.intake import Surroundings
-from hobus.ledger_service.limits import disk_full, needed_bytes
+from hobus.ledger_service.limits import compute_needed_bytes, make_disk_full
 from hobus.ledger_service.recovery import Recovered, catch_up, recover
 from hobus.ledger_service.segment import SegmentFiles
 from hobus.ledger_service.tables import Tables
@@ -91,29 +91,29 @@ class OpenLedger(_Held):
         entries: list[Entry] = []
         size = 0
         for committed in found[:limit]:
-            size += _size_of(committed, with_bodies=with_bodies)
+            size += _estimate_size(committed, with_bodies=with_bodies)
             if entries and size > limits.READ_BYTES_MAX:
                 break
-            entries.append(self._message(committed, with_bodies=with_bodies))
+            entries.append(self._make_message(committed, with_bodies=with_bodies))
         return Entries(entries=entries, more=len(entries) < len(found), head=head)
 
     def messages(self, found: Sequence[Committed | None], *, with_bodies: bool) -> list[Entry | None]:
         """Return all of them, or raise BusError(too_large)."""
-        size = sum(_size_of(committed, with_bodies=with_bodies) for committed in found if committed is not None)
+        size = sum(_estimate_size(committed, with_bodies=with_bodies) for committed in found if committed is not None)
         if len(found) > 1 and size > limits.READ_BYTES_MAX:
             raise BusError("too_large", f"{size} bytes; a page has {limits.READ_BYTES_MAX}: ask for fewer at once")
-        return [None if one is None else self._message(one, with_bodies=with_bodies) for one in found]
+        return [None if one is None else self._make_message(one, with_bodies=with_bodies) for one in found]
 
-    def _message(self, committed: Committed, *, with_bodies: bool) -> Entry:
+    def _make_message(self, committed: Committed, *, with_bodies: bool) -> Entry:
         place, entry = committed
         bodies = [data for _, data in self.files.bodies(place, entry)] if with_bodies else []
         return to_entry(entry, place.sequence, place.chain, bodies)
 
 
-def _size_of(committed: Committed, *, with_bodies: bool) -> int:
+def _estimate_size(committed: Committed, *, with_bodies: bool) -> int:
     """Return at least as many bytes as a reader gets of the entry, its ids spelled out."""
     bodies = sum(committed.entry.body_lengths) if with_bodies else 0
-    return spelled_bytes(committed.entry, committed.place.length) + bodies
+    return estimate_spelled_bytes(committed.entry, committed.place.length) + bodies
 
 
 def open_ledger(disk: Disk, config: LedgerConfig) -> Opening:
@@ -124,8 +124,8 @@ def open_ledger(disk: Disk, config: LedgerConfig) -> Opening:
         raise LedgerError("rejected", f"another process writes this ledger (it holds {where}): stop that one first")
     files, db = SegmentFiles(disk), None
     try:
-        if disk.free_bytes() < needed_bytes(config):
-            raise disk_full(disk.free_bytes(), config)
+        if disk.free_bytes() < compute_needed_bytes(config):
+            raise make_disk_full(disk.free_bytes(), config)
         db, positions = _open_index(disk)
         recovered = recover(disk, files, positions)
     except BaseException:
@@ -145,10 +145,10 @@ def discard_index(disk: Disk) -> None:
         try:
             clear(disk, name)
         except OSError as error:
-            raise no_index(disk, error) from error
+            raise make_no_index(disk, error) from error
 
 
-def no_index(disk: Disk, error: Exception) -> LedgerError:
+def make_no_index(disk: Disk, error: Exception) -> LedgerError:
     """Return why a start has no index to decide by, and what fixes that."""
     where = disk.real_path(INDEX) or INDEX
     what = f"the index {where} can be neither used nor made anew ({error})"
@@ -182,7 +182,7 @@ def _open_index(disk: Disk) -> tuple[Index, list[Position]]:
     try:
         return Index.open(path), []
     except sqlite3.Error as error:
-        raise no_index(disk, error) from error
+        raise make_no_index(disk, error) from error
 
 
 def _record_of(removed: BatchSetAside, world: Surroundings) -> WriteEntry:

@@ -16,13 +16,13 @@ from hobus.bus.messages.ledger import EVERY_SESSION
 from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.entry import INTEGER_MAX, Entry, to_entry
 from hobus.ledger_service.frame import GENESIS, HEADER_BYTES, read_header
-from hobus.ledger_service.index import Index, Position, reading
+from hobus.ledger_service.index import Index, Position, open_for_reading
 from hobus.ledger_service.limits import PLACES, PLACES_FIRST
 from hobus.ledger_service.recovery import decode_all
 from hobus.ledger_service.scan import TRIES_BESIDE_WRITER, Whole, walk
-from hobus.ledger_service.segment import DIRECTORY, EntryPlace, SegmentFiles, segment_name
-from hobus.ledger_service.source import segment_file
-from hobus.ledger_service.verify import segment_firsts
+from hobus.ledger_service.segment import DIRECTORY, EntryPlace, SegmentFiles, name_segment
+from hobus.ledger_service.source import open_segment_file
+from hobus.ledger_service.verify import list_segment_firsts
 
 
 class EntryFilter(Struct, frozen=True, kw_only=True):
@@ -66,67 +66,67 @@ def read_entries(  # noqa: PLR0913 - a question has these parts
     the index, is read batch by batch; without `by_index` everything, so that none is missing whatever the index says.
     """
     wanted, end = wanted or ALL, INTEGER_MAX if before is None else before
-    read = _chosen if by_index and (newest_first or wanted != ALL) else _scanned
+    read = _choose_entries if by_index and (newest_first or wanted != ALL) else _scan
     yield from islice(read(path, wanted, after, end, newest_first=newest_first, with_bodies=with_bodies), limit)
 
 
-def entries_with(path: Path, submission_ids: Collection[str]) -> list[Entry]:
+def find_entries(path: Path, submission_ids: Collection[str]) -> list[Entry]:
     """Return the entries that have these ids, with their bodies, in order. Raises Damage."""
     found: dict[int, Entry] = {}
-    with reading(path) as opened, closing(SegmentFiles(RealDisk(path))) as files:
+    with open_for_reading(path) as opened, closing(SegmentFiles(RealDisk(path))) as files:
         index, behind = opened or (None, None)
         if index is not None:
             try:
                 for name in submission_ids:
-                    for place in index.by_submission(name):
+                    for place in index.find_by_submission(name):
                         entry = files.entry(place)
                         if entry.submission_id == name:
-                            found[place.sequence] = _whole(files, place, entry, with_bodies=True)
+                            found[place.sequence] = _fill_entry(files, place, entry, with_bodies=True)
             except DatabaseError:  # the segments say it as well
                 behind = None
-        rest = _scanned(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=True)
+        rest = _scan(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=True)
         found |= {one.sequence: one for one in rest if one.submission_id in submission_ids}
     return [found[number] for number in sorted(found)]
 
 
-def sessions_with(path: Path, prefix: str) -> set[str]:
+def find_sessions(path: Path, prefix: str) -> set[str]:
     """Return the ids with this prefix of sessions that have an entry. Raises Damage."""
     found, behind = set[str](), None
-    with reading(path) as opened, suppress(DatabaseError):  # the segments say it as well
+    with open_for_reading(path) as opened, suppress(DatabaseError):  # the segments say it as well
         if opened is not None:
             found, behind = set(opened[0].sessions(prefix)), opened[1]
-    rest = _scanned(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=False)
+    rest = _scan(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=False)
     return found | {one.provenance.session_id for one in rest if one.provenance.session_id.startswith(prefix)}
 
 
 @contextmanager
-def newest_in(path: Path) -> Generator[Callable[[str], Entry | None]]:
+def open_newest(path: Path) -> Generator[Callable[[str], Entry | None]]:
     """Open a function that returns a stream's last entry, without bodies; for many streams, in this thread."""
-    with reading(path) as opened, closing(SegmentFiles(RealDisk(path))) as files:
+    with open_for_reading(path) as opened, closing(SegmentFiles(RealDisk(path))) as files:
         behind = None if opened is None else opened[1]
-        tail = {one.stream: one for one in _scanned(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=False)}
+        tail = {one.stream: one for one in _scan(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=False)}
 
-        def newest(stream: str) -> Entry | None:
+        def read_newest(stream: str) -> Entry | None:
             if stream in tail or opened is None:
                 return tail.get(stream)
             places = opened[0].select({"stream": stream}, after=-1, limit=1, newest_first=True)
-            return _whole(files, places[0], files.entry(places[0]), with_bodies=False) if places else None
+            return _fill_entry(files, places[0], files.entry(places[0]), with_bodies=False) if places else None
 
-        yield newest
+        yield read_newest
 
 
-def _chosen(  # noqa: PLR0913 - a question has these parts
+def _choose_entries(  # noqa: PLR0913 - a question has these parts
     path: Path, wanted: EntryFilter, after: int, before: int, *, newest_first: bool, with_bodies: bool
 ) -> Iterator[Entry]:
     with ExitStack() as held:
-        opened = held.enter_context(reading(path))
-        where = None if opened is None else _where(wanted, opened[0])
+        opened = held.enter_context(open_for_reading(path))
+        where = None if opened is None else _make_conditions(wanted, opened[0])
         if opened is None or where is None:
-            yield from _scanned(path, wanted, after, before, newest_first=newest_first, with_bodies=with_bodies)
+            yield from _scan(path, wanted, after, before, newest_first=newest_first, with_bodies=with_bodies)
             return
         index, behind = opened
         files = held.enter_context(closing(SegmentFiles(RealDisk(path))))
-        tail = partial(_scanned, path, wanted, behind=behind, newest_first=newest_first, with_bodies=with_bodies)
+        tail = partial(_scan, path, wanted, behind=behind, newest_first=newest_first, with_bodies=with_bodies)
         if newest_first:
             yield from tail(after, before)
         low, high, count = after, min(before, behind.last + 1), PLACES_FIRST
@@ -134,12 +134,12 @@ def _chosen(  # noqa: PLR0913 - a question has these parts
             try:
                 places = index.select(where, after=low, before=high, limit=count, newest_first=newest_first)
             except DatabaseError:  # the segments say it as well
-                yield from _scanned(path, wanted, low, high, newest_first=newest_first, with_bodies=with_bodies)
+                yield from _scan(path, wanted, low, high, newest_first=newest_first, with_bodies=with_bodies)
                 break
             for place in places:
                 entry = files.entry(place)
                 if wanted.accepts(entry):
-                    yield _whole(files, place, entry, with_bodies=with_bodies)
+                    yield _fill_entry(files, place, entry, with_bodies=with_bodies)
             if len(places) < count:
                 break
             low, high = (low, places[-1].sequence) if newest_first else (places[-1].sequence, high)
@@ -148,7 +148,7 @@ def _chosen(  # noqa: PLR0913 - a question has these parts
             yield from tail(after, before)
 
 
-def _where(wanted: EntryFilter, index: Index) -> dict[str, str | int] | None:
+def _make_conditions(wanted: EntryFilter, index: Index) -> dict[str, str | int] | None:
     """Return the filter as the index is asked; None: it cannot be asked so."""
     named = {"stream": wanted.stream, "event_type": wanted.event_type, "run_seq": wanted.run}
     where: dict[str, str | int] = {name: value for name, value in named.items() if value is not None}
@@ -162,43 +162,45 @@ def _where(wanted: EntryFilter, index: Index) -> dict[str, str | int] | None:
     return None if len(found) > 1 else where | {"session_id": found[0] if found else prefix}
 
 
-def _whole(files: SegmentFiles, place: EntryPlace, entry: Entry, *, with_bodies: bool) -> Entry:
+def _fill_entry(files: SegmentFiles, place: EntryPlace, entry: Entry, *, with_bodies: bool) -> Entry:
     bodies = [data for _, data in files.bodies(place, entry)] if with_bodies else []
     return to_entry(entry, place.sequence, place.chain, bodies)
 
 
-def _scanned(  # noqa: PLR0913 - a question has these parts
+def _scan(  # noqa: PLR0913 - a question has these parts
     path: Path, wanted: EntryFilter, after: int, before: int, *, newest_first: bool = False, with_bodies: bool,
     behind: Position | None = None,
 ) -> Iterator[Entry]:  # fmt: skip
     """Yield by the segments alone, and behind this place; newest first a segment at a time."""
     low = after if behind is None else max(after, behind.last)
-    for name, whole in _batches(path, low, behind, newest_first=newest_first):
+    for name, whole in _read_batches(path, low, behind, newest_first=newest_first):
         first = whole.frame.header.first_sequence
         if first >= before:
             if newest_first:
                 continue
             return
-        entries = _messages(name, whole, wanted, after=low, before=before, with_bodies=with_bodies)
+        entries = _make_messages(name, whole, wanted, after=low, before=before, with_bodies=with_bodies)
         yield from reversed(entries) if newest_first else entries
 
 
-def head_of(path: Path) -> int:
+def find_head(path: Path) -> int:
     """Return the sequence of the last whole entry, -1 if there is none. Raises Damage."""
     return next((entry.sequence for entry in read_entries(path, limit=1, newest_first=True)), -1)
 
 
-def entries_of(name: str, whole: Whole) -> list[Entry]:
+def read_batch_entries(name: str, whole: Whole) -> list[Entry]:
     """Return the entries of one batch with their bodies; `name` is the segment's, for faults. Raises Damage."""
-    return _messages(name, whole, ALL, after=-1, before=INTEGER_MAX, with_bodies=True)
+    return _make_messages(name, whole, ALL, after=-1, before=INTEGER_MAX, with_bodies=True)
 
 
-def _batches(path: Path, after: int, behind: Position | None, *, newest_first: bool) -> Iterator[tuple[str, Whole]]:
-    firsts = segment_firsts(path)
+def _read_batches(
+    path: Path, after: int, behind: Position | None, *, newest_first: bool
+) -> Iterator[tuple[str, Whole]]:
+    firsts = list_segment_firsts(path)
     start = max((number for number, first in enumerate(firsts) if first <= after + 1), default=0)
     firsts = firsts[start:]
     for first in reversed(firsts) if newest_first else firsts:
-        with segment_file(path / DIRECTORY / segment_name(first)) as source:
+        with open_segment_file(path / DIRECTORY / name_segment(first)) as source:
             header = read_header(source.get(0, HEADER_BYTES))  # of what stands before it that is believed
             chain = GENESIS if header is None else header.previous_chain
             if behind is not None and first == behind.first:
@@ -210,7 +212,7 @@ def _batches(path: Path, after: int, behind: Position | None, *, newest_first: b
                 yield source.name, whole
 
 
-def _messages(  # noqa: PLR0913 - of which batch, and what of it
+def _make_messages(  # noqa: PLR0913 - of which batch, and what of it
     name: str, found: Whole, wanted: EntryFilter, *, after: int, before: int, with_bodies: bool
 ) -> list[Entry]:
     bodies = iter([body.data for body in found.frame.bodies])

@@ -17,7 +17,7 @@ from hobus.ledger_service.admission import StreamHead, advance
 from hobus.ledger_service.frame import ENTRY_HEAD_BYTES, GENESIS, HEADER_BYTES, read_header
 from hobus.ledger_service.index import Committed, Position
 from hobus.ledger_service.scan import Damage, SegmentTail, Whole, walk
-from hobus.ledger_service.segment import DIRECTORY, SegmentFiles, places_of, segment_name
+from hobus.ledger_service.segment import DIRECTORY, SegmentFiles, list_places, name_segment
 from hobus.ledger_service.source import Source
 from hobus.ledger_service.tables import Tables
 
@@ -112,7 +112,7 @@ def _index_frame(tables: Tables, file: str, segment: int, found: Whole) -> Posit
             head = heads.get(entry.stream) or tables.head(entry.stream)
             heads[entry.stream] = advance(head, entry, entry.origin)
     first = found.frame.header.first_sequence
-    places = places_of(found.frame.entries, entries, found.chains, segment=segment, at=found.at, first=first)
+    places = list_places(found.frame.entries, entries, found.chains, segment=segment, at=found.at, first=first)
     position = Position(segment, places[-1].sequence, found.end, found.chains[-1])
     tables.settle([*map(Committed, places, entries)], heads, position)
     return position
@@ -176,7 +176,7 @@ def _set_aside(disk: Disk, files: SegmentFiles, first: int, tail: SegmentTail) -
         return None
     torn = files.source(first).get(tail.at, tail.end - tail.at)
     number = 0
-    while disk.exists(kept := f"{DIRECTORY}/{segment_name(first).removesuffix('.seg')}-{tail.at}-{number}.torn"):
+    while disk.exists(kept := f"{DIRECTORY}/{name_segment(first).removesuffix('.seg')}-{tail.at}-{number}.torn"):
         number += 1
     copy = disk.open(kept, create=True)
     copy.write_at(0, torn)

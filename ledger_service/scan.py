@@ -18,7 +18,7 @@ from hobus.ledger_service.frame import (
     FrameFault,
     FrameHeader,
     StoredFrame,
-    next_chain,
+    compute_next_chain,
     read_frame,
     read_header,
 )
@@ -54,7 +54,7 @@ class SegmentTail(NamedTuple):
     end: int
 
 
-def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | SegmentTail:
+def read_next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | SegmentTail:
     """Return the frame at `at`, which must begin with entry `sequence` after chain value `chain`; or the tail.
 
     Raises Damage. A torn frame is the tail only if nothing was written after it.
@@ -72,16 +72,16 @@ def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | 
     data = source.get(at, header.frame_bytes)
     found = read_frame(data, header, at) if len(data) == header.frame_bytes else FrameFault(0, len(data), "cut short")
     if isinstance(found, FrameFault):
-        return _torn_frame(source, at, data, header, found)
+        return _judge_torn(source, at, data, header, found)
     chains: list[bytes] = []
     for entry in found.entries:
-        chain = next_chain(chain, entry)
+        chain = compute_next_chain(chain, entry)
         chains.append(chain)
     return Whole(at, found, data, chains)
 
 
 def walk(source: Source, sequence: int, chain: bytes, *, at: int = 0, tries: int = 1) -> Iterator[Whole | SegmentTail]:
-    """Yield the whole frames from `at` on, the first of which is `next_whole`, and then the tail.
+    """Yield the whole frames from `at` on, the first of which is `read_next_whole`, and then the tail.
 
     Raises Damage. What is no whole frame is looked at so many times (`tries`).
     """
@@ -89,7 +89,7 @@ def walk(source: Source, sequence: int, chain: bytes, *, at: int = 0, tries: int
     while True:
         left -= 1
         try:
-            found = next_whole(source, at, sequence, chain)
+            found = read_next_whole(source, at, sequence, chain)
         except Damage:
             if left <= 0:
                 raise
@@ -118,7 +118,7 @@ def demand_format(file: str, byte: int, header: FrameHeader) -> None:
         )
 
 
-def _torn_frame(source: Source, at: int, data: bytes, header: FrameHeader, fault: FrameFault) -> SegmentTail:
+def _judge_torn(source: Source, at: int, data: bytes, header: FrameHeader, fault: FrameFault) -> SegmentTail:
     frame_end = at + header.frame_bytes
     content_end = source.end_of_content(at)
     was_whole = (

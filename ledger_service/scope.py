@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hobus.bus.messages.ledger import EVERY_SESSION, STREAMS, WriteEntry
-from hobus.bus.record.catalog import EVENT_TYPES, KINDS, SEARCHED_STREAMS, SESSION, is_session_stream, stream_kind
+from hobus.bus.record.catalog import EVENT_TYPES, KINDS, SEARCHED_STREAMS, SESSION, get_stream_kind, is_session_stream
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import Denied
 
@@ -69,7 +69,7 @@ OF_ONE = frozenset({"ho1", "ho2"})
 """Roles that search one session's texts, or one agent's, and name it."""
 
 
-def searched_by(role: str, streams: Sequence[str], *, names_one: bool) -> frozenset[str]:
+def list_searched(role: str, streams: Sequence[str], *, names_one: bool) -> frozenset[str]:
     """Return which of these kinds of streams (none: all) this role has searched; none: it may not.
 
     `names_one`: the question names a session or an agent.
@@ -90,7 +90,7 @@ def may_read(role: str, stream: str | None, *, with_bodies: bool, event_type: st
     readable = readable - BY_REF.get(role, {}).keys() if with_bodies else readable | LISTS.get(role, frozenset())
     if stream is None:
         return readable >= _STREAMS_OF.get(event_type, _EVERYTHING)
-    return (SESSION if stream == EVERY_SESSION else stream_kind(stream)) in readable
+    return (SESSION if stream == EVERY_SESSION else get_stream_kind(stream)) in readable
 
 
 def may_read_entry(role: str, stream: str, event_type: str, *, with_bodies: bool) -> bool:
@@ -131,14 +131,14 @@ class Denials:
     def records(self, now_us: int) -> list[WriteEntry]:
         """Return records of what was counted, behind those not yet `durable`, under their ids; count anew."""
         counts, self._counts = self._counts, {}
-        self._made += [self._entry(what, first_us, count, now_us) for what, (first_us, count) in counts.items()]
+        self._made += [self._make_entry(what, first_us, count, now_us) for what, (first_us, count) in counts.items()]
         return list(self._made)
 
     def durable(self) -> None:
         """Note that what `records` gave last stands."""
         self._made = []
 
-    def _entry(self, what: Denied, first_us: int, count: int, now_us: int) -> WriteEntry:
+    def _make_entry(self, what: Denied, first_us: int, count: int, now_us: int) -> WriteEntry:
         self._made_count += 1
         return WriteEntry(
             submission_id=f"{DENIED}:{self._instance}/{self._made_count}",

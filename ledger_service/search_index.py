@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple, Self
 
-from hobus.ledger_service.index import connection_to
+from hobus.ledger_service.index import connect_index
 
 FILE = "search.sqlite"
 """Its name in a ledger's directory."""
@@ -75,12 +75,12 @@ class Among(NamedTuple):
 
     def of(self, term: str = "") -> tuple[str, int, int]:
         """Return those that have this word (empty: all), as the engine is asked."""
-        parts = [f"{{about}} : ({_any_of(group)})" for group in self.about]
+        parts = [f"{{about}} : ({_join_terms(group)})" for group in self.about]
         parts += [f'{{text}} : "{term}"'] if term else []
         return " AND ".join(parts), self.after + 1 << _BITS, self.before << _BITS
 
 
-def token(kind: str, value: str) -> str:
+def make_token(kind: str, value: str) -> str:
     """Return the word that stands for a text's session, agent, principal, type or stream."""
     return kind + blake2b(value.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
@@ -96,7 +96,7 @@ class SearchIndex:
     @classmethod
     def open(cls, path: str | None) -> Self:
         """Open an existing or new index; None keeps it in memory. Raises sqlite3.DatabaseError for a foreign file."""
-        db = connection_to(path or ":memory:")
+        db = connect_index(path or ":memory:")
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")  # never inconsistent; a power cut may lose the newest commits
@@ -132,7 +132,7 @@ class SearchIndex:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(
                 "INSERT INTO texts (rowid, text, about) VALUES (?, ?, ?)",
-                [(_row(one.sequence, one.number), one.text, " ".join(one.about)) for one in texts],
+                [(_compute_row(one.sequence, one.number), one.text, " ".join(one.about)) for one in texts],
             )
             self._db.execute("INSERT OR REPLACE INTO reached VALUES (1, ?, ?, ?, ?)", reached)
         self.reached = reached
@@ -146,7 +146,7 @@ class SearchIndex:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(
                 "INSERT INTO texts (texts, rowid, text, about) VALUES ('delete', ?, ?, ?)",
-                [(_row(one.sequence, one.number), one.text, " ".join(one.about)) for one in texts],
+                [(_compute_row(one.sequence, one.number), one.text, " ".join(one.about)) for one in texts],
             )
             self._db.execute("INSERT INTO texts (texts) VALUES ('optimize')")  # else the words stay beside a mark
             self._db.execute("INSERT OR REPLACE INTO reached VALUES (1, ?, ?, ?, ?)", reached)
@@ -167,10 +167,10 @@ class SearchIndex:
     def lengths(self, rows: Sequence[int]) -> dict[int, int]:
         """Return how many words each of these texts has; what is gone is left out."""
         question = f"SELECT id, sz FROM texts_docsize WHERE id IN ({', '.join('?' * len(rows))})"  # noqa: S608
-        return {row: _first_number(sizes) for row, sizes in self._db.execute(question, tuple(rows))}
+        return {row: _read_first_number(sizes) for row, sizes in self._db.execute(question, tuple(rows))}
 
 
-def _first_number(sizes: bytes) -> int:
+def _read_first_number(sizes: bytes) -> int:
     """Return the first number that SQLite packed by seven bits a byte, the highest first."""
     number = 0
     for byte in sizes:
@@ -185,11 +185,11 @@ def place_of(row: int) -> tuple[int, int]:
     return row >> _BITS, row & BODIES_MAX - 1
 
 
-def _row(sequence: int, number: int) -> int:
+def _compute_row(sequence: int, number: int) -> int:
     return sequence << _BITS | number
 
 
-def _any_of(terms: Iterable[str]) -> str:
+def _join_terms(terms: Iterable[str]) -> str:
     """Return a query for any of the terms; words of the tokenizer have no quotes in them."""
     return " OR ".join([f'"{term}"' for term in terms])
 
@@ -218,14 +218,14 @@ class Tokens:
         self._put(text)
         found: list[Word] = []
         at = 0
-        for number, part in enumerate(self._marked(terms).replace(_MARKS[1], _MARKS[0]).split(_MARKS[0])):
+        for number, part in enumerate(self._mark_terms(terms).replace(_MARKS[1], _MARKS[0]).split(_MARKS[0])):
             end = at + len(part)
             if number % 2:
-                found.append(Word(at, end, self._term_of(text[at:end])))
+                found.append(Word(at, end, self._find_term(text[at:end])))
             at = end
         return found
 
-    def _term_of(self, word: str) -> str:
+    def _find_term(self, word: str) -> str:
         known = self._terms.get(word)
         if known is None:
             if len(self._terms) >= _TERMS_KEPT:
@@ -240,9 +240,9 @@ class Tokens:
         self._db.execute("BEGIN")
         self._db.execute("INSERT INTO one (rowid, text) VALUES (1, ?)", (plain,))
 
-    def _marked(self, terms: Sequence[str]) -> str:
+    def _mark_terms(self, terms: Sequence[str]) -> str:
         question = "SELECT highlight(one, 0, ?, ?) FROM one WHERE one MATCH ?"
-        (marked,) = self._db.execute(question, (*_MARKS, _any_of(terms))).fetchone() or ("",)
+        (marked,) = self._db.execute(question, (*_MARKS, _join_terms(terms))).fetchone() or ("",)
         return marked
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hobus.bus.messages.ledger import Hits, Search
-from hobus.bus.record.catalog import searched_bodies
+from hobus.bus.record.catalog import list_searched_bodies
 from hobus.bus.record.entry import Entry
-from hobus.bus.record.searched import SearchedText, searched_texts
-from hobus.ledger_service.finding import best, each_hit, indexed, terms_of
+from hobus.bus.record.searched import SearchedText, list_searched_texts
+from hobus.ledger_service.finding import choose_terms, find_hits, make_hits, make_indexed
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.search_index import BODIES_MAX, IndexedText, SearchIndex, Tokens
 
@@ -30,23 +30,23 @@ def search_directory(path: Path, question: Search, progress: Callable[[int], Non
             head = entry.sequence
             if entry.ledger_at_us < question.since_us:
                 after = max(after, head)
-            if searched_bodies(entry.stream, entry.event_type):
-                for text in searched_texts(entry):
+            if list_searched_bodies(entry.stream, entry.event_type):
+                for text in list_searched_texts(entry):
                     if text.number < BODIES_MAX:
                         texts[head, text.number] = entry._replace(bodies=[]), text
-                        some.append(indexed(head, entry, text, principal=""))
+                        some.append(make_indexed(head, entry, text, principal=""))
             if len(some) >= _AT_ONCE:
                 index.add(some, sequence=head, chain=entry.chain)
                 some.clear()
                 progress(head + 1)
         index.add(some, sequence=head, chain=b"")
-        terms = terms_of(question, tokens)
+        terms = choose_terms(question, tokens)
         before = head + 1 if question.before is None else min(question.before, head + 1)
-        found = each_hit(
+        found = find_hits(
             index, tokens, question, terms, after=after, before=before,
             text_at=lambda sequence, number: texts.get((sequence, number)),
         )  # fmt: skip
-        return best(list(found), question, terms, head=head, reached=head)
+        return make_hits(list(found), question, terms, head=head, reached=head)
     finally:
         index.close()
         tokens.close()

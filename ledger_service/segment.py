@@ -22,9 +22,9 @@ from hobus.ledger_service.frame import (
     read_body,
     read_header,
 )
-from hobus.ledger_service.mask import aligned, unmasked
+from hobus.ledger_service.mask import align, unmask
 from hobus.ledger_service.scan import Damage, demand_format
-from hobus.ledger_service.source import Source, trusted
+from hobus.ledger_service.source import Source, require_true
 
 DIRECTORY = "segments"
 SUFFIX = ".seg"
@@ -44,7 +44,7 @@ class EntryPlace(NamedTuple):
     chain: bytes  # the chain value after the entry
 
 
-def places_of(  # noqa: PLR0913 - of each entry, and of the frame
+def list_places(  # noqa: PLR0913 - of each entry, and of the frame
     stored: Sequence[bytes], entries: Sequence[Entry], chains: Sequence[bytes], *, segment: int, at: int, first: int
 ) -> list[EntryPlace]:
     """Return where the entries of a frame lie that begins at this byte of its segment with this sequence."""
@@ -59,12 +59,12 @@ def places_of(  # noqa: PLR0913 - of each entry, and of the frame
     return [*map(tuple.__new__, repeat(EntryPlace), zip(*columns))]  # noqa: B905 - the first two have no end
 
 
-def segment_name(first_sequence: int) -> str:
+def name_segment(first_sequence: int) -> str:
     return f"{first_sequence:0{_DIGITS}d}{SUFFIX}"
 
 
-def first_sequence_of(name: str) -> int | None:
-    """Return what `segment_name` was given; None for any other file."""
+def parse_segment_name(name: str) -> int | None:
+    """Return what `name_segment` was given; None for any other file."""
     stem, dot, rest = name.partition(".")
     is_segment = dot + rest == SUFFIX and len(stem) == _DIGITS and stem.isdigit()
     return int(stem) if is_segment else None
@@ -83,7 +83,7 @@ class SegmentFiles:
         """Return the ledger's mask, from its first batch; None while there is none. Raises OtherFormat (a Damage)."""
         firsts = [] if self._mask else self.firsts()
         if firsts:
-            source = Source.of_handle(self.path(firsts[0]), self._reader(firsts[0]), None)
+            source = Source.of_handle(self.path(firsts[0]), self._open_reader(firsts[0]), None)
             header = read_header(source.get(0, HEADER_BYTES))
             if header is not None:
                 demand_format(self.path(firsts[0]), 0, header)
@@ -96,18 +96,18 @@ class SegmentFiles:
 
     def firsts(self) -> list[int]:
         """Return the first sequence of each segment, in order."""
-        found = (first_sequence_of(name) for name in self._disk.list(DIRECTORY))
+        found = (parse_segment_name(name) for name in self._disk.list(DIRECTORY))
         return sorted(first for first in found if first is not None)
 
     def path(self, first: int) -> str:
-        return f"{DIRECTORY}/{segment_name(first)}"
+        return f"{DIRECTORY}/{name_segment(first)}"
 
     def source(self, first: int) -> Source:
-        return Source.of_handle(self.path(first), self._reader(first), self.mask)
+        return Source.of_handle(self.path(first), self._open_reader(first), self.mask)
 
     def entry(self, place: EntryPlace) -> Entry:
         """Read the entry at a place. Raises Damage if its bytes are not those that were written."""
-        data = self._content(place.segment, place.at - ENTRY_HEAD_BYTES, ENTRY_HEAD_BYTES + place.length)
+        data = self._read_content(place.segment, place.at - ENTRY_HEAD_BYTES, ENTRY_HEAD_BYTES + place.length)
         head, stored = bytes(data[:ENTRY_HEAD_BYTES]), bytes(data[ENTRY_HEAD_BYTES:])
         if len(head) < ENTRY_HEAD_BYTES or not entry_is_whole(head, stored):
             raise Damage(self.path(place.segment), place.at, "the entry's CRC does not match", sequence=place.sequence)
@@ -122,7 +122,7 @@ class SegmentFiles:
         if not lengths:
             return []
         size = sum(lengths) + BODY_HEAD_BYTES * len(lengths)
-        data = self._content(place.segment, place.bodies_at, size)
+        data = self._read_content(place.segment, place.bodies_at, size)
         found: list[tuple[bytes, bytes]] = []
         at = 0
         for length in lengths:
@@ -149,17 +149,17 @@ class SegmentFiles:
             handle.close()
         self._readers.clear()
 
-    def _content(self, segment: int, at: int, size: int) -> memoryview:
+    def _read_content(self, segment: int, at: int, size: int) -> memoryview:
         """Read bytes of one batch, unmasked; fewer at the end of the file. Raises Damage without a first batch."""
-        start, whole = aligned(at, size)
-        stored, mask = self._reader(segment).read_at(start, whole), self.mask
+        start, whole = align(at, size)
+        stored, mask = self._open_reader(segment).read_at(start, whole), self.mask
         if mask is None:
             raise Damage(self.path(segment), 0, "the header of the ledger's first batch is damaged")
         if len(stored) < whole:
             return memoryview(b"")
-        return unmasked(stored, start, mask)[at - start : at - start + size]
+        return unmask(stored, start, mask)[at - start : at - start + size]
 
-    def _reader(self, first: int) -> FileHandle:
+    def _open_reader(self, first: int) -> FileHandle:
         handle = self._readers.get(first)
         if handle is None:
             if len(self._readers) >= _OPEN_MAX:
@@ -182,7 +182,7 @@ class ActiveSegment:
         self._limit_bytes = limit_bytes
         self._chunk_bytes = chunk_bytes
         self._filled = handle.size()
-        trusted(end <= self._filled, "what was written before lies within its file")
+        require_true(end <= self._filled, "what was written before lies within its file")
 
     def has_room_for(self, size: int) -> bool:
         """Return whether a batch of this size belongs here; an empty segment takes any one batch."""
@@ -197,7 +197,7 @@ class ActiveSegment:
         """Write the batch durably. Raises OSError, after which nothing may be written again."""
         end = self.end + len(frame)
         self._fill(end)
-        trusted(self.end < end <= self._filled, "a batch is written over zeros, behind the last one")
+        require_true(self.end < end <= self._filled, "a batch is written over zeros, behind the last one")
         self._handle.write_at(self.end, frame)
         self._handle.sync()
         self.end = end

@@ -29,10 +29,16 @@ from hobus.ledger_service.admission import ELSEWHERE
 from hobus.ledger_service.full_text import FullText
 from hobus.ledger_service.full_text import discard as remove_search
 from hobus.ledger_service.index import Committed, NoRoom
-from hobus.ledger_service.intake import Surroundings, salts
-from hobus.ledger_service.limits import DENIED_INTERVAL_MS, DENIED_MAX, FOLLOWED_MS, PRINCIPAL_TAILS_MAX, shortage
-from hobus.ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
-from hobus.ledger_service.scope import READS, Denials, may_read, may_read_entry, searched_by
+from hobus.ledger_service.intake import Surroundings, make_salts
+from hobus.ledger_service.limits import (
+    DENIED_INTERVAL_MS,
+    DENIED_MAX,
+    FOLLOWED_MS,
+    PRINCIPAL_TAILS_MAX,
+    explain_shortage,
+)
+from hobus.ledger_service.opening import Opening, OpenLedger, discard_index, make_no_index, open_ledger
+from hobus.ledger_service.scope import READS, Denials, list_searched, may_read, may_read_entry
 from hobus.ledger_service.writer import Outcome
 
 
@@ -72,17 +78,17 @@ class LedgerService(Actor):
         world = Surroundings(
             origin=bus.instance,
             free_bytes=self._disk.free_bytes,
-            now_us=self._now_us,
-            draw_salts=salts(bus.new_id),
+            now_us=self._read_clock_us,
+            draw_salts=make_salts(bus.new_id),
         )
         try:
-            opening = await self._caught_up(bus)
+            opening = await self._catch_up(bus)
         except sqlite3.DatabaseError:
             discard_index(self._disk)
             try:
-                opening = await self._caught_up(bus)
+                opening = await self._catch_up(bus)
             except sqlite3.Error as error:
-                raise no_index(self._disk, error) from error
+                raise make_no_index(self._disk, error) from error
         try:
             self._ledger = opening.accept(self._config, world)
         except BaseException:
@@ -93,7 +99,7 @@ class LedgerService(Actor):
         works = (
             self._keep_index(), self._keep_search(), self._record_denials(), self._learn_known(),
         )  # fmt: skip
-        self._tasks = [self._own(work) for work in works]
+        self._tasks = [self._own_task(work) for work in works]
 
     def _begin_search(self, opening: Opening) -> FullText | None:
         """Open the search; what an earlier start left unsearched comes in while writes are taken already."""
@@ -106,7 +112,7 @@ class LedgerService(Actor):
         self._unsearched.set()
         return FullText(self._bus, self._disk, opening.tables, opening.files)
 
-    async def _caught_up(self, bus: Bus) -> Opening:
+    async def _catch_up(self, bus: Bus) -> Opening:
         opening = open_ledger(self._disk, self._config)
         done = opening.indexed.last if opening.indexed is not None else -1
         missing = opening.recovered.position.last - done
@@ -128,12 +134,12 @@ class LedgerService(Actor):
         """Report ready once recovered, while there is space to write to, and never again after a fault."""
         if self._fault is not None:
             return self._fault.detail
-        return "recovering" if self._ledger is None else shortage(self._disk.free_bytes(), self._config)
+        return "recovering" if self._ledger is None else explain_shortage(self._disk.free_bytes(), self._config)
 
     async def drain(self) -> None:
         """Commit what is queued, bring the index up to date, give everything back."""
         if self._ledger is not None and self._fault is None:
-            denied = self._denials.records(self._now_us())
+            denied = self._denials.records(self._read_clock_us())
             with suppress(BusError):  # a full queue: what was denied last is not worth more than what waits there
                 if denied:
                     self._ledger.writer.submit(denied, self._bus.instance)
@@ -182,13 +188,15 @@ class LedgerService(Actor):
         denied = {
             number: entry
             for number, entry in enumerate(message.entries)
-            if not may_write_entry(call.role, entry, call.sender, lambda once: ledger.tables.by_once(once) is not None)
+            if not may_write_entry(
+                call.role, entry, call.sender, lambda once: ledger.tables.find_by_once(once) is not None
+            )
         }
         for entry in denied.values():
             self._note_denied(call, m.Write.TYPE, entry.stream, entry.event_type)
         answer: Promise[m.Written] = Promise()
         decided = ledger.writer.submit(message.entries, call.sender, parts=message.parts, denied=denied)
-        decided.then(lambda outcomes: answer.settle(_written(outcomes)))
+        decided.then(lambda outcomes: answer.settle(_make_written(outcomes)))
         self._commit_soon(urgent=message.urgent)
         return answer
 
@@ -196,7 +204,7 @@ class LedgerService(Actor):
         """Write whatever another cell's record has of a session. Failures: as of a write."""
         answer: Promise[m.Written] = Promise()
         decided = self._open().writer.submit(message.entries, ELSEWHERE, parts=message.parts)
-        decided.then(lambda outcomes: answer.settle(_written(outcomes)))
+        decided.then(lambda outcomes: answer.settle(_make_written(outcomes)))
         self._commit_soon(urgent=True)
         return answer
 
@@ -226,9 +234,9 @@ class LedgerService(Actor):
     async def on_lookup(self, message: m.Lookup, call: Call) -> m.Found:
         """Answer from the writer's table, up to the last acknowledged entry. Failures: denied, for one or all."""
         self._demand(call.role in READS, call, message.TYPE)  # else it is not told what there is
-        ledger = await self._up_to_date()
-        found = [ledger.tables.by_submission(submission_id) for submission_id in message.submission_ids]
-        found += [ledger.tables.by_once(key) for key in message.once]
+        ledger = await self._bring_up_to_date()
+        found = [ledger.tables.find_by_submission(submission_id) for submission_id in message.submission_ids]
+        found += [ledger.tables.find_by_once(key) for key in message.once]
         for one in found:
             if one is not None:
                 self._demand_entry(call, message.TYPE, one, with_bodies=message.with_bodies)
@@ -237,15 +245,15 @@ class LedgerService(Actor):
     async def on_read(self, message: m.Read, call: Call) -> m.Entries:
         """Answer a page of a stream, up to the last acknowledged entry. Failures: denied."""
         self._demand_stream(call, message.TYPE, message.stream, with_bodies=message.with_bodies)
-        ledger = await self._up_to_date()
+        ledger = await self._bring_up_to_date()
         found = ledger.tables.select(
             message.stream,
             after=message.after,
             before=message.before,
-            limit=self._most(message.limit) + 1,
+            limit=self._bound_limit(message.limit) + 1,
             newest_first=message.newest_first,
         )
-        return self._page(found, message.limit, with_bodies=message.with_bodies)
+        return self._make_page(found, message.limit, with_bodies=message.with_bodies)
 
     async def on_query(self, message: m.Query, call: Call) -> m.Entries:
         """Answer a page by provenance, from the index. Failures: denied, malformed."""
@@ -257,10 +265,10 @@ class LedgerService(Actor):
             message.where,
             after=message.after,
             before=message.before,
-            limit=self._most(message.limit) + 1,
+            limit=self._bound_limit(message.limit) + 1,
             newest_first=message.newest_first,
         )
-        return self._page(found, message.limit, with_bodies=message.with_bodies)
+        return self._make_page(found, message.limit, with_bodies=message.with_bodies)
 
     async def on_tail(self, message: m.Tail, call: Call) -> m.Entries:
         """Answer entries after a sequence; wait for the first as long as is asked. Failures: denied, busy."""
@@ -269,15 +277,15 @@ class LedgerService(Actor):
         found = self._tail(message)
         if not found and wait_s > 0:
             found = await self._tail_later(message, wait_s)
-        return self._page(found, message.limit, with_bodies=message.with_bodies)
+        return self._make_page(found, message.limit, with_bodies=message.with_bodies)
 
     async def on_search(self, message: m.Search, call: Call) -> m.Hits:
         """Answer texts by their words, from the full-text index. Failures: denied, malformed, unavailable, rejected."""
         names_one = bool(message.session_id or message.agent_id)
-        streams = searched_by(call.role, message.streams, names_one=names_one)
+        streams = list_searched(call.role, message.streams, names_one=names_one)
         self._demand(bool(streams), call, message.TYPE, " ".join(message.streams))
         # What waits to be committed comes behind every entry that there is.
-        ledger = await self._up_to_date() if message.before is None else self._open()
+        ledger = await self._bring_up_to_date() if message.before is None else self._open()
         if self._full_text is None:
             raise BusError("rejected", "search is switched off: set ledger.search.enabled, and start anew")
         return await self._full_text.answer(message, streams=sorted(streams), head=ledger.writer.head)
@@ -285,12 +293,12 @@ class LedgerService(Actor):
     async def on_get_body(self, message: m.GetBody, call: Call) -> m.Body:
         """Answer one body. Failures: denied, not_found, damaged."""
         self._demand(call.role in READS, call, message.TYPE)  # else it is not told what there is
-        ledger = await self._up_to_date()
+        ledger = await self._bring_up_to_date()
         try:
             submission_id, number = split_body_ref(message.ref)
         except ValueError as error:
             raise LedgerError("not_found", str(error)) from None
-        found = ledger.tables.by_submission(submission_id)
+        found = ledger.tables.find_by_submission(submission_id)
         if found is not None:
             self._demand_entry(call, message.TYPE, found, with_bodies=True)
         if found is None or number >= len(found.entry.body_lengths):
@@ -317,21 +325,21 @@ class LedgerService(Actor):
             raise LedgerError("unavailable", "the ledger is recovering; try again")
         return self._ledger
 
-    async def _up_to_date(self) -> OpenLedger:
+    async def _bring_up_to_date(self) -> OpenLedger:
         """Commit what has arrived before anybody is told what there is, so that a waiting write hides from nobody."""
         if self._lazily is not None:
             self._commit_soon(urgent=True)
-            await self._next_commit()
+            await self._schedule_commit()
         return self._open()
 
-    def _most(self, limit: int) -> int:
+    def _bound_limit(self, limit: int) -> int:
         return min(limit, limits.PAGE_ENTRIES_MAX)
 
-    def _page(self, found: list[Committed], limit: int, *, with_bodies: bool) -> m.Entries:
+    def _make_page(self, found: list[Committed], limit: int, *, with_bodies: bool) -> m.Entries:
         ledger = self._open()
-        return ledger.page(found, self._most(limit), head=ledger.writer.head, with_bodies=with_bodies)
+        return ledger.page(found, self._bound_limit(limit), head=ledger.writer.head, with_bodies=with_bodies)
 
-    def _now_us(self) -> int:
+    def _read_clock_us(self) -> int:
         return int(self._bus.now() * 1_000_000 + 0.5)
 
     # --- scope
@@ -352,13 +360,15 @@ class LedgerService(Actor):
         self._demand(may, call, type_name, stream, event_type)
 
     def _note_denied(self, call: Call, type_name: str, stream: str, event_type: str) -> None:
-        self._denials.note(call.sender, type_name, stream, event_type, now_us=self._now_us())
+        self._denials.note(call.sender, type_name, stream, event_type, now_us=self._read_clock_us())
         self._denied.set()
 
     # --- those who follow
 
     def _tail(self, message: m.Tail) -> list[Committed]:
-        return self._open().tables.select(message.stream, after=message.after, limit=self._most(message.limit) + 1)
+        return self._open().tables.select(
+            message.stream, after=message.after, limit=self._bound_limit(message.limit) + 1
+        )
 
     async def _tail_later(self, message: m.Tail, wait_s: float) -> list[Committed]:
         """Wait for entries; each principal has a bounded number of such polls, so that they crowd out nobody."""
@@ -370,7 +380,7 @@ class LedgerService(Actor):
         try:
             async with asyncio.timeout(wait_s):
                 while not (found := self._tail(message)):
-                    await self._next_commit()
+                    await self._schedule_commit()
                 return found
         except TimeoutError:
             return self._tail(message)
@@ -379,7 +389,7 @@ class LedgerService(Actor):
             if not self._waiting[principal]:
                 del self._waiting[principal]
 
-    async def _next_commit(self) -> None:
+    async def _schedule_commit(self) -> None:
         follower: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._followers.append(follower)
         try:
@@ -473,7 +483,7 @@ class LedgerService(Actor):
             await self._bus.sleep(DENIED_INTERVAL_MS / 1000)
             self._denied.clear()
             try:
-                await self.append(self._denials.records(self._now_us()), self._bus.instance)
+                await self.append(self._denials.records(self._read_clock_us()), self._bus.instance)
             except RuntimeFault:
                 if self._fault is not None:
                     return
@@ -481,7 +491,7 @@ class LedgerService(Actor):
                 continue
             self._denials.durable()
 
-    def _own(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _own_task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(self._on_task_end)
         return task
@@ -508,7 +518,7 @@ class LedgerService(Actor):
             self.failed.set_result(self._fault)
 
 
-def _written(outcomes: list[Outcome] | RuntimeFault) -> m.Written | RuntimeFault:
+def _make_written(outcomes: list[Outcome] | RuntimeFault) -> m.Written | RuntimeFault:
     """Return the answer to a frame of writes: the fault, where all that came has one."""
     if isinstance(outcomes, RuntimeFault):
         return outcomes

@@ -17,7 +17,7 @@ class Untrue(AssertionError):
     """A defect of this software. Whoever meets it writes and acknowledges nothing any more: the record comes first."""
 
 
-def trusted(is_so: bool, what: str) -> None:
+def require_true(is_so: bool, what: str) -> None:
     """Raise Untrue unless it is so; no switch of the interpreter turns this off, as it does `assert`."""
     if not is_so:
         raise Untrue(what)
@@ -111,7 +111,7 @@ class Source:
 
 
 @contextmanager
-def segment_file(path: Path, mask: bytes | None = None) -> Generator[Source]:
+def open_segment_file(path: Path, mask: bytes | None = None) -> Generator[Source]:
     """Open a plain file read-only, for tools that work without a running ledger. Raises OSError."""
     file = RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     try:

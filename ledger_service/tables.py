@@ -18,7 +18,7 @@ from hobus.bus.messages.ledger import EVERY_SESSION
 from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.entry import INTEGER_MAX, Entry
 from hobus.ledger_service.admission import StreamHead
-from hobus.ledger_service.index import Committed, Index, Position, key_hash
+from hobus.ledger_service.index import Committed, Index, Position, hash_key
 from hobus.ledger_service.segment import EntryPlace, SegmentFiles
 
 
@@ -86,20 +86,20 @@ class Tables:
         """Return how many entries the index does not hold yet."""
         return len(self._recent)
 
-    def by_submission(self, submission_id: str, hashed: int | None = None) -> Committed | None:
+    def find_by_submission(self, submission_id: str, hashed: int | None = None) -> Committed | None:
         """Return the entry with this submission id; `hashed`: its `key_hash`, where that is known already."""
         found = self._submissions.get(submission_id)
-        if found is not None or self._is_new(key_hash(submission_id) if hashed is None else hashed):
+        if found is not None or self._is_new(hash_key(submission_id) if hashed is None else hashed):
             return found
-        places = self._index.by_submission(submission_id)
-        return self._compared(places, lambda entry: entry.submission_id == submission_id)
+        places = self._index.find_by_submission(submission_id)
+        return self._find_meant(places, lambda entry: entry.submission_id == submission_id)
 
-    def by_once(self, key: str, hashed: int | None = None) -> Committed | None:
+    def find_by_once(self, key: str, hashed: int | None = None) -> Committed | None:
         """Return the entry that holds this once key; `hashed` as for an id."""
         found = self._once.get(key)
-        if found is not None or self._is_new(key_hash(key) if hashed is None else hashed):
+        if found is not None or self._is_new(hash_key(key) if hashed is None else hashed):
             return found
-        return self._compared(self._index.by_once(key), lambda entry: entry.once == key)
+        return self._find_meant(self._index.find_by_once(key), lambda entry: entry.once == key)
 
     def head(self, stream: str) -> StreamHead:
         head = self._heads.get(stream) or self._heads_indexed.get(stream)
@@ -143,7 +143,7 @@ class Tables:
         found = self._select({}, after=sequence - 1, before=sequence + 1, limit=1, newest_first=False)
         return found[0] if found else None
 
-    def of_types(
+    def list_of_types(
         self, event_types: Collection[str], *, after: int, span: int, limit: int
     ) -> tuple[list[Committed], int]:
         """Return entries of these types among the next `span`, at most `limit`; and up to where there is no other."""
@@ -151,7 +151,7 @@ class Tables:
         found: list[Committed] = []
         if after < self.indexed:
             end = min(end, self.indexed + 1)
-            places = self._index.of_types(event_types, after=after, before=end, limit=limit)
+            places = self._index.list_of_types(event_types, after=after, before=end, limit=limit)
             found = [Committed(place, self._files.entry(place)) for place in places]
             return found, found[-1].place.sequence if len(found) == limit else end - 1
         last = after
@@ -227,7 +227,7 @@ class Tables:
             raise self._index.broken()
         return [Committed(place, self._files.entry(place)) for place in places]
 
-    def _compared(self, places: Iterator[EntryPlace], is_meant: Callable[[Entry], bool]) -> Committed | None:
+    def _find_meant(self, places: Iterator[EntryPlace], is_meant: Callable[[Entry], bool]) -> Committed | None:
         for place in places:
             entry = self._files.entry(place)
             if is_meant(entry):

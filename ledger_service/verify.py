@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from hobus.ledger_service.frame import GENESIS, HEADER_BYTES, read_header, salted_hash
+from hobus.ledger_service.frame import GENESIS, HEADER_BYTES, hash_salted, read_header
 from hobus.ledger_service.index import FILE, Position, read_fault, read_obstacle, read_positions
 from hobus.ledger_service.recovery import decode_all
 from hobus.ledger_service.scan import TRIES_BESIDE_WRITER, Damage, Whole, demand_format, walk
-from hobus.ledger_service.segment import DIRECTORY, first_sequence_of, segment_name
-from hobus.ledger_service.source import RESTORE, OtherFormat, Source, segment_file
+from hobus.ledger_service.segment import DIRECTORY, name_segment, parse_segment_name
+from hobus.ledger_service.source import RESTORE, OtherFormat, Source, open_segment_file
 
 
 class VerifyFault(NamedTuple):
@@ -71,7 +71,7 @@ def verify_directory(
     `newest`: of the segments only the last one is read, as a start does, whatever the size; that the others are there
     is looked at. `entries` then counts those before it, too.
     """
-    return _verified(path, _Progress(), progress or (lambda _count: None), newest=newest)
+    return _verify(path, _Progress(), progress or (lambda _count: None), newest=newest)
 
 
 class Verifier:
@@ -86,11 +86,11 @@ class Verifier:
 
     def __call__(self, path: Path) -> VerifyReport:
         done, stamps = self._reached.pop(path, (_Progress(), []))
-        found = _stamps(path)  # before the segments: what changes meanwhile is another one the next time
+        found = _list_stamps(path)  # before the segments: what changes meanwhile is another one the next time
         if stamps != found[: len(stamps)]:
             done = _Progress()
         done.segments -= bool(done.segments and not done.at)  # one that was empty is begun again
-        report = _verified(path, done, lambda _count: None)
+        report = _verify(path, done, lambda _count: None)
         if report.ok:
             self._reached[path] = done, found[: done.segments - 1]
         return report
@@ -103,16 +103,16 @@ _Stamp = tuple[int, int, int]
 """Size, modification and change of a file, by which another one in its place is told."""
 
 
-def _stamps(path: Path) -> list[_Stamp]:
+def _list_stamps(path: Path) -> list[_Stamp]:
     """Return the stamps of all segments, in order; none of a record that cannot be looked at."""
     try:
-        found = [(path / DIRECTORY / segment_name(first)).stat() for first in segment_firsts(path)]
+        found = [(path / DIRECTORY / name_segment(first)).stat() for first in list_segment_firsts(path)]
     except (OSError, Damage):
         return []
     return [(one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found]
 
 
-def _verified(path: Path, done: _Progress, progress: Callable[[int], None], *, newest: bool = False) -> VerifyReport:
+def _verify(path: Path, done: _Progress, progress: Callable[[int], None], *, newest: bool = False) -> VerifyReport:
     fault: VerifyFault | None = None
     tail, read_from = "clean", done.sequence
     indexed = read_positions(path)  # before the segments: then a running writer cannot make it be ahead of them
@@ -129,7 +129,7 @@ def _verified(path: Path, done: _Progress, progress: Callable[[int], None], *, n
                 _demand_whole_index(path, done)
         _demand_place_for_index(path, done)
     except Damage as damage:
-        fault = _fault_of(damage)
+        fault = _make_fault(damage)
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
         fault = VerifyFault(str(error.filename or path), 0, None, what, "make it readable for this user")
@@ -146,7 +146,7 @@ def _verified(path: Path, done: _Progress, progress: Callable[[int], None], *, n
     )
 
 
-def _fault_of(damage: Damage) -> VerifyFault:
+def _make_fault(damage: Damage) -> VerifyFault:
     """Return the fault with its fix: a damaged segment has one alone."""
     fix = "restore this file from a copy while no cluster runs" if damage.fix == RESTORE else damage.fix
     return VerifyFault(damage.file, damage.byte, damage.sequence, damage.what, fix, isinstance(damage, OtherFormat))
@@ -175,45 +175,45 @@ def is_ledger(path: Path) -> bool:
     """Return whether a ledger was ever started in this directory: a segment, or an index that knows of some."""
     if (path / FILE).exists() and read_positions(path) != []:  # an empty one: its first start died before a segment was
         return True
-    return (path / DIRECTORY).exists() and bool(segment_firsts(path))
+    return (path / DIRECTORY).exists() and bool(list_segment_firsts(path))
 
 
-def other_format(path: Path) -> VerifyFault | None:
+def find_other_format(path: Path) -> VerifyFault | None:
     """Return what another version of this software wrote, by the record's beginning; None: nothing. Raises OSError."""
     if not (path / DIRECTORY).is_dir():
         return None
-    for first in segment_firsts(path)[:1]:
-        with segment_file(path / DIRECTORY / segment_name(first)) as source:
+    for first in list_segment_firsts(path)[:1]:
+        with open_segment_file(path / DIRECTORY / name_segment(first)) as source:
             header = read_header(source.get(0, HEADER_BYTES))
             try:
                 if header is not None:
                     demand_format(source.name, 0, header)
             except Damage as fault:
-                return _fault_of(fault)
+                return _make_fault(fault)
     return None
 
 
-def segment_firsts(path: Path) -> list[int]:
+def list_segment_firsts(path: Path) -> list[int]:
     """Return the first sequence of each segment in a ledger's directory, in order. Raises Damage without a ledger."""
     folder = path / DIRECTORY
     if not folder.is_dir():
         what = "not a directory of segments" if folder.exists() else "there is no ledger here"
         raise Damage(str(folder), 0, what)
-    found = (first_sequence_of(entry.name) for entry in folder.iterdir())
+    found = (parse_segment_name(entry.name) for entry in folder.iterdir())
     return sorted(first for first in found if first is not None)
 
 
 def _begin_with_the_last(path: Path, done: _Progress) -> None:
     """Begin with the last segment: what is before it is taken from the index, else from its first batch."""
-    firsts = segment_firsts(path)
+    firsts = list_segment_firsts(path)
     for known in done.ahead[:-1]:
         if known.first not in firsts:
-            raise Damage(f"{DIRECTORY}/{segment_name(known.first)}", 0, "the segment is missing", sequence=known.first)
+            raise Damage(f"{DIRECTORY}/{name_segment(known.first)}", 0, "the segment is missing", sequence=known.first)
     if not firsts or firsts == [0]:
         return
     done.first = done.sequence = firsts[-1]
     before = next((known.chain for known in done.ahead if known.last == firsts[-1] - 1), None)
-    with segment_file(path / DIRECTORY / segment_name(firsts[-1])) as source:
+    with open_segment_file(path / DIRECTORY / name_segment(firsts[-1])) as source:
         header = read_header(source.get(0, HEADER_BYTES))
     done.chain = before or (header.previous_chain if header is not None else GENESIS)
     done.segments = len(firsts) - 1
@@ -221,18 +221,18 @@ def _begin_with_the_last(path: Path, done: _Progress) -> None:
 
 
 def _verify_all(path: Path, done: _Progress, progress: Callable[[int], None]) -> str:
-    firsts = segment_firsts(path) if not done.ahead or (path / DIRECTORY).exists() else []
+    firsts = list_segment_firsts(path) if not done.ahead or (path / DIRECTORY).exists() else []
     if not firsts and not done.ahead:
         raise Damage(str(path / DIRECTORY), 0, "there is no ledger here: it holds no segment")
     current = done.first
     while firsts or done.segments:
         later = [first for first in firsts if first > current]  # listed before reading: then `current` is complete
-        file = path / DIRECTORY / segment_name(current)
+        file = path / DIRECTORY / name_segment(current)
         if not file.exists():
             raise Damage(f"{DIRECTORY}/{file.name}", 0, "the segment is missing", sequence=current)
         if current != done.first or not done.at:
             done.segments, done.first, done.at = done.segments + 1, current, 0
-        with segment_file(file, done.mask) as source:
+        with open_segment_file(file, done.mask) as source:
             tail = _verify_segment(source, current, done, progress, is_last=not later)
             done.mask = source.mask
         if not later:
@@ -243,9 +243,9 @@ def _verify_all(path: Path, done: _Progress, progress: Callable[[int], None]) ->
             what = f"the segment was cut: entries {current}..{later[0] - 1} were acknowledged and are gone"
             raise Damage(f"{DIRECTORY}/{file.name}", done.at, what, sequence=current)
         if later[0] != current:
-            name = f"{DIRECTORY}/{segment_name(current)}"
-            raise Damage(name, 0, f"the segment is missing; the next one is {segment_name(later[0])}", sequence=current)
-        firsts = segment_firsts(path)
+            name = f"{DIRECTORY}/{name_segment(current)}"
+            raise Damage(name, 0, f"the segment is missing; the next one is {name_segment(later[0])}", sequence=current)
+        firsts = list_segment_firsts(path)
     _demand_all(done, current)
     return "clean"
 
@@ -262,7 +262,7 @@ def _demand_all(done: _Progress, current: int) -> None:
         f"entries {end + 1}..{last} were acknowledged and are gone"
     )
     byte = done.at if known == current else 0
-    raise Damage(f"{DIRECTORY}/{segment_name(known)}", byte, what, sequence=done.sequence)
+    raise Damage(f"{DIRECTORY}/{name_segment(known)}", byte, what, sequence=done.sequence)
 
 
 def _verify_segment(
@@ -302,7 +302,7 @@ def _verify_frame(source: Source, found: Whole, done: _Progress) -> None:
         done.ledger_at_us = entry.ledger_at_us
         for hashed, length in zip(entry.body_hashes, entry.body_lengths, strict=True):
             body = next(bodies, None)
-            if body is None or len(body.data) != length or salted_hash(body.salt, body.data) != hashed:
+            if body is None or len(body.data) != length or hash_salted(body.salt, body.data) != hashed:
                 byte = found.at + (body.at if body else len(found.data))
                 raise Damage(source.name, byte, "a body is not the one its entry names", sequence=sequence)
     extra = next(bodies, None)

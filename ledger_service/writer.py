@@ -18,24 +18,24 @@ from hobus.bus.messages.ledger import Ack, Part, WriteEntry
 from hobus.bus.promise import Promise
 from hobus.config.sections.record import LedgerConfig
 from hobus.ledger_service import limits as own_limits
-from hobus.ledger_service.admission import StreamHead, refusal
+from hobus.ledger_service.admission import StreamHead, make_refusal
 from hobus.ledger_service.frame import (
     BODY_HEAD_BYTES,
     HEADER_BYTES,
     Built,
     build_frame,
-    next_chain,
+    compute_next_chain,
     read_header,
     store_at,
 )
-from hobus.ledger_service.index import Committed, Position, key_hashes
+from hobus.ledger_service.index import Committed, Position, hash_keys
 from hobus.ledger_service.intake import Batch, Intake, Sealed, Surroundings, seal
-from hobus.ledger_service.limits import disk_full, needed_bytes
+from hobus.ledger_service.limits import compute_needed_bytes, make_disk_full
 from hobus.ledger_service.mask import ALIGNMENT, mask_of
 from hobus.ledger_service.recovery import Recovered
 from hobus.ledger_service.scan import Damage
-from hobus.ledger_service.segment import ActiveSegment, EntryPlace, SegmentFiles, places_of
-from hobus.ledger_service.source import Untrue, trusted
+from hobus.ledger_service.segment import ActiveSegment, EntryPlace, SegmentFiles, list_places
+from hobus.ledger_service.source import Untrue, require_true
 from hobus.ledger_service.tables import Tables
 
 Outcome = list[Ack] | RuntimeFault
@@ -113,7 +113,7 @@ class Writer:
         count, size = len(entries), sum(map(len, [body for entry in entries for body in entry.bodies]))
         if self.outstanding:  # any one frame is taken
             self._demand_room(count, size)
-        hashed = key_hashes(
+        hashed = hash_keys(
             [text for entry in entries for text in (entry.submission_id, entry.once) if text is not None]
         )
         answer: Promise[list[Outcome]] = Promise()
@@ -141,7 +141,7 @@ class Writer:
     def commit(self) -> None:
         """Decide what is queued, up to one batch; write it, sync it, acknowledge it."""
         clock_us = self._world.now_us()
-        fault = self._space_fault(clock_us)
+        fault = self._find_space_fault(clock_us)
         if fault is not None:
             self._answer_without_room(fault)
             return
@@ -157,14 +157,14 @@ class Writer:
             self._queue.extendleft(reversed(finished))  # they are answered when the ledger is fenced
             raise
         for pending in finished:
-            self._gone(pending)
+            self._note_gone(pending)
         for pending in finished:
             pending.answer.settle(pending.outcomes)
 
     def fill_ahead(self) -> None:
         """Write zeros for the next batches while nobody waits. Raises OSError, which is as final as in `commit`."""
         self._space_checked_us = None
-        if self._space_fault(self._world.now_us()) is None and self._active.fill_ahead():
+        if self._find_space_fault(self._world.now_us()) is None and self._active.fill_ahead():
             self.syncs += 1
 
     def _answer_without_room(self, fault: LedgerError) -> None:
@@ -173,13 +173,13 @@ class Writer:
             outcomes: list[Outcome] = []
             at = 0
             for part in pending.parts:
-                outcomes.append(self._recalled(pending, range(at, at + part.entries)) or fault)
+                outcomes.append(self._recall(pending, range(at, at + part.entries)) or fault)
                 at += part.entries
             if outcomes != [fault]:  # each of several is told for itself
                 pending.answer.settle(outcomes)
         self.fail_all(fault)
 
-    def _recalled(self, pending: _Pending, numbers: range) -> Outcome | None:
+    def _recall(self, pending: _Pending, numbers: range) -> Outcome | None:
         """Return the answer to a write that needs no room; None where it does."""
         acks: list[Ack] = []
         for number in numbers:
@@ -191,7 +191,7 @@ class Writer:
                 return damage
             if ack is None and not is_denied:
                 return None
-            acks.append(ack or refusal(entry, "denied", StreamHead()))
+            acks.append(ack or make_refusal(entry, "denied", StreamHead()))
         return acks
 
     def fail_all(self, fault: LedgerError) -> None:
@@ -200,10 +200,10 @@ class Writer:
         self._queue.clear()
         self._early.clear()
         for pending in failed:
-            self._gone(pending)
+            self._note_gone(pending)
             pending.answer.settle(fault)
 
-    def _gone(self, pending: _Pending) -> None:
+    def _note_gone(self, pending: _Pending) -> None:
         self.outstanding -= pending.count
         self._outstanding_bytes -= pending.size_bytes
 
@@ -211,14 +211,14 @@ class Writer:
         """Close the segment; everything acknowledged is durable already."""
         self._active.close()
 
-    def _space_fault(self, clock_us: int) -> LedgerError | None:
+    def _find_space_fault(self, clock_us: int) -> LedgerError | None:
         """Look at the disk once per index interval: what is zero-filled cannot run out meanwhile."""
         checked, interval_us = self._space_checked_us, INDEX_INTERVAL_MS * 1000
         if checked is not None and 0 <= clock_us - checked < interval_us and self._active.is_filled_ahead:
             return None
         free = self._world.free_bytes()
-        self._space_checked_us = clock_us if free >= needed_bytes(self._config) else None
-        return None if self._space_checked_us is not None else disk_full(free, self._config)
+        self._space_checked_us = clock_us if free >= compute_needed_bytes(self._config) else None
+        return None if self._space_checked_us is not None else make_disk_full(free, self._config)
 
     def _gather(self, batch: Batch, finished: list[_Pending]) -> None:
         """Decide writes in the order they came, until the batch is full; those decided entirely are finished."""
@@ -252,7 +252,7 @@ class Writer:
 
     def _stands(self, submission_id: str, batch: Batch) -> bool:
         """Return whether this entry is in the record, or will be with this batch."""
-        return submission_id in batch.numbers or self._tables.by_submission(submission_id) is not None
+        return submission_id in batch.numbers or self._tables.find_by_submission(submission_id) is not None
 
     def _decide(self, pending: _Pending, part: Part, batch: Batch) -> bool:
         """Return whether a write is decided to its end. What rests on others is never parted by a full batch."""
@@ -268,11 +268,11 @@ class Writer:
             elif number == base:
                 is_founded = is_founded and all(ack.is_first for ack in acks)
             if first + number in pending.denied:
-                acks.append(refusal(entry, "denied", StreamHead()))
+                acks.append(make_refusal(entry, "denied", StreamHead()))
             elif is_founded:
                 acks.append(self._intake.decide(entry, pending.origin, batch, pending.hashed))
             else:
-                acks.append(refusal(entry, "unfounded", StreamHead()))
+                acks.append(make_refusal(entry, "unfounded", StreamHead()))
         return True
 
     def _check_answers(self, finished: Sequence[_Pending]) -> None:
@@ -294,7 +294,7 @@ class Writer:
         stored, bodies, data, chains = sealed.stored, sealed.bodies, frame.data, frame.chains
         if not len(stored) == len(chains) == len(places) == len(sealed.entries):
             raise Untrue("every entry has its chain value")
-        if chains[-1] != next_chain([self.chain, *chains][-2], stored[-1]):
+        if chains[-1] != compute_next_chain([self.chain, *chains][-2], stored[-1]):
             raise Untrue("the chain goes on")
         header, last, lengths = read_header(bytes(data[:HEADER_BYTES])), places[-1], sealed.entries[-1].body_lengths
         follows = self.head + 1, self.chain, len(stored), self._mask, len(data)
@@ -318,14 +318,14 @@ class Writer:
             self._active.close()
             self._active = self._open(first, end=0, create=True)
         at, segment = self._active.end, self._active.first
-        trusted(first == self.head + 1, "a batch begins behind the head")
-        trusted(segment == first if at == 0 else segment <= self.head, "a segment begins with its name")
-        trusted(at % ALIGNMENT == 0, "a batch begins where the mask allows")
-        places = places_of(sealed.stored, sealed.entries, frame.chains, segment=segment, at=at, first=first)
+        require_true(first == self.head + 1, "a batch begins behind the head")
+        require_true(segment == first if at == 0 else segment <= self.head, "a segment begins with its name")
+        require_true(at % ALIGNMENT == 0, "a batch begins where the mask allows")
+        places = list_places(sealed.stored, sealed.entries, frame.chains, segment=segment, at=at, first=first)
         self._check_frame(sealed, frame, places, at)
         end = at + len(frame.data)
         self._active.append(store_at(frame, at, mask))
-        trusted(self._active.end == end, "the batch is written whole, and synced")
+        require_true(self._active.end == end, "the batch is written whole, and synced")
         self.head, self.chain = places[-1].sequence, places[-1].chain
         committed = [*map(tuple.__new__, repeat(Committed), zip(places, sealed.entries, strict=True))]
         self._tables.settle(committed, batch.heads, Position(segment, self.head, end, self.chain))

@@ -9,12 +9,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hobus.bus.messages.base import named, unpack
+from hobus.bus.messages.base import name_fields, unpack
 from hobus.bus.messages.ids import is_call
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.record.journal import event_in, result_of
-from hobus.bus.record.text_parts import parts_in
-from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of, check_record, must
+from hobus.bus.record.journal import read_event, unpack_result
+from hobus.bus.record.text_parts import read_parts
+from hobus.launch.lab.simulation.record import ENDS, answer_text, check_record, list_answers, must
 
 _TIMES_AND_DURATIONS = re.compile(r"^(at|.*_at|elapsed_ms|latency_ms)$")
 _INSTANCE = re.compile(r"\b(?:(ho1|ho2|gateway|host|door|operator)/\d+@[0-9a-z]+|(client)/\d+)\b")
@@ -26,7 +26,7 @@ def decoded(body: bytes | None) -> Any:
     """A body as its value: the parts of a composed text, a map or list, else text."""
     must(body is not None, "a body is erased, and nothing erases here")
     assert body is not None
-    if (parts := parts_in(body)) is not None:
+    if (parts := read_parts(body)) is not None:
         return [list(part) for part in parts]
     try:
         value = unpack(body)
@@ -54,14 +54,14 @@ def _masked(entry: Entry) -> dict[str, Any]:
         "prev": entry.prev,
         "tenure": entry.tenure,
         "once": entry.once,
-        "bodies": [_mask(named(event_in(entry))), *(_mask(_named(body)) for body in entry.bodies[1:])],
+        "bodies": [_mask(name_fields(read_event(entry))), *(_mask(_named(body)) for body in entry.bodies[1:])],
     }
 
 
 def _named(body: bytes | None) -> Any:
     """An answer by the names of its fields, anything else as it is."""
     found = decoded(body)
-    return named(result_of(body)) if body and isinstance(found, dict) and "outcome" in found else found
+    return name_fields(unpack_result(body)) if body and isinstance(found, dict) and "outcome" in found else found
 
 
 def _mask(value: Any) -> Any:
@@ -80,8 +80,8 @@ def count_of(entries: Sequence[Entry], event_type: str) -> int:
 
 def tool_runs(entries: Sequence[Entry]) -> int:
     """How many calls of tools brought something."""
-    ends = [event_in(one).event for one in entries if one.event_type == "OrderEnded"]
+    ends = [read_event(one).event for one in entries if one.event_type == "OrderEnded"]
     return sum(is_call(end.wo_id) and end.receipt["state"] == "completed" for end in ends)
 
 
-__all__ = ["ANSWERS", "ENDS", "answer_text", "answers_of", "check_record", "count_of", "masked_journal", "tool_runs"]
+__all__ = ["ANSWERS", "ENDS", "answer_text", "check_record", "count_of", "list_answers", "masked_journal", "tool_runs"]

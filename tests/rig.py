@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Self, TypeVar
 
-from hobus.bus.ledger_client import LedgerClient, every_page
+from hobus.bus.ledger_client import LedgerClient, read_pages
 from hobus.bus.messages.ledger import Entry, Read
 from hobus.bus.peer import Peer
 from hobus.bus.sim.world import World
@@ -66,7 +66,7 @@ class SimulatedRig:
         """The entries of these streams, else of the rig's own, with their bodies, in the record's order."""
         await asyncio.sleep(self.rests_s if rests_s is None else rests_s)
         questions = [Read(stream=stream, limit=10_000, with_bodies=True) for stream in streams or self.streams]
-        pages = [(await every_page(self.operator, question, timeout_s=5))[0] for question in questions]
+        pages = [(await read_pages(self.operator, question, timeout_s=5))[0] for question in questions]
         return sorted((entry for page in pages for entry in page), key=lambda entry: entry.sequence)
 
     def ledger_client(self, role: str, peer: Peer | None = None) -> LedgerClient:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
-from hobus.actors.ho2_supervisor.session.state import state_bytes, state_hash
-from hobus.actors.ho2_supervisor.turn.turn import history_limits
+from hobus.actors.ho2_supervisor.session.state import hash_state, pack_state
+from hobus.actors.ho2_supervisor.turn.turn import compute_history_limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.limits import RETRY_INTERVAL_MS
-from hobus.bus.messages.ids import iso
-from hobus.bus.messages.ledger import Entries, Entry, Read, session_stream
+from hobus.bus.messages.ids import format_iso
+from hobus.bus.messages.ledger import Entries, Entry, Read, name_session_stream
 from hobus.bus.messages.session import (
     Approve,
     Cancel,
@@ -36,7 +36,7 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.port import Bus
-from hobus.bus.record.journal import recorded
+from hobus.bus.record.journal import read_recorded
 from hobus.bus.record.session_facts import SessionFact
 from hobus.config.schema import AdminConfig
 from hobus.launch.sessions.turns import process_turn
@@ -75,7 +75,7 @@ class Person:
         self._commands += 1
         wanted = HostCommand(
             command_id=command_id or f"{command.kind.lower()}-{self._commands}",
-            issued_at=iso(self.bus.now()),
+            issued_at=format_iso(self.bus.now()),
             command=command,
             **fields,
         )
@@ -98,7 +98,7 @@ class Person:
         entries: list[Entry] = []
         while True:
             after = entries[-1].sequence if entries else -1
-            read = Read(stream=session_stream(self.session_id), after=after, limit=500, with_bodies=True)
+            read = Read(stream=name_session_stream(self.session_id), after=after, limit=500, with_bodies=True)
             page = await self._patiently("ledger", read, Entries)
             entries += page.entries
             if not page.more:
@@ -138,7 +138,7 @@ def names(entries: Sequence[Entry]) -> list[str]:
 
 def facts(entries: Sequence[Entry]) -> list[SessionFact]:
     """All that the entries of a journal tell, in order."""
-    return [fact for entry in entries if (taken := recorded(entry)) is not None for fact in taken.facts]
+    return [fact for entry in entries if (taken := read_recorded(entry)) is not None for fact in taken.facts]
 
 
 # --- the seven criteria -----------------------------------------------------------------------------------------------
@@ -271,15 +271,15 @@ async def the_same_journal_twice(person: Person) -> None:
         await person.command(Resume())
     assert asked.result().outcome == "success"
     states = [folded(await person.journal(), person) for _ in range(2)]
-    assert state_bytes(states[0].state) == state_bytes(states[1].state)
-    assert state_hash(states[0].state) == (await person.view()).state_hash
+    assert pack_state(states[0].state) == pack_state(states[1].state)
+    assert hash_state(states[0].state) == (await person.view()).state_hash
 
 
 def folded(entries: Sequence[Entry], person: Person) -> SessionRecord:
     """The fold of a journal."""
-    record = SessionRecord(person.session_id, history_limits(person.config))
+    record = SessionRecord(person.session_id, compute_history_limits(person.config))
     for entry in entries:
-        taken = recorded(entry)
+        taken = read_recorded(entry)
         assert taken is not None
         assert record.take(taken).rejection is None, entry.submission_id
     return record

@@ -16,10 +16,10 @@ from hobus.actors.ho1_executor import limits as own_limits
 from hobus.actors.ho1_executor.ends import EndWritten, OrderEnds
 from hobus.actors.ho1_executor.file_reads import FileReads
 from hobus.actors.ho1_executor.held_state import HeldState
-from hobus.actors.ho1_executor.job import Job, job_of
+from hobus.actors.ho1_executor.job import Job, make_job
 from hobus.actors.ho1_executor.known_tools import KnownTools
 from hobus.actors.ho1_executor.model_step import ModelStep, Outage
-from hobus.actors.ho1_executor.receipts import completed, end_id, failed
+from hobus.actors.ho1_executor.receipts import end_id, make_completed, make_failed
 from hobus.actors.ho1_executor.tool_step import StartUnsettled, ToolStep
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus import limits
@@ -29,8 +29,8 @@ from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.limits import SPOOL_RETRY_MS
 from hobus.bus.messages.files import FileText, ReadFile
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
-from hobus.bus.messages.ids import dispatched_id, turn_in
-from hobus.bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder, moved
+from hobus.bus.messages.ids import derive_dispatched_id, find_turn
+from hobus.bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder, move_state
 from hobus.bus.port import Bus, ToolRunner
 from hobus.config import limits as config_limits
 from hobus.config import recorded
@@ -133,7 +133,7 @@ class Executor(Actor):
         Where the tool may have had an effect that it must not have twice, the fault says so (IN_DOUBT).
         """
         order = message.order
-        moved(order.wo_id, order.state, "executing", "ho1")
+        move_state(order.wo_id, order.state, "executing", "ho1")
         is_repeat = message.attempt > 1 or call.attempt > 1
         while order.wo_id in self._at_work:
             if (given := await asyncio.shield(self._at_work[order.wo_id])) is not None:
@@ -145,7 +145,7 @@ class Executor(Actor):
         self._at_work[order.wo_id], receipt = at_work, None
         try:
             reserve_s = own_limits.END_RESERVE_MS / 1000
-            job = job_of(self._bus, message, call, is_repeat=is_repeat, reserve_s=reserve_s)
+            job = make_job(self._bus, message, call, is_repeat=is_repeat, reserve_s=reserve_s)
             call.on_attached(job.draft.repeat)
             with job.draft.watched(call.stream if message.stream else None):
                 receipt = await self._answer(job)
@@ -170,7 +170,7 @@ class Executor(Actor):
         return self._files.read(message.path, roots, min(message.max_bytes, limits.READ_FILE_MAX_BYTES))
 
     async def _answer(self, job: Job) -> Receipt:  # noqa: C901
-        if job.is_repeat and (recorded := await self._recorded(job)) is not None:
+        if job.is_repeat and (recorded := await self._find_recorded(job)) is not None:
             self._counters["replayed"] += 1
             return recorded
         limit = asyncio.timeout(job.remaining_s)
@@ -184,11 +184,11 @@ class Executor(Actor):
         except TimeoutError:
             if not limit.expired():
                 raise
-            receipt = self._failed(job, "deadline_exceeded", "the order was not done by its deadline")
+            receipt = self._make_failed(job, "deadline_exceeded", "the order was not done by its deadline")
         except (WorkOrderFault, GatewayError) as fault:
             if job.is_dispatching and fault.code == "UNAVAILABLE":  # it did nothing, and may not have been dispatched
                 raise GatewayError("UNAVAILABLE", fault.detail, retryable=True) from None
-            receipt = self._failed(job, fault.code, fault.detail)
+            receipt = self._make_failed(job, fault.code, fault.detail)
         except StartUnsettled as fault:
             # Nothing was run, but a start may stand: whoever is asked next must find an end, not a start alone.
             self._submit_failed(job, "execution_error", f"the record did not answer: {fault.code}")
@@ -197,13 +197,13 @@ class Executor(Actor):
             if isinstance(outcome, Receipt):
                 self._counters["replayed"] += 1
                 return outcome
-            receipt = completed(job.order, outcome, job.usage, job.stamp())
+            receipt = make_completed(job.order, outcome, job.usage, job.stamp())
         receipt = await self._record(job, receipt)
         self._counters[receipt.state] += 1
         _log_end(job, receipt)
         return receipt
 
-    async def _recorded(self, job: Job) -> Receipt | None:
+    async def _find_recorded(self, job: Job) -> Receipt | None:
         """Return the recorded receipt; an end of this worker may be on its way, or not yet taken by the ledger."""
         await self._ledger.flush()
         return await self._ends.record_kept(job.order) or await self._ends.find(job.order)
@@ -255,35 +255,35 @@ class Executor(Actor):
             return await self._tool_step.run(job, snapshot)
         return await self._model_step.run(job, snapshot)
 
-    def _failed(self, job: Job, code: str, message: str) -> Receipt:
-        return failed(job.order, code, message, job.usage, job.stamp())
+    def _make_failed(self, job: Job, code: str, message: str) -> Receipt:
+        return make_failed(job.order, code, message, job.usage, job.stamp())
 
     def _submit_failed(self, job: Job, code: str, message: str) -> None:
         self._counters["failed"] += 1
-        receipt = self._failed(job, code, message)
+        receipt = self._make_failed(job, code, message)
         _log_end(job, receipt)
         self._ends.submit(self._end_of(job, receipt))
 
     def _end_of(self, job: Job, receipt: Receipt) -> EndWritten:
         wo_id = job.order.wo_id
         return EndWritten(
-            job.order, receipt, job.stamp(), self._parents(job), lambda: self._begun.discard(wo_id), job.said
+            job.order, receipt, job.stamp(), self._find_parents(job), lambda: self._begun.discard(wo_id), job.said
         )
 
-    def _parents(self, job: Job) -> list[str]:
+    def _find_parents(self, job: Job) -> list[str]:
         """Return what an end rests on: the answers it was made from, the start of its tool, or the dispatch alone."""
         if job.usage.received_ids:
             return list(job.usage.received_ids)
         if job.usage.tool_ids and not self._is_free(job):
             return [end_id("TOOL_STARTED", job.order.wo_id, job.bus.instance)]
-        return [dispatched_id(job.order.wo_id)]
+        return [derive_dispatched_id(job.order.wo_id)]
 
 
 def _log_end(job: Job, receipt: Receipt) -> None:
     """Log how an order ended here, without its texts."""
     _log.info(
         "work_order_ended",
-        turn=turn_in([job.order.wo_id]).run,
+        turn=find_turn([job.order.wo_id]).run,
         work_order=job.order.wo_id,
         type=job.order.wo_type,
         state=receipt.state,

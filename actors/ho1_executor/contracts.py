@@ -14,11 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hobus.bus.errors import WorkOrderFault
-from hobus.bus.json_text import value_of
+from hobus.bus.json_text import read_json
 from hobus.bus.messages.gateway import PromptMessage, PromptResponse
 from hobus.bus.messages.work_order import Segment
 from hobus.config.assets import Contract
-from hobus.config.json_schema import SchemaFault, Validator, validator_of
+from hobus.config.json_schema import SchemaFault, Validator, get_validator
 from hobus.config.sections.turns import ClassifyLabels
 
 
@@ -47,23 +47,25 @@ def select_contract(contracts: Iterable[Contract], contract_id: str) -> Contract
     found = [contract for contract in contracts if contract.contract_id == contract_id]
     if not found:
         raise WorkOrderFault("contract_not_found", f"no contract {contract_id or '(none named)'} in this snapshot")
-    return max(found, key=lambda contract: _version(contract.version))
+    return max(found, key=lambda contract: _parse_version(contract.version))
 
 
 def check_contract(contract: Contract) -> CheckedContract:
     """Return the contract with its validators. Raises WorkOrderFault(contract_schema_invalid) with schema and place."""
     return CheckedContract(
         contract=contract,
-        inputs=_validator(contract, "input_schema", contract.input_schema),
+        inputs=_get_validator(contract, "input_schema", contract.input_schema),
         output=None
         if contract.output_schema is None
-        else _validator(contract, "output_schema", contract.output_schema),
+        else _get_validator(contract, "output_schema", contract.output_schema),
         defaults={
             name: [Segment(name=name, text=_as_text(schema["default"]))]
-            for name, schema in _properties(contract).items()
+            for name, schema in _get_properties(contract).items()
             if isinstance(schema, dict) and "default" in schema
         },
-        read_as_json={name: wanted for name, schema in _properties(contract).items() if (wanted := _wanted(schema))},
+        read_as_json={
+            name: wanted for name, schema in _get_properties(contract).items() if (wanted := _find_wanted(schema))
+        },
     )
 
 
@@ -72,14 +74,14 @@ def with_form(checked: CheckedContract, schema: dict[str, Any]) -> CheckedContra
     contract = checked.contract
     boundary = contract.boundary.model_copy(update={"structured_output": True})
     try:
-        output = validator_of(schema)
+        output = get_validator(schema)
     except SchemaFault as fault:
         raise WorkOrderFault("format_not_met", f"output_schema {fault}") from None
     wanted = contract.model_copy(update={"output_schema": schema, "boundary": boundary})
     return replace(checked, contract=wanted, output=output, is_asked_for=True)
 
 
-def label_inputs(labels: ClassifyLabels) -> dict[str, list[Segment]]:
+def make_label_inputs(labels: ClassifyLabels) -> dict[str, list[Segment]]:
     """Return the closed vocabulary as inputs that every pack may name."""
     return {
         "domain_labels": [Segment(name="domain_labels", text=", ".join(labels.domain))],
@@ -109,32 +111,32 @@ def gather_inputs(
     }
     for name, wanted in checked.read_as_json.items():
         if name in document:
-            document[name] = _value(name, document[name], wanted)
-    if faults := schema_faults(checked.inputs, document):
+            document[name] = _read_value(name, document[name], wanted)
+    if faults := list_schema_faults(checked.inputs, document):
         raise WorkOrderFault("input_schema_invalid", f"{checked.contract.contract_id}: {'; '.join(faults)}")
     return inputs
 
 
-def schema_faults(validator: Validator, value: Any) -> list[str]:
+def list_schema_faults(validator: Validator, value: Any) -> list[str]:
     """Return every fault as `place: rule`, in order of place; rules are named, values are not shown."""
     return [str(fault) for fault in validator.faults(value)]
 
 
-def _properties(contract: Contract) -> dict[str, Any]:
+def _get_properties(contract: Contract) -> dict[str, Any]:
     found: dict[str, Any] = contract.input_schema.get("properties", {})
     return found
 
 
-def _validator(contract: Contract, which: str, schema: dict[str, Any]) -> Validator:
+def _get_validator(contract: Contract, which: str, schema: dict[str, Any]) -> Validator:
     try:
-        return validator_of(schema)
+        return get_validator(schema)
     except SchemaFault as fault:
         raise WorkOrderFault(
             "contract_schema_invalid", f"{contract.contract_id} {contract.version}: {which} {fault}"
         ) from None
 
 
-def _version(text: str) -> tuple[int, ...]:
+def _parse_version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
@@ -142,13 +144,13 @@ def _as_text(default: Any) -> str:
     return default if isinstance(default, str) else json.dumps(default, sort_keys=True)
 
 
-def _wanted(schema: Any) -> Any:
+def _find_wanted(schema: Any) -> Any:
     """Return what an input's schema asks for where that is not text; else None."""
     wanted = schema.get("type", "string") if isinstance(schema, dict) else "string"
     return None if wanted == "string" or (isinstance(wanted, list) and "string" in wanted) else wanted
 
 
-def _value(name: str, text: str, wanted: Any) -> Any:
+def _read_value(name: str, text: str, wanted: Any) -> Any:
     """Return an input as its schema sees it: the JSON value in its text."""
     try:
         return json.loads(text)
@@ -197,18 +199,18 @@ def judge_output(checked: CheckedContract, content: str) -> OutputVerdict:
     if not checked.wants_json:
         if not content.strip():
             return OutputVerdict(None, ("$: blank text",))
-        return OutputVerdict(None, tuple(schema_faults(checked.output, content)) if checked.output else ())
+        return OutputVerdict(None, tuple(list_schema_faults(checked.output, content)) if checked.output else ())
     try:
-        value = value_of(strip_fence(content))
+        value = read_json(strip_fence(content))
     except ValueError:
         return OutputVerdict(None, ("$: not JSON",))
     if not isinstance(value, dict):
         return OutputVerdict(None, ("$: not a JSON object",))
-    faults = tuple(schema_faults(checked.output, value)) if checked.output else ()
+    faults = tuple(list_schema_faults(checked.output, value)) if checked.output else ()
     return OutputVerdict(None if faults else value, faults)
 
 
-def bare(answer: Segment, checked: CheckedContract) -> Segment:
+def strip_answer_fence(answer: Segment, checked: CheckedContract) -> Segment:
     """Return the answer as the requester reads it: in a form of theirs the JSON alone, without its fence."""
     text = strip_fence(answer.text).strip() if checked.is_asked_for else answer.text
     return answer if text == answer.text else Segment(name=answer.name, text=text)
@@ -225,7 +227,7 @@ def with_form_told(messages: Sequence[PromptMessage], schema: dict[str, Any]) ->
     return [*messages[:at], PromptMessage(role="user", segments=[told]), *messages[at:]]
 
 
-def repair_messages(response: PromptResponse, faults: Sequence[str], shape: str) -> list[PromptMessage]:
+def make_repair_messages(response: PromptResponse, faults: Sequence[str], shape: str) -> list[PromptMessage]:
     """Return what is added to the transcript to mend a rejected answer: the answer, and what is wrong with it."""
     listed = "\n".join(f"- {fault}" for fault in faults)
     ask = f"Your answer was not accepted:\n{listed}\nAnswer again with {shape}."

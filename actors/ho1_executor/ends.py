@@ -14,8 +14,8 @@ from hobus.actors.ho1_executor.receipts import (
     Stamp,
     ToolSaid,
     end_entry,
-    failed,
-    receipt_of,
+    make_failed,
+    read_order_end,
 )
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
@@ -52,7 +52,7 @@ class OrderEnds:
     async def find(self, order: WorkOrder) -> Receipt | None:
         """Return the recorded receipt of this order, whoever wrote it; None while it has no end to answer with."""
         entry = (await self._ledger.lookup(once=[end_key(order.wo_id)], with_bodies=True))[0]
-        return None if entry is None else receipt_of(entry, order)
+        return None if entry is None else read_order_end(entry, order)
 
     async def record(self, end: EndWritten) -> Receipt:
         """Submit the end and return the receipt that won, once it is durable.
@@ -89,9 +89,9 @@ class OrderEnds:
             # No order ends in its journal without its end here because its worker was killed just then.
             done = self._ledger.submit([entry], trace=end.stamp.trace, urgent=urgent, at_once=True)
         except LedgerError as fault:  # busy: too much is unacknowledged
-            self._not_taken(end, fault)
+            self._on_not_taken(end, fault)
         else:
-            done.then(partial(self._acknowledged, end))
+            done.then(partial(self._on_acknowledged, end))
 
     def keeps(self, wo_id: str) -> bool:
         """Return whether the ledger could not take the end of this order yet."""
@@ -111,13 +111,13 @@ class OrderEnds:
         for end in kept.values():
             self.submit(end)
 
-    def _acknowledged(self, end: EndWritten, outcome: list[Ack] | RuntimeFault) -> None:
+    def _on_acknowledged(self, end: EndWritten, outcome: list[Ack] | RuntimeFault) -> None:
         if isinstance(outcome, RuntimeFault):
-            self._not_taken(end, outcome)
+            self._on_not_taken(end, outcome)
             return
         ack = outcome[0]
         if ack.outcome == "refused" and end.receipt.state == "completed":
-            end.receipt, end.said = _refused(end, ack), ToolSaid()
+            end.receipt, end.said = _make_refused(end, ack), ToolSaid()
             self.submit(end, urgent=True)
             return
         end.outcome = ack
@@ -130,7 +130,7 @@ class OrderEnds:
             late = end_entry(end.order, end.receipt, end.stamp, parents=parents, said=end.said, is_late=True)
             self._ledger.submit([late], trace=end.stamp.trace)
 
-    def _not_taken(self, end: EndWritten, fault: BaseException) -> None:
+    def _on_not_taken(self, end: EndWritten, fault: BaseException) -> None:
         end.outcome = fault
         if not isinstance(fault, LedgerError) or fault.code not in _FOR_NOW:
             return
@@ -139,12 +139,12 @@ class OrderEnds:
             self._retry = asyncio.get_running_loop().call_later(self._retry_s, self.submit_kept)
 
 
-def _refused(end: EndWritten, ack: Ack) -> Receipt:
+def _make_refused(end: EndWritten, ack: Ack) -> Receipt:
     """Build the end in place of one that the record cannot take at all (too large): the order still gets one.
 
     A tool has done what it did: `failed` would be an invitation to run it again.
     """
     code = "execution_error" if end.order.tool_call is None else "unknown_outcome"
     message = f"the ledger refused the end of this order: {ack.code}"
-    fault = failed(end.order, code, message, OrderUsage(end.stamp.monotonic), end.stamp)
+    fault = make_failed(end.order, code, message, OrderUsage(end.stamp.monotonic), end.stamp)
     return fault.model_copy(update={"cost": end.receipt.cost})

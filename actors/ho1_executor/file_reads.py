@@ -57,22 +57,22 @@ class FileReads(Struct, frozen=True):
     def read(self, path: str, roots: Sequence[str], max_bytes: int) -> FileText:
         """Read the beginning of a text file below one of the roots (absolute, `~/…`, or `*` for all), or refuse."""
         try:
-            held = self._held(path, roots)
+            held = self._open_held(path, roots)
         except _Refusal as refusal:
-            return _refused(path, refusal)
+            return _refuse(path, refusal)
         try:
-            return self._text(path, held, roots, max_bytes)
+            return self._read_text(path, held, roots, max_bytes)
         except _Refusal as refusal:
-            return _refused(path, refusal)
+            return _refuse(path, refusal)
         except OSError as error:
-            return _refused(path, _Refusal("unreadable", f"it cannot be read ({error.strerror})"))
+            return _refuse(path, _Refusal("unreadable", f"it cannot be read ({error.strerror})"))
         finally:
             os.close(held)
 
-    def _held(self, path: str, roots: Sequence[str]) -> int:
+    def _open_held(self, path: str, roots: Sequence[str]) -> int:
         """Open a descriptor that only names the file."""
         refusal = _Refusal("not_found", "no such file below the roots that are permitted")
-        for place in _places(path, roots):
+        for place in _list_places(path, roots):
             try:
                 return os.open(place, os.O_PATH | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError):
@@ -81,12 +81,12 @@ class FileReads(Struct, frozen=True):
                 refusal = _Refusal("unreadable", f"it cannot be reached ({error.strerror})")
         raise refusal
 
-    def _text(self, path: str, held: int, roots: Sequence[str], max_bytes: int) -> FileText:
+    def _read_text(self, path: str, held: int, roots: Sequence[str], max_bytes: int) -> FileText:
         found = os.fstat(held)
-        real = os.readlink(_by(held))  # noqa: PTH115 - a string, as the roots are
+        real = os.readlink(_name_descriptor(held))  # noqa: PTH115 - a string, as the roots are
         if not found.st_nlink:
             raise _Refusal("not_found", "it was just removed")
-        if not any(_is_below(real, os.path.realpath(root)) for root in _plain(roots)):
+        if not any(_is_below(real, os.path.realpath(root)) for root in _list_absolute(roots)):
             raise _Refusal("outside", "a link leads out of the roots that are permitted (permissions.paths)")
         if any(self.is_home(parent) for parent in Path(real).parents) or any(
             _is_below(real, os.path.realpath(closed)) for closed in (*self.closed, *_NO_FILES)
@@ -98,27 +98,27 @@ class FileReads(Struct, frozen=True):
         if _is_for_keys(real):
             raise _Refusal("outside", "by its name or place it is for keys, which go into no prompt: copy what is none")
         if not stat.S_ISREG(found.st_mode):
-            raise _Refusal("not_a_file", f"it is {_kind(found.st_mode)}")
+            raise _Refusal("not_a_file", f"it is {_name_kind(found.st_mode)}")
         if found.st_nlink > 1:  # nobody can tell where the other names are
             raise _Refusal(
                 "outside", f"it is a file with {found.st_nlink} names (hard links), so it may lie outside: copy it"
             )
-        opened = os.open(_by(held), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        opened = os.open(_name_descriptor(held), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             head = os.pread(opened, _KEY_BYTES, 0)
             data = _read(opened, max_bytes)
             after = os.fstat(opened)
         finally:
             os.close(opened)
-        has_changed = _version(found) != _version(after) or len(data) < min(max_bytes, found.st_size)
-        text, kept = _decoded(data, is_cut=after.st_size > len(data))
+        has_changed = _get_version(found) != _get_version(after) or len(data) < min(max_bytes, found.st_size)
+        text, kept = _decode(data, is_cut=after.st_size > len(data))
         if _holds_key(head.decode(errors="ignore")) or _holds_key(text):
             raise _Refusal("outside", "it holds a key or a token, which goes into no prompt: take it out here")
         is_cut = after.st_size > kept
         said = [f"the first {kept} of {after.st_size} bytes"] if is_cut else []
         said += ["it changed while it was read"] if has_changed else []
         return FileText(
-            warning=f"{_shown(path)}: {'; '.join(said)}" if said else "",
+            warning=f"{_show_path(path)}: {'; '.join(said)}" if said else "",
             path=real,
             text=text,
             digest=f"sha256:{sha256(data[:kept]).hexdigest()}",
@@ -139,13 +139,13 @@ def _holds_key(text: str) -> bool:
     return _KEYS.search(text) is not None or (0 < len(words) <= _FEW_WORDS and all(map(looks_secret, words)))
 
 
-def _places(path: str, roots: Sequence[str]) -> list[str]:
+def _list_places(path: str, roots: Sequence[str]) -> list[str]:
     """Return where the file may be, without a look at the disk: below the roots as they are written, or as they are."""
     if not path.strip() or "\0" in path or not path.isprintable():
         raise _Refusal("not_a_path", "that is not a path")
     if ".." in PurePosixPath(path).parts:
         raise _Refusal("outside", "a path must not lead upwards (`..`)")
-    if not (known := _plain(roots)):
+    if not (known := _list_absolute(roots)):
         raise _Refusal("not_permitted", "the agent may read no files: name a root in its permissions.paths")
     given = os.path.expanduser(path)  # noqa: PTH111 - as the roots
     if not os.path.isabs(given):  # noqa: PTH117 - a string, as it came
@@ -155,7 +155,7 @@ def _places(path: str, roots: Sequence[str]) -> list[str]:
     return [given]
 
 
-def _plain(roots: Sequence[str]) -> list[str]:
+def _list_absolute(roots: Sequence[str]) -> list[str]:
     """Return the absolute roots; a relative one would mean another place for every process."""
     places = ["/" if root == _EVERYTHING else os.path.expanduser(root) for root in roots]  # noqa: PTH111
     return [os.path.normpath(place) for place in places if os.path.isabs(place)]  # noqa: PTH117
@@ -165,7 +165,7 @@ def _is_below(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
-def _by(descriptor: int) -> str:
+def _name_descriptor(descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}"
 
 
@@ -178,11 +178,11 @@ def _read(descriptor: int, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def _version(found: os.stat_result) -> tuple[int, int, int]:
+def _get_version(found: os.stat_result) -> tuple[int, int, int]:
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _decoded(data: bytes, *, is_cut: bool) -> tuple[str, int]:
+def _decode(data: bytes, *, is_cut: bool) -> tuple[str, int]:
     """Return the text and how many bytes it is: the last character of a cut file may not be whole."""
     if b"\0" in data:
         raise _Refusal("not_text", "it is binary: it holds zero bytes")
@@ -194,15 +194,15 @@ def _decoded(data: bytes, *, is_cut: bool) -> tuple[str, int]:
         raise _Refusal("not_text", f"it is not UTF-8 (byte {error.start}): convert it") from None
 
 
-def _kind(mode: int) -> str:
+def _name_kind(mode: int) -> str:
     kinds = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
     return next((name for test, name in kinds if test(mode)), "a device")
 
 
-def _refused(path: str, refusal: _Refusal) -> FileText:
-    return FileText(refused=refusal.code, warning=f"{_shown(path)}: {refusal}")
+def _refuse(path: str, refusal: _Refusal) -> FileText:
+    return FileText(refused=refusal.code, warning=f"{_show_path(path)}: {refusal}")
 
 
-def _shown(path: str) -> str:
+def _show_path(path: str) -> str:
     """Return the path as people read it: short, and on one line."""
     return "".join(char if char.isprintable() else "?" for char in path[:_SHOWN_CHARS]) or "(an empty path)"

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, ToolSaid
 from hobus.bus.dispatch import Call
 from hobus.bus.messages.control import HELD_FOR
-from hobus.bus.messages.ids import dispatched_id, parse_iso
+from hobus.bus.messages.ids import derive_dispatched_id, parse_iso
 from hobus.bus.messages.work_order import ExecuteWorkOrder, WorkOrder
 from hobus.bus.port import Bus
 from hobus.bus.streaming import Draft
@@ -31,7 +31,7 @@ class Job(Struct, frozen=True):
     @property
     def follows(self) -> str:
         """Return the entry behind which whatever precedes an effect is recorded; empty: it is durable."""
-        return dispatched_id(self.order.wo_id) if self.is_dispatching else ""
+        return derive_dispatched_id(self.order.wo_id) if self.is_dispatching else ""
 
     @property
     def remaining_s(self) -> float:
@@ -49,7 +49,7 @@ class Job(Struct, frozen=True):
         return Stamp(self.bus.instance, self.bus.now(), self.bus.clock.monotonic(), self.trace)
 
 
-def job_of(bus: Bus, message: ExecuteWorkOrder, call: Call, *, is_repeat: bool, reserve_s: float) -> Job:
+def make_job(bus: Bus, message: ExecuteWorkOrder, call: Call, *, is_repeat: bool, reserve_s: float) -> Job:
     """Build the job of a delivery: until its deadline less a reserve, and no longer than the order allows."""
     order, started = message.order, bus.clock.monotonic()
     limit_s = min(call.remaining_s(started, reserve_s=reserve_s), order.constraints.timeout_seconds)

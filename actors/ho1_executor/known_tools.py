@@ -17,12 +17,12 @@ from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.tools.definition import ANNOUNCED, ToolDefinition
 from hobus.actors.ho1_executor.tools.entry_points import SOURCE as PYTHON
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.json_text import object_in
+from hobus.bus.json_text import read_object
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX, SEPARATOR, SourceRow, ToolWord
 from hobus.bus.paging import read_tools
 from hobus.bus.port import Bus
 from hobus.config.assets import AgentFile, names
-from hobus.config.json_schema import input_schema_fault
+from hobus.config.json_schema import find_input_schema_fault
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.tools import ToolsConfig
 from hobus.config.tool_faults import TOOL_ID
@@ -38,10 +38,10 @@ class KnownToOrder(Struct, frozen=True):
     missing: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
 
-    def lacking(self, offered: Collection[str], told: Collection[str]) -> list[str]:
+    def list_lacking(self, offered: Collection[str], told: Collection[str]) -> list[str]:
         """Return the wanted names of which a model was told nothing: missing, or to be offered only now."""
-        untold = missing_of(self.wanted, told)  # of nearly every order none
-        return [name for name in untold if name in self.missing or not missing_of([name], offered)]
+        untold = list_missing(self.wanted, told)  # of nearly every order none
+        return [name for name in untold if name in self.missing or not list_missing([name], offered)]
 
 
 class KnownTools:
@@ -61,16 +61,16 @@ class KnownTools:
         self._asked_at: float | None = None
         self._absent_since: dict[str, float] = {}  # sources that have been waited for
 
-    async def allowed_by(self, allowed: Sequence[str], agent: AgentFile, *, within_s: float) -> KnownToOrder:
+    async def find_allowed(self, allowed: Sequence[str], agent: AgentFile, *, within_s: float) -> KnownToOrder:
         """Return what this agent's order may offer; wait for what may come, at most `bus.service_grace_ms`."""
-        wanted = self._wanted_by(allowed, agent)
+        wanted = self._find_wanted(allowed, agent)
         ends_at = self._bus.clock.monotonic() + within_s
         known: Mapping[str, ToolDefinition] = self._own
-        while missing := missing_of(wanted, known):
+        while missing := list_missing(wanted, known):
             await self._ask_again()
-            known = {**await self._of_others(wanted, ends_at), **self._own}
-            missing = [name for name in missing_of(wanted, known) if not self._is_empty(name, wanted[name])]
-            left_s = self._left_s({wanted[name] for name in missing}, ends_at)
+            known = {**await self._find_others(wanted, ends_at), **self._own}
+            missing = [name for name in list_missing(wanted, known) if not self._is_empty(name, wanted[name])]
+            left_s = self._compute_left_s({wanted[name] for name in missing}, ends_at)
             if left_s <= 0:
                 break
             await self._bus.sleep(min(left_s, self._fresh_s))
@@ -78,13 +78,13 @@ class KnownTools:
             self._absent_since.pop(source, None)
         return KnownToOrder(known, tuple(missing), tuple(wanted))
 
-    def _wanted_by(self, allowed: Sequence[str], agent: AgentFile) -> dict[str, str]:
-        """Return `wanted_by`, computed anew only when something changed."""
+    def _find_wanted(self, allowed: Sequence[str], agent: AgentFile) -> dict[str, str]:
+        """Return `find_wanted`, computed anew only when something changed."""
         if not allowed:
             return {}
         last = self._wanted.get(agent.agent_id)
         if last is None or last[0] is not agent or last[1] != allowed:
-            last = self._wanted[agent.agent_id] = (agent, allowed, wanted_by(allowed, agent, self._config))
+            last = self._wanted[agent.agent_id] = (agent, allowed, find_wanted(allowed, agent, self._config))
         return last[2]
 
     async def _ask_again(self) -> None:
@@ -100,7 +100,7 @@ class KnownTools:
         self._read = {tool_id: read for tool_id, read in self._read.items() if tool_id in self._others}
         self._sources = told.sources
 
-    async def _of_others(self, wanted: Collection[str], ends_at: float) -> dict[str, ToolDefinition]:
+    async def _find_others(self, wanted: Collection[str], ends_at: float) -> dict[str, ToolDefinition]:
         """Return the wanted tools that other workers announce. Each description is read once, one at a time.
 
         So the worker is held up by one description at most, however many there are.
@@ -114,20 +114,20 @@ class KnownTools:
                 await self._bus.sleep(0)
                 if self._bus.clock.monotonic() > ends_at:
                     break
-                read = self._read[tool_id] = (word, self._tool_of(word))
+                read = self._read[tool_id] = (word, self._read_tool(word))
             if read[1] is not None:
                 found[tool_id] = read[1]
         return found
 
-    def _tool_of(self, word: ToolWord) -> ToolDefinition | None:
+    def _read_tool(self, word: ToolWord) -> ToolDefinition | None:
         """Return the tool; log and return None where the description is no tool's."""
-        tool = definition_of(word)
+        tool = read_definition(word)
         if isinstance(tool, ToolDefinition):
             return tool
         _log.warning("tool_word_dropped", tool=word.tool_id, source=word.source, reason=tool)
         return None
 
-    def _left_s(self, absent: Iterable[str], ends_at: float) -> float:
+    def _compute_left_s(self, absent: Iterable[str], ends_at: float) -> float:
         """Return how long one of these sources may still be waited for; 0 if nothing more can come of any."""
         now = self._bus.clock.monotonic()
         awaited = [source for source in absent if is_awaited(source, self._sources, self._config)]
@@ -139,7 +139,7 @@ class KnownTools:
         return name.endswith("*") and any(row.name == source and row.state == "ready" for row in self._sources)
 
 
-def wanted_by(allowed: Iterable[str], agent: AgentFile, tools: ToolsConfig) -> dict[str, str]:
+def find_wanted(allowed: Iterable[str], agent: AgentFile, tools: ToolsConfig) -> dict[str, str]:
     """Return what an order allows and its agent may use: tool ids and `<server>__*`, each with its source.
 
     The source is empty where the configuration names none; `*` means everything that is configured.
@@ -148,7 +148,7 @@ def wanted_by(allowed: Iterable[str], agent: AgentFile, tools: ToolsConfig) -> d
     configured |= {f"{server}{SEPARATOR}*": server for server in tools.mcp_servers}
     found: dict[str, str] = {}
     for name in allowed:
-        found |= configured if name == "*" else {name: configured.get(name) or _server_of(name)}
+        found |= configured if name == "*" else {name: configured.get(name) or _get_server(name)}
     return {
         name: source
         for name, source in found.items()
@@ -156,7 +156,7 @@ def wanted_by(allowed: Iterable[str], agent: AgentFile, tools: ToolsConfig) -> d
     }
 
 
-def _server_of(name: str) -> str:
+def _get_server(name: str) -> str:
     server, separator, _ = name.partition(SEPARATOR)
     return server if separator else ""
 
@@ -168,7 +168,7 @@ def _reach(patterns: Collection[str], name: str) -> bool:
     return any(pattern == "*" or pattern.startswith(name[:-1]) for pattern in patterns)
 
 
-def missing_of(wanted: Iterable[str], known: Collection[str]) -> list[str]:
+def list_missing(wanted: Iterable[str], known: Collection[str]) -> list[str]:
     """Return the wanted names that match none of these tool ids."""
     return [
         name
@@ -188,15 +188,15 @@ def is_awaited(source: str, sources: Iterable[SourceRow], tools: ToolsConfig) ->
     return not states or ("starting" in states and "ready" not in states)
 
 
-def definition_of(word: ToolWord) -> ToolDefinition | str:
+def read_definition(word: ToolWord) -> ToolDefinition | str:
     """Return the tool that a worker announced, or why it is none, as for a server's listing."""
     if TOOL_ID.fullmatch(word.tool_id) is None:
         return "providers do not accept its id"
     if len(word.description.encode()) + len(word.parameters.encode()) > limits.DEFINITION_MAX_BYTES:
         return f"its description and schema exceed {limits.DEFINITION_MAX_BYTES} bytes"
-    parameters = object_in(word.parameters, depth_max=PARAMETERS_DEPTH_MAX)
+    parameters = read_object(word.parameters, depth_max=PARAMETERS_DEPTH_MAX)
     if parameters is None:
         return "its input schema is no JSON"
-    if fault := input_schema_fault(parameters, is_run_here=False):
+    if fault := find_input_schema_fault(parameters, is_run_here=False):
         return fault
     return ToolDefinition(parameters=parameters, **{name: getattr(word, name) for name in ANNOUNCED})

@@ -17,32 +17,32 @@ from hobus.actors.ho1_executor.contracts import (
     WHOLE_TEXT,
     CheckedContract,
     OutputVerdict,
-    bare,
     check_contract,
     gather_inputs,
     judge_output,
-    label_inputs,
-    repair_messages,
-    schema_faults,
+    list_schema_faults,
+    make_label_inputs,
+    make_repair_messages,
     select_contract,
+    strip_answer_fence,
     with_form,
     with_form_told,
 )
 from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder
-from hobus.actors.ho1_executor.prompts import Offers, load_pack, own_inputs, render, told_tools
+from hobus.actors.ho1_executor.prompts import Offers, list_told_tools, load_pack, make_own_inputs, render
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.limits import OUTPUT_ERRORS_MAX
-from hobus.bus.messages.base import made_of
+from hobus.bus.messages.base import make_from
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
 from hobus.bus.messages.ids import call_key
 from hobus.bus.messages.transcript import UNKNOWN
 from hobus.bus.messages.work_order import CUT, WINDOW, OutputResult, Segment, ToolCall, WorkOrder
 from hobus.bus.port import Bus
 from hobus.config.assets import AgentFile
-from hobus.config.called_agents import PARAMETERS, description_of
-from hobus.config.json_schema import SchemaFault, validator_of
+from hobus.config.called_agents import PARAMETERS, describe_agent
+from hobus.config.json_schema import SchemaFault, get_validator
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import GatewayConfig
 from hobus.config.snapshot import Snapshot
@@ -105,21 +105,21 @@ class ModelStep(Struct, frozen=True):
         job's usage.
         """
         order, usage = job.order, job.usage
-        checked = self._contract(order, snapshot)
+        checked = self._find_contract(order, snapshot)
         agent = snapshot.agents.get(order.agent_id)
-        inputs = gather_inputs(checked, own_inputs(order), self._standing(agent, snapshot))
+        inputs = gather_inputs(checked, make_own_inputs(order), self._make_standing_inputs(agent, snapshot))
         pack = load_pack(snapshot.prompt_packs, checked.contract.prompt_pack_id)
         messages = render(pack, inputs, order)
         if (schema := order.constraints.output_schema) is not None:
             checked = with_form(checked, schema)
             messages = with_form_told(messages, schema)
-        known = await self._known(job, agent, snapshot)
+        known = await self._find_known(job, agent, snapshot)
         offer = self.offers.to(order, agent, known.tools)
-        tools = told_tools(order, offer.told)
+        tools = list_told_tools(order, offer.told)
         number = 0
         while True:
             number += 1
-            prompt = prompt_of(
+            prompt = make_prompt(
                 order,
                 checked,
                 messages,
@@ -137,64 +137,68 @@ class ModelStep(Struct, frozen=True):
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
             theirs = order.constraints.caller_tools
             is_other = is_stand_in(prompt, response, self.config.gateway)
-            answer = result_of(response, known, tools, withheld=offer.withheld, theirs=theirs, is_stand_in=is_other)
+            answer = make_result(response, known, tools, withheld=offer.withheld, theirs=theirs, is_stand_in=is_other)
             if response.finish_reason in CUT:
                 return as_cut(order, answer, prompt, response)
             if answer.tool_calls:
                 return answer
             must_call = order.constraints.tool_choice == "required"
-            verdict = NO_CALL if must_call else self._judged(checked, response)
+            verdict = NO_CALL if must_call else self._judge(checked, response)
             if not verdict.faults:
-                return answer.model_copy(update={"parsed": verdict.parsed, "text": bare(answer.text, checked)})
+                return answer.model_copy(
+                    update={"parsed": verdict.parsed, "text": strip_answer_fence(answer.text, checked)}
+                )
             is_last = number > self.config.ho1.repair_calls_max
             if is_last or is_spent(order, usage.total_tokens):
                 said = "; ".join(verdict.faults)
                 if not (response.content.strip() or response.tool_calls or must_call):
-                    raise WorkOrderFault("answer_cut", all_thought(response) if response.reasoning_tokens else NOTHING)
+                    raise WorkOrderFault(
+                        "answer_cut", describe_all_thought(response) if response.reasoning_tokens else NOTHING
+                    )
                 if checked.is_asked_for or must_call:
                     raise WorkOrderFault("format_not_met", said)
                 raise WorkOrderFault("output_schema_invalid", f"{checked.contract.contract_id}: {said}")
             job.draft.take_back("rejected")
             wanted = A_CALL if must_call else JSON_ALONE if checked.wants_json else WHOLE_TEXT
-            messages = [*messages, *repair_messages(response, verdict.faults, wanted)]
+            messages = [*messages, *make_repair_messages(response, verdict.faults, wanted)]
 
-    def _judged(self, checked: CheckedContract, response: PromptResponse) -> OutputVerdict:
+    def _judge(self, checked: CheckedContract, response: PromptResponse) -> OutputVerdict:
         """Judge the answer by its contract; what breaks a caller's schema is not told at length."""
         if response.tool_calls and not response.content.strip():
             return NO_TOOLS
         verdict, most = judge_output(checked, response.content), OUTPUT_ERRORS_MAX
         return replace(verdict, faults=verdict.faults[:most]) if checked.is_asked_for else verdict
 
-    async def _known(self, job: Job, agent: AgentFile | None, snapshot: Snapshot) -> KnownToOrder:
+    async def _find_known(self, job: Job, agent: AgentFile | None, snapshot: Snapshot) -> KnownToOrder:
         """Return the tools; wait for some at most half of the run's time, and no longer than a restart."""
         if agent is None:
             return KnownToOrder({})
         restart_s = own_limits.RECONNECT_MAX_MS / 1000
         allowed, called = job.order.constraints.tools_allowed, dict[str, ToolDefinition]()
         if any(name in snapshot.agents for name in allowed):
-            called = {name: self._agent_as_tool(name, snapshot) for name in allowed if name in snapshot.agents}
+            called = {name: self._make_agent_tool(name, snapshot) for name in allowed if name in snapshot.agents}
             allowed = [name for name in allowed if name not in called]
-        known = await self.tools.allowed_by(allowed, agent, within_s=min(restart_s, job.due_s / 2))
+        known = await self.tools.find_allowed(allowed, agent, within_s=min(restart_s, job.due_s / 2))
         return replace(known, tools={**known.tools, **called}) if called else known
 
-    def _agent_as_tool(self, agent_id: str, snapshot: Snapshot) -> ToolDefinition:
+    def _make_agent_tool(self, agent_id: str, snapshot: Snapshot) -> ToolDefinition:
         """Return the agent as a tool, run by supervisors; one object per configuration, by which offers are cached."""
         key = (snapshot.digest, agent_id)
         if key not in self.called:
             self.called[key] = ToolDefinition(
-                agent_id, description_of(snapshot.agents[agent_id]), PARAMETERS, idempotent=True, writes=True,
+                agent_id, describe_agent(snapshot.agents[agent_id]), PARAMETERS, idempotent=True, writes=True,
                 source="agent",
             )  # fmt: skip
         return self.called[key]
 
-    def _standing(self, agent: AgentFile | None, snapshot: Snapshot) -> Inputs:
+    def _make_standing_inputs(self, agent: AgentFile | None, snapshot: Snapshot) -> Inputs:
         key = (snapshot.digest, "" if agent is None else agent.agent_id)
         if key not in self.standing:
             own = {} if agent is None else {"system": [Segment(name="system", text=agent.system_prompt)]}
-            self.standing[key] = label_inputs(snapshot.config.classify_labels) | own
+            self.standing[key] = make_label_inputs(snapshot.config.classify_labels) | own
         return self.standing[key]
 
-    def _contract(self, order: WorkOrder, snapshot: Snapshot) -> CheckedContract:
+    def _find_contract(self, order: WorkOrder, snapshot: Snapshot) -> CheckedContract:
         key = (snapshot.digest, order.constraints.prompt_contract_id)
         if key not in self.checked:
             self.checked[key] = check_contract(select_contract(snapshot.contracts.values(), key[1]))
@@ -245,7 +249,7 @@ def is_spent(order: WorkOrder, used_tokens: int) -> bool:
     return limits.budget_mode == "enforce" and used_tokens >= limits.token_budget
 
 
-def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between calls
+def make_prompt(  # noqa: PLR0913 - one argument per thing that differs between calls
     order: WorkOrder,
     checked: CheckedContract,
     messages: Sequence[PromptMessage],
@@ -267,7 +271,7 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
             "budget_exhausted", f"{used_tokens} of {limits.token_budget} tokens of {order.wo_id} are used"
         )
     cap, drawn = contract.boundary.max_tokens, limits.sampling
-    return made_of(
+    return make_from(
         Prompt,
         order,
         limits,
@@ -300,7 +304,7 @@ def as_cut(order: WorkOrder, answer: OutputResult, prompt: Prompt, response: Pro
     reason = response.finish_reason
     said, mend = CUT[reason], ""
     if response.reasoning_tokens and not answer.tool_calls:
-        said = all_thought(response) if reason == "length" else f"{said}; {all_thought(response)}"
+        said = describe_all_thought(response) if reason == "length" else f"{said}; {describe_all_thought(response)}"
     if reason == WINDOW:
         mend = f"; begin a new session, or choose a model with a larger window than {response.model_id}"
     if reason == "length":
@@ -311,7 +315,7 @@ def as_cut(order: WorkOrder, answer: OutputResult, prompt: Prompt, response: Pro
     raise WorkOrderFault("answer_cut", said + mend)
 
 
-def all_thought(response: PromptResponse) -> str:
+def describe_all_thought(response: PromptResponse) -> str:
     """Return what is told of an answer that is thinking alone."""
     return f"all {response.output_tokens} tokens of it went into thinking, and none into an answer"
 
@@ -324,7 +328,7 @@ def is_stand_in(prompt: Prompt, response: PromptResponse, config: GatewayConfig)
     return answered in config.providers and config.providers[answered].kind == "offline" and answered not in named
 
 
-def result_of(  # noqa: PLR0913 - what stands in a result comes from as many places
+def make_result(  # noqa: PLR0913 - what stands in a result comes from as many places
     response: PromptResponse,
     known: KnownToOrder,
     tools: Sequence[ToolSpec],
@@ -347,7 +351,7 @@ def result_of(  # noqa: PLR0913 - what stands in a result comes from as many pla
         finish_reason=response.finish_reason,
         is_stand_in=is_stand_in,
         tools_invented=sorted({call.tool_id for call in response.tool_calls}.difference(response.tools_told)),
-        tools_missing=known.lacking({tool.tool_id for tool in tools}, set(response.tools_told)),
+        tools_missing=known.list_lacking({tool.tool_id for tool in tools}, set(response.tools_told)),
         tools_withheld=list(withheld),
     )
 
@@ -358,7 +362,7 @@ def with_schema_fault(call: ToolCall, theirs: Sequence[ToolSpec]) -> ToolCall:
     if schema is None or call.fault:
         return call
     try:
-        faults = schema_faults(validator_of(schema), call.arguments)
+        faults = list_schema_faults(get_validator(schema), call.arguments)
     except SchemaFault:
         return call
     return call.model_copy(update={"fault": "; ".join(faults)}) if faults else call

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hobus.actors.ho1_executor.tools.definition import SERVER_SAYS, ToolDefinition
 from hobus.bus.errors import ConfigError, WorkOrderFault
-from hobus.bus.messages.base import made_of
+from hobus.bus.messages.base import make_from
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import Exchange, Segment, ToolSpec, WorkOrder
@@ -41,17 +41,20 @@ def render(pack: PromptPack, inputs: Mapping[str, Sequence[Segment]], order: Wor
     Raises WorkOrderFault(input_schema_invalid) when the pack needs an input that is not there.
     """
     history = [one for one in order.input_context if one.name == HISTORY]
-    return [*fill_pack(pack, inputs, history), *(message for one in order.exchanges for message in _round(one))]
+    return [
+        *fill_pack(pack, inputs, history),
+        *(message for one in order.exchanges for message in _make_round_messages(one)),
+    ]
 
 
-def own_inputs(order: WorkOrder) -> list[Segment]:
+def make_own_inputs(order: WorkOrder) -> list[Segment]:
     """Return what the order gives to the sections of its pack: what it allows decides which rules on tools apply."""
     allowed = [*order.constraints.tools_allowed, *(tool.tool_id for tool in order.constraints.caller_tools)]
     given = [one for one in order.input_context if one.name != HISTORY]
     return [*given, Segment(name="tools", text=", ".join(allowed))] if allowed else given
 
 
-def _round(exchange: Exchange) -> list[PromptMessage]:
+def _make_round_messages(exchange: Exchange) -> list[PromptMessage]:
     """Return what the model said or asked for, a tool message per call in call order, and what was said to it then.
 
     A transcript is only valid for a provider when every call has its result, so a gap is refused here.
@@ -94,12 +97,12 @@ class Offers:
         # By identity: equal schemas may differ in their bytes.
         is_same = last is not None and agent is last[0] and allowed == last[1] and len(tools) == len(last[2])
         if last is None or not is_same or not all(map(is_, tools, last[2])):
-            offer = Offer(offered_tools(order, agent, known), withheld_tools(order, agent, known))
+            offer = Offer(list_offered_tools(order, agent, known), list_withheld_tools(order, agent, known))
             last = self._last[agent.agent_id] = (agent, allowed, tools, offer)
         return last[3]
 
 
-def withheld_tools(order: WorkOrder, agent: AgentFile, specs: Mapping[str, ToolDefinition]) -> list[str]:
+def list_withheld_tools(order: WorkOrder, agent: AgentFile, specs: Mapping[str, ToolDefinition]) -> list[str]:
     """Return tools that order and agent allow, but no model is told of: wildcards give none that writes."""
     allowed = order.constraints.tools_allowed
     return [
@@ -109,7 +112,7 @@ def withheld_tools(order: WorkOrder, agent: AgentFile, specs: Mapping[str, ToolD
     ]
 
 
-def offered_tools(order: WorkOrder, agent: AgentFile, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
+def list_offered_tools(order: WorkOrder, agent: AgentFile, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
     """Return what the model is told about: tools that this order allows and its agent may use.
 
     In the order's order; what one of its wildcards names, by id, so that it is the same whoever has which of them.
@@ -123,12 +126,12 @@ def offered_tools(order: WorkOrder, agent: AgentFile, specs: Mapping[str, ToolDe
     told, said = list[ToolSpec](), {""}
     for tool in map(specs.__getitem__, offered):
         own, _mark, about = tool.description.partition(SERVER_SAYS)
-        told.append(made_of(ToolSpec, tool, description=own if about in said else tool.description))
+        told.append(make_from(ToolSpec, tool, description=own if about in said else tool.description))
         said.add(about)
     return told
 
 
-def told_tools(order: WorkOrder, own: Sequence[ToolSpec]) -> list[ToolSpec]:
+def list_told_tools(order: WorkOrder, own: Sequence[ToolSpec]) -> list[ToolSpec]:
     """Return the agent's own tools and the caller's; where one has to be called, the caller's alone.
 
     Raises WorkOrderFault(tool_name_taken): of two tools of one name nobody could tell which a model means.

@@ -19,13 +19,21 @@ from msgspec import Struct, field
 
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.errors import WorkOrderFault
-from hobus.bus.messages.base import made_of
+from hobus.bus.messages.base import make_from
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import body_ref, by_writer, dispatched_id, end_key, entry_id, iso, start_key
+from hobus.bus.messages.ids import (
+    derive_body_ref,
+    derive_dispatched_id,
+    derive_entry_id,
+    derive_writer_id,
+    end_key,
+    format_iso,
+    start_key,
+)
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
-from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, WorkOrder, WorkOrderError, moved
+from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, WorkOrder, WorkOrderError, move_state
 from hobus.bus.record.payload import pack_payload
-from hobus.bus.record.payloads.orders import ToldPeople, ToolStarted, end_of, receipt_in, with_refs
+from hobus.bus.record.payloads.orders import ToldPeople, ToolStarted, end_of, read_receipt, with_refs
 
 STREAM = "ho1m"
 _STEP = re.compile(r"\.(\d+)\.\d+(?:\.\d+)?$")
@@ -109,36 +117,36 @@ class Stamp(Struct, frozen=True):
 
 def end_id(event_type: str, wo_id: str, instance: str) -> str:
     """Return the submission id of an entry of one order by one writer."""
-    return entry_id(event_type, by_writer(wo_id, instance))
+    return derive_entry_id(event_type, derive_writer_id(wo_id, instance))
 
 
-def completed(order: WorkOrder, result: OutputResult, usage: OrderUsage, stamp: Stamp) -> Receipt:
+def make_completed(order: WorkOrder, result: OutputResult, usage: OrderUsage, stamp: Stamp) -> Receipt:
     """Build the receipt of an order that brought something; a new text is named by its ref in the record to come."""
     text = result.text
     if text.text and text.ref is None:
         own_id = end_id("WO_COMPLETED", order.wo_id, stamp.instance)
-        named = {"ref": body_ref(own_id, 1), "files": with_refs(text.files, own_id)}
+        named = {"ref": derive_body_ref(own_id, 1), "files": with_refs(text.files, own_id)}
         result = result.model_copy(update={"text": text.model_copy(update=named)})
-    return _receipt(order, usage, stamp, state="completed", output_result=result)
+    return _make_receipt(order, usage, stamp, state="completed", output_result=result)
 
 
-def failed(order: WorkOrder, code: str, message: str, usage: OrderUsage, stamp: Stamp) -> Receipt:
+def make_failed(order: WorkOrder, code: str, message: str, usage: OrderUsage, stamp: Stamp) -> Receipt:
     """Build the receipt of an order that failed; what it used until then counts."""
-    return _receipt(order, usage, stamp, state="failed", error=WorkOrderError(code=code, message=message))
+    return _make_receipt(order, usage, stamp, state="failed", error=WorkOrderError(code=code, message=message))
 
 
-def _receipt(
+def _make_receipt(
     order: WorkOrder, usage: OrderUsage, stamp: Stamp, *, state: Literal["completed", "failed"], **what: Any
 ) -> Receipt:
-    begun = moved(order.wo_id, order.state, "executing", "ho1")
+    begun = move_state(order.wo_id, order.state, "executing", "ho1")
     return Receipt(
-        state=moved(order.wo_id, begun, state, "ho1"),
+        state=move_state(order.wo_id, begun, state, "ho1"),
         wo_id=order.wo_id,
         fence=order.fence,
         cost=usage.cost(stamp.monotonic),
         prompt_received_ids=list(usage.received_ids),
         executed_by=stamp.instance,
-        completed_at=iso(stamp.now),
+        completed_at=format_iso(stamp.now),
         **what,
     )
 
@@ -159,11 +167,11 @@ def end_entry(  # noqa: PLR0913 - all that an end says
     decision = receipt.state.upper()
     event_type = "WO_LATE" if is_late else f"WO_{decision}"
     text = None if receipt.output_result is None else receipt.output_result.text
-    own = body_ref(end_id("WO_COMPLETED", order.wo_id, stamp.instance), 1)
+    own = derive_body_ref(end_id("WO_COMPLETED", order.wo_id, stamp.instance), 1)
     has_own_text = text is not None and bool(text.text) and text.ref in (None, own)
     told = said.named()
     submission_id, at_us = end_id(event_type, order.wo_id, stamp.instance), round(stamp.now * 1_000_000)
-    return entry_of(
+    return make_entry(
         order,
         stamp,
         event_type,
@@ -179,7 +187,7 @@ def end_entry(  # noqa: PLR0913 - all that an end says
     )
 
 
-def entry_of(
+def make_entry(
     order: WorkOrder, stamp: Stamp, event_type: str, payload: tuple[Any, ...], texts: Sequence[bytes] = (), **facts: Any
 ) -> WriteEntry:
     """Build an entry about an order by one writer; `facts`: its other fields."""
@@ -187,7 +195,7 @@ def entry_of(
         submission_id=end_id(event_type, order.wo_id, stamp.instance),
         stream=STREAM,
         event_type=event_type,
-        provenance=provenance_of(order),
+        provenance=get_provenance(order),
         trace=stamp.trace,
         at_us=round(stamp.now * 1_000_000),
         bodies=[pack_payload(payload), *texts],
@@ -195,26 +203,26 @@ def entry_of(
     )
 
 
-def provenance_of(order: WorkOrder) -> Provenance:
+def get_provenance(order: WorkOrder) -> Provenance:
     step = _STEP.search(order.wo_id)
     round_seq = int(step.group(1)) if step else 0
     own = {"run_seq": order.fence.run_id.run_seq, "work_order_id": order.wo_id, "tier": order.tier_target}
-    return made_of(Provenance, order, round_seq=round_seq, **own)
+    return make_from(Provenance, order, round_seq=round_seq, **own)
 
 
-def receipt_of(entry: Entry, order: WorkOrder) -> Receipt | None:
+def read_order_end(entry: Entry, order: WorkOrder) -> Receipt | None:
     """Return the receipt that an end records, bytes for bytes; None for a model's answer: its call key brings it again.
 
     An end that is not an executor's (a lost order, failed by its supervisor) reads as a failure with the entry's code.
     """
     try:
-        receipt = receipt_in(entry)
+        receipt = read_receipt(entry)
     except ValueError:
         receipt = None
     if receipt is None:
         code = entry.reason or "execution_error"
         stamp = Stamp(entry.origin, entry.at_us / 1_000_000, monotonic=0.0)
-        return failed(order, code, f"recorded by {entry.origin} as {entry.submission_id}", OrderUsage(0.0), stamp)
+        return make_failed(order, code, f"recorded by {entry.origin} as {entry.submission_id}", OrderUsage(0.0), stamp)
     result = receipt.output_result
     if result is None or result.text.ref is None:
         return receipt
@@ -243,11 +251,11 @@ def start_entry(order: WorkOrder, tool: ToolDefinition, stamp: Stamp, *, number:
     """Build TOOL_STARTED of one try; the call's arguments stand in the order already."""
     once = start_key(order.wo_id, number if tool.idempotent else None)
     payload = ToolStarted(tool.tool_id, tool.idempotent, number)
-    parents = [dispatched_id(order.wo_id)]
-    return entry_of(order, stamp, "TOOL_STARTED", payload, reason=tool.source, parents=parents, once=once)
+    parents = [derive_dispatched_id(order.wo_id)]
+    return make_entry(order, stamp, "TOOL_STARTED", payload, reason=tool.source, parents=parents, once=once)
 
 
-def step_after(starts: Sequence[Entry], instance: str) -> Step:
+def decide_step(starts: Sequence[Entry], instance: str) -> Step:
     """Return what the starts so far mean to this worker, the last one deciding.
 
     begin: nobody started; ours: this very incarnation did; ask: somebody else did, and the broker knows whether it

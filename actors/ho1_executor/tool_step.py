@@ -8,22 +8,22 @@ from typing import Any
 
 from msgspec import Struct
 
-from hobus.actors.ho1_executor.contracts import schema_faults
+from hobus.actors.ho1_executor.contracts import list_schema_faults
 from hobus.actors.ho1_executor.ends import OrderEnds
 from hobus.actors.ho1_executor.held_state import HeldState
 from hobus.actors.ho1_executor.job import Job
-from hobus.actors.ho1_executor.receipts import is_claimed, start_entry, start_keys, step_after
+from hobus.actors.ho1_executor.receipts import decide_step, is_claimed, start_entry, start_keys
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
-from hobus.actors.ho1_executor.tools.outside import ReadText, requests_over
-from hobus.actors.ho1_executor.tools.table import builtin_view
+from hobus.actors.ho1_executor.tools.outside import ReadText, make_request_way
+from hobus.actors.ho1_executor.tools.table import make_builtin_view
 from hobus.bus.errors import GatewayError, LedgerError, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry
 from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, ToolFile, WorkOrder
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus, ToolRunner
-from hobus.config.assets import AgentFile, names, why_withheld
-from hobus.config.json_schema import Validator, validator_of
+from hobus.config.assets import AgentFile, explain_withheld, names
+from hobus.config.json_schema import Validator, get_validator
 from hobus.config.schema import AdminConfig
 from hobus.config.schema_defaults import with_defaults
 from hobus.config.snapshot import Snapshot
@@ -53,7 +53,7 @@ class ToolStep(Struct, frozen=True):
         Raises WorkOrderFault with a closed code; StartUnsettled when the record did not answer.
         """
         order = job.order
-        call, tool, agent = self._checked(order, snapshot)
+        call, tool, agent = self._check_call(order, snapshot)
         recorded = await self._claim(job, tool)
         if recorded is not None:
             return recorded
@@ -67,11 +67,15 @@ class ToolStep(Struct, frozen=True):
                 **about,
                 "wo_id": order.wo_id,
                 "idempotency_key": order.wo_id,
-                "more_tools": self._more_tools(agent),
+                "more_tools": self._list_more_tools(agent),
                 "holder": job.holder,
                 "remaining_s": job.remaining_s,
-                "request": requests_over(self.bus, timeout_s=timeout_s, about=about, read_file=self.read_file),
-                **({} if snapshot.digest == (self.own_digest or snapshot.digest) else {"view": builtin_view(snapshot)}),
+                "request": make_request_way(self.bus, timeout_s=timeout_s, about=about, read_file=self.read_file),
+                **(
+                    {}
+                    if snapshot.digest == (self.own_digest or snapshot.digest)
+                    else {"view": make_builtin_view(snapshot)}
+                ),
             },
             timeout_s=timeout_s,
         )
@@ -88,7 +92,7 @@ class ToolStep(Struct, frozen=True):
         code = "tool_failed" if tool.idempotent and output.code == "unknown_outcome" else output.code
         raise WorkOrderFault(code, output.text)
 
-    def _checked(self, order: WorkOrder, snapshot: Snapshot) -> tuple[ToolCall, ToolDefinition, AgentFile]:
+    def _check_call(self, order: WorkOrder, snapshot: Snapshot) -> tuple[ToolCall, ToolDefinition, AgentFile]:
         call = order.tool_call
         if call is None:
             raise WorkOrderFault("tool_invalid_args", f"{order.wo_id} is a tool_call order without a call")
@@ -103,14 +107,14 @@ class ToolStep(Struct, frozen=True):
         elif not names(order.constraints.tools_allowed, call.tool_id):
             raise WorkOrderFault("tool_not_permitted", f"{call.tool_id} is not in this order's tools_allowed")
         if agent is None or not (is_rule or agent.may_use(call.tool_id, writes=tool.writes)):
-            raise WorkOrderFault("tool_not_permitted", _refusal(order.agent_id, agent, tool))
+            raise WorkOrderFault("tool_not_permitted", _describe_refusal(order.agent_id, agent, tool))
         if (arguments := with_defaults(tool.parameters, call.arguments)) is not call.arguments:
             call = call.model_copy(update={"arguments": arguments})
-        if faults := schema_faults(_validator_of(tool), call.arguments):
+        if faults := list_schema_faults(_get_validator(tool), call.arguments):
             raise WorkOrderFault("tool_invalid_args", f"{call.tool_id}: {'; '.join(faults)}")
         return call, tool, agent
 
-    def _more_tools(self, agent: AgentFile) -> list[dict[str, Any]]:
+    def _list_more_tools(self, agent: AgentFile) -> list[dict[str, Any]]:
         """Return what the agent may use beyond the built-in tools, which tool processes know by themselves."""
         return [
             {"tool_id": tool_id, "description": tool.description, "idempotent": tool.idempotent}
@@ -129,7 +133,7 @@ class ToolStep(Struct, frozen=True):
             return None
         starts = await self._starts_of(order.wo_id, tool) if job.is_repeat else []
         while True:
-            step = step_after(starts, self.bus.instance)
+            step = decide_step(starts, self.bus.instance)
             if step == "ours":
                 return await self._resume_ours(order, tool)
             if step == "ask" and (receipt := await self._end_of_other(order, tool, starts[-1])) is not None:
@@ -198,13 +202,13 @@ class ToolStep(Struct, frozen=True):
 
 
 @lru_cache(maxsize=1024)
-def _validator_of(tool: ToolDefinition) -> Validator:
+def _get_validator(tool: ToolDefinition) -> Validator:
     """Return the validator of the tool's arguments; the schema was checked when the tool was."""
-    return validator_of(tool.parameters)
+    return get_validator(tool.parameters)
 
 
-def _refusal(agent_id: str, agent: AgentFile | None, tool: ToolDefinition) -> str:
+def _describe_refusal(agent_id: str, agent: AgentFile | None, tool: ToolDefinition) -> str:
     """Return which permission is missing, and where it would stand."""
     if agent is not None and agent.is_withheld(tool.tool_id, writes=tool.writes):
-        return why_withheld(agent_id, tool.tool_id)
+        return explain_withheld(agent_id, tool.tool_id)
     return f"agent {agent_id} may not use {tool.tool_id}: it needs it in tools and in permissions.tools"

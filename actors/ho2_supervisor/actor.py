@@ -16,12 +16,12 @@ from hobus.actors.ho2_supervisor import commanding, limits
 from hobus.actors.ho2_supervisor.admission import (
     Admission,
     admit,
-    agent_fault,
-    blank_fault,
-    over_fault,
-    profile_fault,
-    settings_fault,
-    template_fault,
+    find_agent_fault,
+    find_blank_fault,
+    find_profile_fault,
+    find_settings_fault,
+    find_template_fault,
+    make_over_fault,
 )
 from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.configurations import Configurations
@@ -40,12 +40,12 @@ from hobus.actors.ho2_supervisor.session.record import KnownInput
 from hobus.actors.ho2_supervisor.session.reducer import may_not_leave
 from hobus.actors.ho2_supervisor.session_end import append_end
 from hobus.actors.ho2_supervisor.turn import turn, views
-from hobus.actors.ho2_supervisor.turn.verdicts import held_up, is_verdict
-from hobus.bus.dispatch import Actor, Call, SaidBy, said_by
+from hobus.actors.ho2_supervisor.turn.verdicts import is_verdict, make_held_up
+from hobus.bus.dispatch import Actor, Call, SaidBy, name_sayer
 from hobus.bus.errors import RuntimeFault, SessionFault
-from hobus.bus.lanes import role_of
+from hobus.bus.lanes import get_role
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import LOCAL, session_key, turn_key
+from hobus.bus.messages.ids import LOCAL, derive_session_key, derive_turn_key
 from hobus.bus.messages.session import (
     Cancel,
     CommandVerdict,
@@ -67,7 +67,7 @@ from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.port import Bus
 from hobus.bus.record.session_facts import SessionLeft, SessionStarted
 from hobus.config import limits as config_limits
-from hobus.config.model_choice import choice_fault
+from hobus.config.model_choice import find_choice_fault
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 
@@ -106,9 +106,11 @@ class Supervisor(Actor):
         self._bus = bus
         config = self._first.config
         self._client = LedgerClient(bus, config.ledger)
-        first = Resources(bus=bus, client=self._client, **_governed(self._first, bus))
+        first = Resources(bus=bus, client=self._client, **_list_governed(self._first, bus))
         self._configurations = configurations = Configurations(
-            first, lambda snapshot: replace(first, **_governed(snapshot, bus)), kept_max=config_limits.SNAPSHOTS_KEPT
+            first,
+            lambda snapshot: replace(first, **_list_governed(snapshot, bus)),
+            kept_max=config_limits.SNAPSHOTS_KEPT,
         )
         self._memory = config.memory
         self._learning = self._memory and Learning(configurations, self._memory)
@@ -164,11 +166,11 @@ class Supervisor(Actor):
         with ExitStack() as line:
             if self._registry.held(session_id) is None:
                 await self._runs.queue.enter(self._bus.principal, line)
-            return await self._begun(message, session_id, call)
+            return await self._begin_session(message, session_id, call)
 
-    async def _begun(self, message: StartSession, session_id: str, call: Call) -> SessionReady:
+    async def _begin_session(self, message: StartSession, session_id: str, call: Call) -> SessionReady:
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
-            session = await self._owned(session_id)
+            session = await self._load_owned(session_id)
             if is_new := not session.record.state.is_started:
                 self._start(session, message, call.trace)
             if self._registry.is_running(session_id) or await self._registry.is_durable(session):
@@ -177,22 +179,22 @@ class Supervisor(Actor):
 
     def _demand_well_formed(self, start: StartSession) -> None:
         """Raise SessionFault for a session id, agent or settings that no session can have."""
-        agent_id, wanted = self._agent_of(start), start.session_config
+        agent_id, wanted = self._choose_agent(start), start.session_config
         if agent_id not in self._snapshot.agents:
             known = ", ".join(self._snapshot.agents)
             raise SessionFault("invalid_input", f"no agent {agent_id} is configured; there are {known}")
-        if fault := blank_fault(wanted) or settings_fault(wanted):
+        if fault := find_blank_fault(wanted) or find_settings_fault(wanted):
             raise SessionFault("invalid_input", fault)
 
-    def _agent_of(self, start: StartSession) -> str:
+    def _choose_agent(self, start: StartSession) -> str:
         return start.agent_id or self._config.host.agent_id
 
     def _start(self, session: OwnedSession, start: StartSession, trace: str) -> None:
         """Queue the session's first entries for its next write. Raises SessionFault where no model can serve it."""
-        agent_id, wanted = self._agent_of(start), start.session_config
-        if refused := self._model_fault(agent_id, wanted):
+        agent_id, wanted = self._choose_agent(start), start.session_config
+        if refused := self._find_model_fault(agent_id, wanted):
             raise refused
-        if fault := profile_fault(wanted, self._config.gateway) or template_fault(
+        if fault := find_profile_fault(wanted, self._config.gateway) or find_template_fault(
             "session_config", wanted, self._snapshot.templates
         ):
             raise SessionFault("invalid_input", fault)
@@ -201,7 +203,7 @@ class Supervisor(Actor):
     async def turn(self, message: TurnRequest, call: Call) -> TurnReply:
         """Return the one answer to this input. Raises SessionFault for a verdict, or the fault of a failed run."""
         with ExitStack() as line:
-            session, decision = await self._admitted(message, call, line)
+            session, decision = await self._admit(message, call, line)
         call.after_reply(partial(self._registry.record_state, session))
         deadline_at = self._runs.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
         match decision:
@@ -210,7 +212,7 @@ class Supervisor(Actor):
             case KnownInput():
                 run = self._runs.of(session)
                 if run is None or run.input_id != message.input_id:
-                    return TurnReply(result=await self._recorded(session, decision, call))
+                    return TurnReply(result=await self._find_recorded(session, decision, call))
             case "attach":
                 run = self._runs.of(session)
                 if run is None:
@@ -223,7 +225,7 @@ class Supervisor(Actor):
                 self._require_agent(session)
                 state = session.record.state
                 # Keys reach no sessions but their own; everybody else is the user of this machine.
-                is_known = role_of(message.client) == "http" or message.called_by
+                is_known = get_role(message.client) == "http" or message.called_by
                 asked_by = state.principal if is_known else LOCAL
                 run = self._runs.begin(session, message, asked_by=asked_by, deadline_at=deadline_at, trace=call.trace)
         is_watching = message.stream and message.waiting is None  # while it stands still, what was said is known
@@ -233,10 +235,10 @@ class Supervisor(Actor):
 
     def _require_agent(self, session: OwnedSession) -> None:
         """Raise SessionFault if the session's agent was removed from the configuration since it began."""
-        if fault := agent_fault(session.record.state.agent_id, self._snapshot.agents):
+        if fault := find_agent_fault(session.record.state.agent_id, self._snapshot.agents):
             raise SessionFault("invalid_input", fault)
 
-    async def _recorded(self, session: OwnedSession, known: KnownInput, call: Call) -> TurnResult:
+    async def _find_recorded(self, session: OwnedSession, known: KnownInput, call: Call) -> TurnResult:
         """Return the recorded answer of the input.
 
         Raises SessionFault(unreadable) if the record cannot be read in time.
@@ -267,7 +269,7 @@ class Supervisor(Actor):
     async def read_session(self, message: ReadSession, call: Call) -> SessionView:  # noqa: ARG002 - a handler's shape
         """Return what is known of a session; reading never takes it over."""
         session = self._registry.held(message.session_id) or await self._take_over.peek(message.session_id)
-        view = views.view_of(session.record)
+        view = views.make_view(session.record)
         if view is None:
             raise RuntimeFault("not_found", f"no session {message.session_id} was started")
         return view
@@ -275,7 +277,7 @@ class Supervisor(Actor):
     async def end_session(self, message: EndSession, call: Call) -> SessionClosed:
         """Close the session durably, after cancelling a run in progress. Idempotent."""
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
-            session = await self._started(message.session_id)
+            session = await self._load_started(message.session_id)
             state = session.record.state
             if state.status == "open" and state.run_id is not None:
                 await self._runs.cancel(session, call)
@@ -300,7 +302,7 @@ class Supervisor(Actor):
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             if (peeked := await self._take_over.peek(message.session_id)).record.state.cell == message.cell:
                 return await self.read_session(ReadSession(session_id=peeked.session_id), call)
-            session = await self._started(message.session_id, start)
+            session = await self._load_started(message.session_id, start)
             if may_not_leave(session.record.state):
                 raise SessionFault("run_active", f"session {session.session_id} still has work in progress")
             session.append(SessionLeft(cell=message.cell, at=session.now()), trace=call.trace)
@@ -310,12 +312,12 @@ class Supervisor(Actor):
 
     async def command(self, message: SessionCommand, call: Call) -> CommandVerdict:
         """Record the command and what became of it, then answer. Idempotent by command_id."""
-        command, by = message.command, said_by(call, message.principal)
+        command, by = message.command, name_sayer(call, message.principal)
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
-            session = await self._started(message.session_id)
+            session = await self._load_started(message.session_id)
             if command.command_id in session.record.commands and not await self._registry.is_durable(session):
                 continue
-            repeated = await commanding.repeated(self._client, session, command)
+            repeated = await commanding.find_repeated(self._client, session, command)
             if repeated is not None:
                 return repeated
             if self._registry.held(session.session_id) is not session:
@@ -337,7 +339,7 @@ class Supervisor(Actor):
             self._runs.notice(session, outcome)
             self._runs.follow(session)  # also if whoever said it does not wait until it is durable
             if await self._registry.is_durable(session):
-                return commanding.verdict(session, command, reason=session.record.commands[command.command_id])
+                return commanding.make_verdict(session, command, reason=session.record.commands[command.command_id])
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
     async def consolidate(self, message: Consolidate, call: Call) -> None:
@@ -365,7 +367,7 @@ class Supervisor(Actor):
                 run.leased_by.remove(client)
         if run.answer.done():
             return TurnReply(result=run.answer.result())
-        lease, standstill, held = record.state.lease, run.standstill, views.held_calls(record)
+        lease, standstill, held = record.state.lease, run.standstill, views.list_held_calls(record)
         if message.stream and standstill != message.waiting:
             call.stream(StreamWaiting(run=str(run_id or ""), waiting=standstill, held_calls=held))
         return TurnReply(
@@ -374,46 +376,48 @@ class Supervisor(Actor):
             run_id=run_id,
             held_calls=held,
             lease_id=None if lease is None else lease.lease_id,
-            meanwhile=held_up(run.session.session_id, run_id, message.input_id, standstill, held)
+            meanwhile=make_held_up(run.session.session_id, run_id, message.input_id, standstill, held)
             if run.has_stood_still
             else None,
         )
 
-    async def _admitted(self, message: TurnRequest, call: Call, line: ExitStack) -> tuple[OwnedSession, Admission]:
+    async def _admit(self, message: TurnRequest, call: Call, line: ExitStack) -> tuple[OwnedSession, Admission]:
         """Load the session and decide on this input; the caller's next step is synchronous with that."""
         found: dict[str, KnownInput] | None = None
         # Nothing is read before its turn, which the caller of an agent has had.
         if message.start is not None and not message.called_by and self._registry.held(message.session_id) is None:
-            with self._runs.told_to_wait(call) if message.stream else nullcontext():
+            with self._runs.tell_to_wait(call) if message.stream else nullcontext():
                 await self._runs.queue.enter(self._bus.principal, line)
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
-            session = await self._started(message.session_id, message.start, call.trace)
-            said_before = self._runs.said_before(session, message.input_id)
+            session = await self._load_started(message.session_id, message.start, call.trace)
+            said_before = self._runs.find_said_before(session, message.input_id)
             if not said_before and self._runs.keeps_waiting(session, message.input_id):
-                line.enter_context(self._runs.in_line(session, message.input_id, call, is_watching=message.stream))
+                line.enter_context(
+                    self._runs.stand_in_line(session, message.input_id, call, is_watching=message.stream)
+                )
             while not said_before and self._runs.keeps_waiting(session, message.input_id):
-                await self._runs.turnover(session, call)
-                session = await self._started(message.session_id)
+                await self._runs.wait_turnover(session, call)
+                session = await self._load_started(message.session_id)
             known = session.record.inputs.get(message.input_id)
             if known is not None and known.digest is None:
-                known.digest = await history_lookup.digest_of(session, known)
+                known.digest = await history_lookup.find_digest(session, known)
             inputs = session.record.inputs if found is None else found
             decision = admit(session.record.state, inputs, message, said_before=said_before)
             if found is None and history_lookup.is_needed(session.record, message.input_id, decision):
-                known = await history_lookup.input_of(self._client, session, message.input_id)
+                known = await history_lookup.find_input(self._client, session, message.input_id)
                 found = {} if known is None else {known.input_id: known}
                 continue
             is_held_up = isinstance(decision, SessionFault) and decision.code == "run_active"
             if said_before or not is_held_up or not await self._is_over(session):
-                fault = template_fault("run_overrides", message.run_overrides, self._snapshot.templates)
+                fault = find_template_fault("run_overrides", message.run_overrides, self._snapshot.templates)
                 return session, SessionFault("invalid_input", fault) if decision == "begin" and fault else decision
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
-    def _model_fault(self, agent_id: str, wanted: SessionConfig) -> SessionFault | None:
+    def _find_model_fault(self, agent_id: str, wanted: SessionConfig) -> SessionFault | None:
         """Return why no run of such a session could have its model; None if it names none or an available one."""
         agent = self._snapshot.agents[agent_id]
-        choice = self._snapshot.model_for(agent, "synthesize", session=wanted)
-        return choice_fault(choice, agent, self._config.gateway) if choice.named_by == "session" else None
+        choice = self._snapshot.choose_model_for(agent, "synthesize", session=wanted)
+        return find_choice_fault(choice, agent, self._config.gateway) if choice.named_by == "session" else None
 
     async def _is_over(self, session: OwnedSession) -> bool:
         """Return whether the active run is over because the host answered its input while this process stood still.
@@ -422,7 +426,7 @@ class Supervisor(Actor):
         """
         state = session.record.state
         run_id, input_id = state.run_id, state.run and state.run.input_id
-        answer = (await self._client.lookup(once=[turn_key(session.session_id, input_id or "")]))[0]
+        answer = (await self._client.lookup(once=[derive_turn_key(session.session_id, input_id or "")]))[0]
         if session.record.state.run_id != run_id or session.record.state.is_answered:
             return True
         if answer is None:
@@ -433,21 +437,21 @@ class Supervisor(Actor):
             self._registry.stop(run, SessionMoved(session.session_id, f"had input {input_id} answered by its host"))
         return True
 
-    async def _owned(self, session_id: str) -> OwnedSession:
+    async def _load_owned(self, session_id: str) -> OwnedSession:
         """Load as `TakeOver.owned` does. Raises SessionFault for a session that went on to another cell."""
         session = await self._take_over.owned(session_id)
         if session.record.state.cell:
             self._registry.drop(session)
-            raise over_fault(session.record.state)
+            raise make_over_fault(session.record.state)
         return session
 
-    async def _started(self, session_id: str, start: StartSession | None = None, trace: str = "") -> OwnedSession:
+    async def _load_started(self, session_id: str, start: StartSession | None = None, trace: str = "") -> OwnedSession:
         """Return the session, loaded and started; `start` becomes durable with the run that it begins.
 
         A session that only the host has answered so far is started under the agent of that answer.
         """
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
-            session = await self._owned(session_id)
+            session = await self._load_owned(session_id)
             if session.record.state.is_started:
                 return session
             if start is not None:
@@ -477,17 +481,17 @@ class Supervisor(Actor):
                 principal=principal,
                 at=session.now(),
             ),
-            once=session_key(session.session_id),
+            once=derive_session_key(session.session_id),
             trace=trace,
         )
 
 
-def _governed(snapshot: Snapshot, bus: Bus) -> dict[str, Any]:
+def _list_governed(snapshot: Snapshot, bus: Bus) -> dict[str, Any]:
     config = snapshot.config
     return {
         "snapshot": snapshot,
         "config": config,
-        "limits": turn.history_limits(config, *snapshot.agents.values()),
-        "packages": snapshot.agent_packages(),
+        "limits": turn.compute_history_limits(config, *snapshot.agents.values()),
+        "packages": snapshot.map_agent_packages(),
         "attention": Engine.of(snapshot, now=bus.clock.monotonic),
     }

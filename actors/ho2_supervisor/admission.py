@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from hobus.actors.ho2_supervisor.session.commands import command_of
-from hobus.actors.ho2_supervisor.session.journal import input_digest
+from hobus.actors.ho2_supervisor.session.commands import get_command_id
+from hobus.actors.ho2_supervisor.session.journal import digest_input
 from hobus.actors.ho2_supervisor.session.record import KnownInput
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.actors.ho2_supervisor.turn import caller_tools
 from hobus.bus.errors import SessionFault
-from hobus.bus.messages.ids import follow_up_input, image_id, is_follow_up
-from hobus.bus.messages.session import SessionConfig, TurnRequest, form_of, words_of
-from hobus.config.attention_rules import override_fault
+from hobus.bus.messages.ids import derive_image_id, follow_up_input, is_follow_up
+from hobus.bus.messages.session import SessionConfig, TurnRequest, describe_form, render_words
+from hobus.config.attention_rules import find_override_fault
 from hobus.config.attention_template import Template
-from hobus.config.json_schema import schema_fault
+from hobus.config.json_schema import find_schema_fault
 from hobus.config.sections.gateway import GatewayConfig
 
 Templates = Mapping[str, Template]
@@ -44,21 +44,21 @@ def admit(
         )
     known = inputs.get(input_id)
     if known is not None:
-        if fault := conflict(known, input_digest(input_id, words_of(text, results)), form_of(overrides)):
+        if fault := find_conflict(known, digest_input(input_id, render_words(text, results)), describe_form(overrides)):
             return SessionFault("input_conflict", fault)
         if state.failed is not None and state.failed.input_id == input_id and state.status == "open":
             return "go on"
         return "attach" if known.became == "running" else known
     if state.status == "closed" or state.cell:
-        return over_fault(state)
+        return make_over_fault(state)
     active = f"run {state.run_id} answers input {state.run.input_id}" if state.run is not None else ""
     if said_before or active:
         return SessionFault("run_active", f"{said_before or active}; wait until it is over")
     if (
-        fault := blank_fault(overrides)
-        or files_fault(message)
-        or settings_fault(overrides)
-        or caller_tools.results_fault(results, text, state.open_calls)
+        fault := find_blank_fault(overrides)
+        or find_files_fault(message)
+        or find_settings_fault(overrides)
+        or caller_tools.find_results_fault(results, text, state.open_calls)
     ):
         return SessionFault("invalid_input", fault)
     if is_follow_up(input_id):  # else the follow-up of that name could never begin
@@ -68,28 +68,28 @@ def admit(
     return "begin"
 
 
-def over_fault(state: SessionState) -> SessionFault:
+def make_over_fault(state: SessionState) -> SessionFault:
     """Return the fault for a session that takes nothing new: it goes on in another cell, or has ended."""
     if not state.cell:
         return SessionFault("session_closed", f"session {state.session_id} has ended; start another one")
     return SessionFault("session_left", f"session {state.session_id} has moved to cell {state.cell}: ask there")
 
 
-def blank_fault(settings: SessionConfig | None) -> str:
+def find_blank_fault(settings: SessionConfig | None) -> str:
     """Return why the named model is not a valid name; empty if it is, or if none is named."""
     given = () if settings is None else (settings.provider, settings.model)
     is_blank = any(name is not None and not name.strip() for name in given)
     return "provider or model is blank; name it or leave it out" if is_blank else ""
 
 
-def files_fault(message: TurnRequest) -> str:
+def find_files_fault(message: TurnRequest) -> str:
     """Return why a message may not bring these files; empty if it brings none, or images of its own session."""
-    own = image_id(message.session_id, "")
+    own = derive_image_id(message.session_id, "")
     strange = [file.name for file in message.files if not file.ref.startswith(own)]
     return f"files: {strange[0][:80]!r} is no image of session {message.session_id}" if strange else ""
 
 
-def conflict(known: KnownInput, digest: str, form: str) -> str:
+def find_conflict(known: KnownInput, digest: str, form: str) -> str:
     """Return why a request differs from the input that has its id; empty if it is the same."""
     if known.digest not in (None, digest):
         return f"input {known.input_id} came before with another text; a new text needs a new input id"
@@ -100,29 +100,29 @@ def conflict(known: KnownInput, digest: str, form: str) -> str:
 
 def is_pending_follow_up(state: SessionState, input_id: str) -> bool:
     """Return whether this input is a follow-up whose run is still to come."""
-    return any(follow_up_input(command_of(ref)) == input_id for ref in state.pending_follow_up)
+    return any(follow_up_input(get_command_id(ref)) == input_id for ref in state.pending_follow_up)
 
 
-def settings_fault(wanted: SessionConfig | None) -> str:
+def find_settings_fault(wanted: SessionConfig | None) -> str:
     """Return why no run can have these settings; empty if one can, as far as the session knows."""
     if fault := caller_tools.offer_fault(wanted):
         return fault
     schema = None if wanted is None else wanted.output_schema
-    fault = "" if schema is None else schema_fault(schema)
+    fault = "" if schema is None else find_schema_fault(schema)
     return f"output_schema {fault}" if fault else ""
 
 
-def template_fault(whose: str, settings: SessionConfig | None, known: Templates) -> str:
+def find_template_fault(whose: str, settings: SessionConfig | None, known: Templates) -> str:
     """Return why the attention template that these settings name cannot be used; empty if it can, or none is named.
 
     Asked before a session starts only: later turns go on without a removed template, and their records warn.
     """
     wanted = None if settings is None else settings.attention_template
-    fault = "" if wanted is None else override_fault(known, wanted)
+    fault = "" if wanted is None else find_override_fault(known, wanted)
     return f"{whose}.attention_template: {fault}" if fault else ""
 
 
-def agent_fault(agent_id: str | None, agents: Collection[str]) -> str:
+def find_agent_fault(agent_id: str | None, agents: Collection[str]) -> str:
     """Return why this agent cannot answer; empty if it can. An agent may be removed after a session's beginning."""
     if agent_id in agents:
         return ""
@@ -132,7 +132,7 @@ def agent_fault(agent_id: str | None, agents: Collection[str]) -> str:
     )
 
 
-def profile_fault(wanted: SessionConfig, gateway: GatewayConfig) -> str:
+def find_profile_fault(wanted: SessionConfig, gateway: GatewayConfig) -> str:
     """Return why no run can have the profile that a session's settings name; empty if it can, or none is named."""
     if wanted.provider_profile_id is None or wanted.provider_profile_id in gateway.profiles:
         return ""

@@ -14,13 +14,13 @@ from hobus.actors.ho2_supervisor.session.record import RunMemo
 from hobus.actors.ho2_supervisor.session_end import end_with_call
 from hobus.actors.ho2_supervisor.turn import agent_calls, chain
 from hobus.actors.ho2_supervisor.turn.effects import append_end
-from hobus.actors.ho2_supervisor.turn.pool import lost_receipt
-from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
-from hobus.bus.messages.ids import end_key, parse_iso, turn_key
+from hobus.actors.ho2_supervisor.turn.pool import make_lost_receipt
+from hobus.actors.ho2_supervisor.turn.verdicts import make_verdict_result
+from hobus.bus.messages.ids import derive_turn_key, end_key, parse_iso
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Receipt, WorkOrder
 from hobus.bus.record.journal import pack_result
-from hobus.bus.record.payloads.orders import receipt_in
+from hobus.bus.record.payloads.orders import read_receipt
 from hobus.bus.record.session_facts import RunCancelled, ToolReceipt
 
 CANCELLED = "cancelled"
@@ -45,7 +45,7 @@ async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, t
     await end_orders(resources, session, memo, trace=trace)
     _close_calls(session, trace)
     run = session.record.state.run
-    result = _result(session, memo, now=resources.bus.now())
+    result = _make_result(session, memo, now=resources.bus.now())
     session.append(
         RunCancelled(
             input_id=memo.requested.input_id,
@@ -53,7 +53,7 @@ async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, t
             at=session.now(),
         ),
         bodies=[pack_result(result)],
-        once=turn_key(session.session_id, memo.requested.input_id),
+        once=derive_turn_key(session.session_id, memo.requested.input_id),
         trace=trace,
     )
     end_with_call(session, memo.requested, trace=trace)
@@ -71,7 +71,7 @@ async def _take_ends(resources: Resources, session: OwnedSession, trace: str) ->
     open_orders = session.record.state.open_orders
     found = await resources.client.lookup(once=[end_key(wo_id) for wo_id in open_orders], with_bodies=True)
     for entry in found:
-        receipt = entry and receipt_in(entry)
+        receipt = entry and read_receipt(entry)
         if receipt is not None:
             append_end(session, receipt, trace=trace)
 
@@ -79,11 +79,11 @@ async def _take_ends(resources: Resources, session: OwnedSession, trace: str) ->
 async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id: str, trace: str) -> None:
     """End an order here, unless its executor did at the last moment."""
     order = WorkOrder.model_validate(memo.orders[wo_id])
-    receipt = lost_receipt(order, None, by=resources.bus.instance, at=session.now())
+    receipt = make_lost_receipt(order, None, by=resources.bus.instance, at=session.now())
     entry = resources.order_end(receipt, provenance=session.provenance(memo.run_id.run_seq, wo_id), trace=trace)
     if not await session.stands(entry):
         [winner] = await resources.client.lookup(once=[end_key(wo_id)], with_bodies=True)
-        receipt = (winner and receipt_in(winner)) or receipt
+        receipt = (winner and read_receipt(winner)) or receipt
     append_end(session, receipt, trace=trace)
 
 
@@ -108,21 +108,21 @@ def _close_calls(session: OwnedSession, trace: str) -> None:
         )
 
 
-def _result(session: OwnedSession, memo: RunMemo, *, now: float) -> TurnResult:
+def _make_result(session: OwnedSession, memo: RunMemo, *, now: float) -> TurnResult:
     receipts = [Receipt.model_validate(receipt) for receipt in memo.receipts.values()]
     elapsed_ms = max(0, round((now - parse_iso(memo.requested.at)) * 1000))
-    return verdict_result(
+    return make_verdict_result(
         CANCELLED,
         session_id=session.session_id,
         run_id=memo.run_id,
         input_id=memo.requested.input_id,
         receipts=receipts,
         elapsed_ms=elapsed_ms,
-        tool_calls=_calls(session, memo, {receipt.wo_id: receipt for receipt in receipts}),
+        tool_calls=_summarise_calls(session, memo, {receipt.wo_id: receipt for receipt in receipts}),
     )
 
 
-def _calls(session: OwnedSession, memo: RunMemo, receipts: dict[str, Receipt]) -> list[ToolCallSummary]:
+def _summarise_calls(session: OwnedSession, memo: RunMemo, receipts: dict[str, Receipt]) -> list[ToolCallSummary]:
     """Summarise each call that was sent; those of the batch that was open are ignored as stale."""
     run, batch = session.record.state.run, session.record.state.tool_batch
     stale = set() if batch is None else {c for c, status in batch.call_status.items() if status.state == "IgnoredStale"}
@@ -132,5 +132,5 @@ def _calls(session: OwnedSession, memo: RunMemo, receipts: dict[str, Receipt]) -
         if call is None or receipt is None:
             continue
         is_stale = call["call_id"] in stale and run is not None and wo_id in run.step_orders
-        summaries.append(chain.summary(call["tool_id"], receipt, is_stale=is_stale))
+        summaries.append(chain.summarise_call(call["tool_id"], receipt, is_stale=is_stale))
     return summaries

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from msgspec.structs import asdict
 
-from hobus.actors.ho2_supervisor.admission import agent_fault
+from hobus.actors.ho2_supervisor.admission import find_agent_fault
 from hobus.actors.ho2_supervisor.limits import COMMAND_MAX_BYTES
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import journal
@@ -22,7 +22,7 @@ from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import follow_up_input
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, Steer
-from hobus.bus.record.journal import recorded
+from hobus.bus.record.journal import read_recorded
 from hobus.bus.record.session_facts import HostCommandApplied, HostCommandReceived, HostCommandRejected
 from hobus.bus.text import is_blank
 from hobus.config.schema import AdminConfig
@@ -32,7 +32,7 @@ _FREE = ("reason", "call_id", "lease_id")
 _BEGINNING_CHARS = 100
 
 
-def text_of(command: HostCommand) -> str | None:
+def get_text(command: HostCommand) -> str | None:
     """Return the words that a command brings; None for one without."""
     return command.command.text if isinstance(command.command, Steer | FollowUp) else None
 
@@ -43,32 +43,32 @@ def as_recorded(command: HostCommand) -> HostCommand:
     Of a command that is too large the entry keeps only the beginnings: the command is refused, and must not burst the
     entry.
     """
-    if text_of(command) is not None:
+    if get_text(command) is not None:
         return command.model_copy(update={"command": command.command.model_copy(update={"text": ""})})
-    if _size(command) <= COMMAND_MAX_BYTES:
+    if _measure_command(command) <= COMMAND_MAX_BYTES:
         return command
     long = {name: value for name, value in asdict(command.command).items() if isinstance(value, str) and name in _FREE}
     short = {name: value[:_BEGINNING_CHARS] for name, value in long.items()}
     return command.model_copy(update={"command": command.command.model_copy(update=short)})
 
 
-def _size(command: HostCommand) -> int:
+def _measure_command(command: HostCommand) -> int:
     """Return the bytes of a command that brings no text: its reason, and the ids that it names."""
     return len(pack(command.command.model_dump()))
 
 
-def refusal_of(state: SessionState, command: HostCommand, config: AdminConfig, agents: Collection[str]) -> str:
+def find_refusal(state: SessionState, command: HostCommand, config: AdminConfig, agents: Collection[str]) -> str:
     """Return why the owner refuses this command, whatever the life cycle says; empty if it does not."""
-    text, sessions = text_of(command), config.sessions
+    text, sessions = get_text(command), config.sessions
     if text is None:
-        if (size := _size(command)) <= COMMAND_MAX_BYTES:
+        if (size := _measure_command(command)) <= COMMAND_MAX_BYTES:
             return ""
         return f"too_large: a {command.command.kind} of {size} bytes; at most {COMMAND_MAX_BYTES} are taken"
     if is_blank(text):
         return f"blank: a {command.command.kind} needs text"
     if (size := len(text.encode())) > config.host.prompt_max_bytes:
         return f"too_large: {size} bytes; at most {config.host.prompt_max_bytes} are taken (host.prompt_max_bytes)"
-    if isinstance(command.command, FollowUp) and (fault := agent_fault(state.agent_id, agents)):
+    if isinstance(command.command, FollowUp) and (fault := find_agent_fault(state.agent_id, agents)):
         return f"agent_removed: {fault}"
     pending = state.pending_steer if isinstance(command.command, Steer) else state.pending_follow_up
     if len(pending) >= sessions.pending_max:
@@ -91,7 +91,7 @@ def receive(  # noqa: PLR0913 - what a command rests on, each by its name
     Durable with the next barrier. `said_by`: principal and door; `person`: whom that door names. `agents`: those
     configured now; a lease's renewal needs none, since its run goes on under its own configuration.
     """
-    text, refusal = text_of(command), refusal_of(session.record.state, command, config, agents)
+    text, refusal = get_text(command), find_refusal(session.record.state, command, config, agents)
     session.append(
         HostCommandReceived(command=as_recorded(command), **said_by._asdict(), person=person, at=session.now()),
         bodies=[] if text is None or refusal.startswith("too_large") else [text.encode()],
@@ -106,7 +106,7 @@ def decide(session: OwnedSession, *, refusal: str = "", trace: str = "") -> Redu
     if command is None:
         return None
     applied = HostCommandApplied(command_id=command.command_id, at=session.now())
-    rejection = reduce(session.record.state, journal.envelope(session.record.state, applied)).rejection
+    rejection = reduce(session.record.state, journal.make_envelope(session.record.state, applied)).rejection
     if not refusal and rejection is None:
         return session.append(applied, trace=trace)
     reason = refusal or (rejection.reason if rejection is not None else "")
@@ -114,7 +114,9 @@ def decide(session: OwnedSession, *, refusal: str = "", trace: str = "") -> Redu
     return None
 
 
-def verdict(session: OwnedSession, command: HostCommand, *, reason: str, is_repeat: bool = False) -> CommandVerdict:
+def make_verdict(
+    session: OwnedSession, command: HostCommand, *, reason: str, is_repeat: bool = False
+) -> CommandVerdict:
     """Return the answer to a command that was rejected for this reason; an empty reason: applied."""
     state, is_applied = session.record.state, not reason
     return CommandVerdict(
@@ -130,7 +132,7 @@ def verdict(session: OwnedSession, command: HostCommand, *, reason: str, is_repe
     )
 
 
-async def repeated(client: LedgerClient, session: OwnedSession, command: HostCommand) -> CommandVerdict | None:
+async def find_repeated(client: LedgerClient, session: OwnedSession, command: HostCommand) -> CommandVerdict | None:
     """Return the earlier verdict on this command id, from the record if need be; None if the command is new.
 
     Another command under a known id is rejected, and changes nothing.
@@ -141,10 +143,10 @@ async def repeated(client: LedgerClient, session: OwnedSession, command: HostCom
     )
     if came is None or (applied is None and rejected is None):
         return None
-    received, refused = recorded(came), recorded(rejected)
+    received, refused = read_recorded(came), read_recorded(rejected)
     rejection = None if refused is None else refused.event.event
     reason = rejection.reason if isinstance(rejection, HostCommandRejected) else ""
-    given = verdict(session, command, reason=reason, is_repeat=True)
+    given = make_verdict(session, command, reason=reason, is_repeat=True)
     if _is_same(command, as_recorded(command), None if received is None else received.event.event, came):
         return given
     reason = f"command_conflict: {command.command_id} came before with another content; a new command needs a new id"
@@ -157,5 +159,5 @@ def _is_same(command: HostCommand, as_recorded: HostCommand, event: object, came
         return True
     if as_recorded.model_copy(update={"issued_at": event.command.issued_at}) != event.command:
         return False
-    text, recorded = text_of(command), came.bodies[1] if len(came.bodies) > 1 else None
+    text, recorded = get_text(command), came.bodies[1] if len(came.bodies) > 1 else None
     return text is None or recorded is None or text.encode() == recorded

@@ -32,19 +32,19 @@ class Configurations:
 
     async def use(self, digest: str) -> None:
         """Begin new runs under this configuration. Raises ConfigError for an unknown one, or the ledger's fault."""
-        self.current = await self._of(digest)
+        self.current = await self._load(digest)
 
     async def of(self, digest: str) -> Resources:
         """Return a run's configuration; the current one, with a log line, where the record no longer has it whole."""
         if not digest:
             return self.current
         try:
-            return await self._of(digest)
+            return await self._load(digest)
         except ConfigError as fault:
             _log.warning("configuration_lost", digest=digest, detail=fault.detail)
             return self.current
 
-    async def _of(self, digest: str) -> Resources:
+    async def _load(self, digest: str) -> Resources:
         made = self._made.get(digest)
         if made is None:
             made = self._make(await self._snapshots.get(digest))

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import structlog
 
 from hobus.actors.ho2_supervisor import cancelling, commanding, limits
-from hobus.actors.ho2_supervisor.admission import agent_fault, conflict
+from hobus.actors.ho2_supervisor.admission import find_agent_fault, find_conflict
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.learning.learning import Learning
 from hobus.actors.ho2_supervisor.ownership import history_lookup
 from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, EntryRefused, JournalLost, SessionMoved
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
 from hobus.actors.ho2_supervisor.resources import Resources
-from hobus.actors.ho2_supervisor.run_task import RunTask, waiting_told
+from hobus.actors.ho2_supervisor.run_task import RunTask, tell_waiting
 from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session.record import KnownInput, RunMemo
 from hobus.actors.ho2_supervisor.turn import context, turn, turn_record
@@ -26,7 +26,7 @@ from hobus.actors.ho2_supervisor.turn.verdicts import is_verdict
 from hobus.bus.dispatch import SaidBy
 from hobus.bus.errors import STEPS_KEPT, RuntimeFault, SessionFault, WorkOrderFault
 from hobus.bus.messages.ids import parse_iso
-from hobus.bus.messages.session import HostCommand, LeaseHeartbeat, TurnResult, form_of
+from hobus.bus.messages.session import HostCommand, LeaseHeartbeat, TurnResult, describe_form
 from hobus.bus.record.session_facts import LeaseTerms, TimePassed
 
 _KEPT = (
@@ -86,7 +86,7 @@ class Driver:
             await task.beside
         await session.barrier()
         if self.learning is not None:
-            session.untold = await self.learning.learned_late(session, memo.run_id, trace=task.trace)
+            session.untold = await self.learning.learn_late(session, memo.run_id, trace=task.trace)
         await self.registry.record_state(session)
 
     async def _settle_again(self, task: RunTask, memo: RunMemo) -> None:
@@ -109,7 +109,7 @@ class Driver:
         """Renew the lease while a connected client waits; journal the time as soon as the lease is over."""
         session, half_s = task.session, terms.heartbeat_timeout_secs / 2
         while True:
-            expires_at = commands.lease_expiry(session.record.state)
+            expires_at = commands.find_lease_expiry(session.record.state)
             # Before it was issued, and it is never over sooner than that.
             left_s = (
                 terms.heartbeat_timeout_secs if expires_at is None else parse_iso(expires_at) - self.resources.bus.now()
@@ -157,14 +157,14 @@ class Driver:
                 if not task.is_cancellation():
                     raise
             except AppendRefused:
-                await self.registry.reread(session)
+                await self.registry.read_again(session)
             except EntryRefused as fault:
                 if refused is not None:
                     self.registry.drop(session)
                     raise
                 refused = fault
-                await self.registry.reread(session)
-            known = session.record.inputs.get(task.input_id) or await self._long_ago(task, refused)
+                await self.registry.read_again(session)
+            known = session.record.inputs.get(task.input_id) or await self._find_long_ago(task, refused)
             if known is None:
                 self._request_again(task)
             elif known.became != "running":
@@ -172,17 +172,17 @@ class Driver:
         self.registry.drop(session)
         raise SessionMoved(session.session_id, "has a head that keeps moving")
 
-    async def _long_ago(self, task: RunTask, refused: EntryRefused | None) -> KnownInput | None:
+    async def _find_long_ago(self, task: RunTask, refused: EntryRefused | None) -> KnownInput | None:
         """Return the input whose request the record refused as a repetition; None if nothing was refused.
 
         Raises the refusal if it had another reason: then there is no run that could fail.
         """
         if refused is None:
             return None
-        known = await history_lookup.input_of(self.resources.client, task.session, task.input_id)
+        known = await history_lookup.find_input(self.resources.client, task.session, task.input_id)
         if known is None:
             raise refused
-        if fault := conflict(known, task.requested.input_digest, form_of(task.requested.run_overrides)):
+        if fault := find_conflict(known, task.requested.input_digest, describe_form(task.requested.run_overrides)):
             raise SessionFault("input_conflict", fault)
         return known
 
@@ -200,7 +200,7 @@ class Driver:
         if session.record.state.is_answered:
             return await history_lookup.answer_of(session, session.record.inputs[task.input_id])
         if memo is not None and session.record.state.lifecycle == "Cancelling":
-            return await self._cancelled(task, memo)
+            return await self._end_cancelled(task, memo)
         run: Run | None = None
         fault: RuntimeFault = WorkOrderFault("deadline_exceeded", f"input {task.input_id}: no time is left")
         try:
@@ -209,7 +209,7 @@ class Driver:
             # Its own: it ends under the configuration under which it began, whoever drives it on.
             resources = await self.configurations.of(memo.requested.config_digest)
             agent_id = session.record.state.agent_id or ""
-            if fault_in := agent_fault(agent_id, resources.snapshot.agents):
+            if fault_in := find_agent_fault(agent_id, resources.snapshot.agents):
                 _log.warning("agent_removed", turn=str(memo.run_id), agent_id=agent_id, detail=fault_in)
                 raise SessionFault("invalid_input", fault_in)
             agent = resources.snapshot.agents[agent_id]
@@ -221,9 +221,9 @@ class Driver:
             if run.remaining_s() > 0:
                 with ExitStack() as failing:
                     failing.callback(task.end_beside)
-                    async with asyncio.timeout_at(self._due(task)) as task.scope:
-                        await self._its_turn(task, memo, resources)
-                        result = _told(run, await turn.take_turn(run, progress))
+                    async with asyncio.timeout_at(self._compute_due(task)) as task.scope:
+                        await self._wait_turn(task, memo, resources)
+                        result = _log_end(run, await turn.take_turn(run, progress))
                     failing.pop_all()
                 return result
         except TimeoutError:
@@ -235,31 +235,33 @@ class Driver:
             fault = caught
         finally:
             task.scope = None
-        return await self._ended(task, run, fault, progress)
+        return await self._end_without_answer(task, run, fault, progress)
 
-    async def _cancelled(self, task: RunTask, memo: RunMemo) -> TurnResult:
+    async def _end_cancelled(self, task: RunTask, memo: RunMemo) -> TurnResult:
         result = await cancelling.close(self.resources, task.session, memo, trace=task.trace)
         _log.info("turn_cancelled", turn=str(memo.run_id), input_id=task.input_id)
         if self.learning is not None:
             self.learning.log_later(task.session, trace=task.trace)
         return result
 
-    async def _its_turn(self, task: RunTask, memo: RunMemo, resources: Resources) -> None:
+    async def _wait_turn(self, task: RunTask, memo: RunMemo, resources: Resources) -> None:
         """Wait until the run may work, and end what was on its way when it last failed."""
         if task.standstill is None:
-            async with waiting_told(task):
+            async with tell_waiting(task):
                 await task.ticket.turn()
         if memo.given_up.intersection(task.session.record.state.open_orders):
             await cancelling.end_orders(resources, task.session, memo, trace=task.trace)
 
-    def _due(self, task: RunTask) -> float | None:
+    def _compute_due(self, task: RunTask) -> float | None:
         """Return the run's deadline on the loop's clock; None while it stands still."""
         if task.standstill is not None:
             return None
         deadline_at = task.session.record.state.deadline_at or task.requested.deadline_at
         return self.resources.bus.clock.monotonic() + parse_iso(deadline_at) - self.resources.bus.now()
 
-    async def _ended(self, task: RunTask, run: Run | None, fault: RuntimeFault, progress: Progress) -> TurnResult:
+    async def _end_without_answer(
+        self, task: RunTask, run: Run | None, fault: RuntimeFault, progress: Progress
+    ) -> TurnResult:
         """Return what stands for an answer that the turn did not bring. Raises the failure, which is journaled."""
         session, active = task.session, task.session.record.run
         if active is None or session.record.state.is_answered or active.requested.input_id != task.input_id:
@@ -269,10 +271,10 @@ class Driver:
         if run is not None:
             context.record_unanswered(run)
         if run is not None and is_verdict(fault.code):
-            return _told(run, await turn_record.record_verdict(run, fault, progress.tool_calls))
+            return _log_end(run, await turn_record.record_verdict(run, fault, progress.tool_calls))
         # By not_found a host knows that there is no such session.
         failed = WorkOrderFault("execution_error", fault.detail) if fault.code == "not_found" else fault
-        failed.facts |= turn_record.spent(run)
+        failed.facts |= turn_record.sum_spent(run)
         if failed.code == "deadline_exceeded" and (steps := len(progress.exchanges)):
             failed.facts[STEPS_KEPT], failed.detail = steps, _KEPT.format(steps)
         turn_record.record_failure(session, task.input_id, failed, trace=task.trace)
@@ -282,7 +284,7 @@ class Driver:
         raise failed
 
 
-def _told(run: Run, result: TurnResult) -> TurnResult:
+def _log_end(run: Run, result: TurnResult) -> TurnResult:
     """Log how the turn ended, without any of its text, and return the result."""
     _log.info(
         "turn_answered",

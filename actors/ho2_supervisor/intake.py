@@ -53,7 +53,7 @@ class Intake(Generic[K]):
         assert taken is not None  # noqa: S101 - nobody is held
         principal, key = taken
         self._uncount(principal)
-        self._let_in_lately = self._lately(now) + 1.0
+        self._let_in_lately = self._count_lately(now) + 1.0
         self._let_in_at = now
         return key
 
@@ -67,7 +67,7 @@ class Intake(Generic[K]):
         since_s = now - self._stands_since
         if not self._waiting or since_s < limits.RATE_KNOWN_AFTER_S:
             return 0.0
-        rate = self._lately(now) / (limits.RATE_WINDOW_S * (1 - exp(-since_s / limits.RATE_WINDOW_S)))
+        rate = self._count_lately(now) / (limits.RATE_WINDOW_S * (1 - exp(-since_s / limits.RATE_WINDOW_S)))
         return self.ahead(principal, more=1) / max(rate, limits.RATE_MIN)
 
     def require_room(self, principal: str, now: float) -> None:
@@ -83,7 +83,7 @@ class Intake(Generic[K]):
                 retry_after_ms=max(limits.RETRY_MIN_MS, round((wait_s - wait_max_s) * 1000)),
             )
 
-    def _lately(self, now: float) -> float:
+    def _count_lately(self, now: float) -> float:
         return self._let_in_lately * exp((self._let_in_at - now) / limits.RATE_WINDOW_S)
 
     def _uncount(self, principal: str) -> None:

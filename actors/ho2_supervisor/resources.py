@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import by_writer, dispatched_id, end_key, entry_id
+from hobus.bus.messages.ids import derive_dispatched_id, derive_entry_id, derive_writer_id, end_key
 from hobus.bus.messages.ledger import Provenance, WriteEntry
 from hobus.bus.messages.work_order import Receipt
 from hobus.bus.port import Bus
@@ -49,12 +49,12 @@ class Resources(Struct, frozen=True):
         Without an id of its own it is counted, per incarnation. `texts`: what the payload is about, as bodies behind
         it. `facts`: its other fields.
         """
-        counted = by_writer(self.bus.instance, str(next(self._numbers))) if not submission_id else ""
+        counted = derive_writer_id(self.bus.instance, str(next(self._numbers))) if not submission_id else ""
         return WriteEntry(
-            submission_id=submission_id or entry_id(event_type, counted),
+            submission_id=submission_id or derive_entry_id(event_type, counted),
             stream=stream,
             event_type=event_type,
-            at_us=self._now_us(),
+            at_us=self._read_clock_us(),
             bodies=[pack_payload(payload), *(text.encode() for text in texts)],
             **facts,
         )
@@ -62,16 +62,16 @@ class Resources(Struct, frozen=True):
     def order_end(self, receipt: Receipt, *, provenance: Provenance, trace: str) -> WriteEntry:
         """Build the end of an order that no executor answered; an end that HO1 recorded after all comes first."""
         event_type = f"WO_{receipt.state.upper()}"
-        submission_id = entry_id(event_type, by_writer(receipt.wo_id, self.bus.instance))
-        parents, texts = [dispatched_id(receipt.wo_id)], []
+        submission_id = derive_entry_id(event_type, derive_writer_id(receipt.wo_id, self.bus.instance))
+        parents, texts = [derive_dispatched_id(receipt.wo_id)], []
         if receipt.output_result is not None and receipt.output_result.text.text:
             texts = [receipt.output_result.text.text]
-        end = end_of(receipt, submission_id, at_us=self._now_us(), has_own_text=bool(texts))
+        end = end_of(receipt, submission_id, at_us=self._read_clock_us(), has_own_text=bool(texts))
         return self.entry(
             event_type, end, submission_id=submission_id, stream="ho1m", texts=texts,
             reason="" if receipt.error is None else receipt.error.code, provenance=provenance,
             parents=parents, trace=trace, once=end_key(receipt.wo_id),
         )  # fmt: skip
 
-    def _now_us(self) -> int:
+    def _read_clock_us(self) -> int:
         return round(self.bus.now() * 1_000_000)

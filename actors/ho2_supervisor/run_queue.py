@@ -16,15 +16,15 @@ from msgspec import Struct
 
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.intake import Intake
-from hobus.bus.fair import FairQueue, weight_of
+from hobus.bus.fair import FairQueue, get_weight
 
 
 class RunQueue:
     """The steps of one supervisor's runs."""
 
     def __init__(self, *, wait_max_s: float, unwritten: Callable[[], int]) -> None:
-        self._new: Intake[asyncio.Future[None]] = Intake(wait_max_s=wait_max_s, weight=weight_of)
-        self._steps: FairQueue[asyncio.Future[None], asyncio.Future[None]] = FairQueue(weight_of)
+        self._new: Intake[asyncio.Future[None]] = Intake(wait_max_s=wait_max_s, weight=get_weight)
+        self._steps: FairQueue[asyncio.Future[None], asyncio.Future[None]] = FairQueue(get_weight)
         self._unwritten = unwritten
         self._since_new = 0  # steps, while a run waits to begin
         self._is_taken = False  # in this pass of the loop
@@ -42,7 +42,7 @@ class RunQueue:
 
     def require_room(self, principal: str) -> None:
         """Raise BusError(busy) for a run that would wait too long."""
-        self._new.require_room(principal, _now())
+        self._new.require_room(principal, _read_loop_time())
 
     async def enter(self, principal: str, line: ExitStack) -> None:
         """Wait until what is new may begin; it counts as beginning until `line` ends. Raises BusError(busy)."""
@@ -54,7 +54,7 @@ class RunQueue:
         """Wait until the next step of this principal may run, or its run begin."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if is_new:
-            self._new.add(principal, waiter, _now())
+            self._new.add(principal, waiter, _read_loop_time())
         else:
             self._steps.add(principal, waiter, waiter)
         self._look()
@@ -78,15 +78,15 @@ class RunQueue:
 
     def _look(self) -> None:
         if not self._is_taken:
-            self._next()
+            self._begin_next()
 
-    def _next(self) -> None:
+    def _begin_next(self) -> None:
         loop = asyncio.get_running_loop()
-        while (waiter := self._taken()) is not None:
+        while (waiter := self._take_next()) is not None:
             if not waiter.done():
                 waiter.set_result(None)
                 self._is_taken = True
-                loop.call_soon(self._next)
+                loop.call_soon(self._begin_next)
                 return
         self._is_taken = False
         if self._new and self._later is None:
@@ -96,13 +96,13 @@ class RunQueue:
         self._later = None
         self._look()
 
-    def _taken(self) -> asyncio.Future[None] | None:
+    def _take_next(self) -> asyncio.Future[None] | None:
         """Whose turn it is."""
         has_little = self._unwritten() <= limits.UNWRITTEN_MAX and self.beginning < limits.BEGINNING_MAX
         has_room = has_little or self._owed >= 1.0
         if self._new and has_room and (self._since_new >= limits.STEPS_BEFORE_NEW or not self._steps):
             self._since_new, self._owed = 0, 0.0
-            return self._new.take(_now())
+            return self._new.take(_read_loop_time())
         self._since_new += 1
         taken = self._steps.take()
         return taken and taken[1]
@@ -134,6 +134,6 @@ class RunTicket(Struct, eq=False):
             self.queue.begun()
 
 
-def _now() -> float:
+def _read_loop_time() -> float:
     """Return the running loop's time: virtual in the simulation."""
     return asyncio.get_running_loop().time()

@@ -25,7 +25,7 @@ Standstill = Literal["Paused", "WaitingInput"]
 
 
 @asynccontextmanager
-async def waiting_told(task: RunTask) -> AsyncGenerator[None]:
+async def tell_waiting(task: RunTask) -> AsyncGenerator[None]:
     """Tell whoever watches the run, once that takes a while, that it waits to begin, and when it begins."""
     ticket = task.ticket
     told = asyncio.get_running_loop().call_later(
@@ -38,7 +38,7 @@ async def waiting_told(task: RunTask) -> AsyncGenerator[None]:
         task.draft.wait(None)
 
 
-def standstill_of(lifecycle: Lifecycle) -> Standstill | None:
+def find_standstill(lifecycle: Lifecycle) -> Standstill | None:
     return lifecycle if lifecycle in ("Paused", "WaitingInput") else None
 
 
@@ -71,12 +71,12 @@ class RunTask:
     """Its task was cancelled because the run is being cancelled."""
 
     def __post_init__(self) -> None:
-        self.standstill: Standstill | None = standstill_of(self.session.record.state.lifecycle)
+        self.standstill: Standstill | None = find_standstill(self.session.record.state.lifecycle)
         self.has_stood_still = self.standstill is not None
         self._change = asyncio.Event()
         loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[TurnResult] = loop.create_future()
-        self.answer.add_done_callback(self._answered)
+        self.answer.add_done_callback(self._wake_waiting)
         self.task = loop.create_task(self.drive(self))
 
     @property
@@ -116,7 +116,7 @@ class RunTask:
         """Run work beside the run, which does not wait for it; the run is over when both are."""
         self.beside = asyncio.get_running_loop().create_task(work)
 
-    def bound_beside(self, until: float) -> None:
+    def bound_work_beside(self, until: float) -> None:
         """Fail the work beside the run at `until`, unless it has ended; the earliest moment given counts."""
         if self.beside_until is None or until < self.beside_until:
             self.beside_until = until
@@ -158,7 +158,7 @@ class RunTask:
         if not self.answer.done():
             self.answer.set_exception(fault)
 
-    def _answered(self, answer: asyncio.Future[TurnResult]) -> None:
+    def _wake_waiting(self, answer: asyncio.Future[TurnResult]) -> None:
         """Wake everybody who waits. A failure may find nobody waiting; asyncio need not complain."""
         if not answer.cancelled():
             answer.exception()

@@ -22,13 +22,13 @@ from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSess
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
 from hobus.actors.ho2_supervisor.run_queue import RunQueue, RunTicket
 from hobus.actors.ho2_supervisor.run_task import RunTask
-from hobus.actors.ho2_supervisor.session.commands import command_of
-from hobus.actors.ho2_supervisor.session.journal import input_digest
+from hobus.actors.ho2_supervisor.session.commands import get_command_id
+from hobus.actors.ho2_supervisor.session.journal import digest_input
 from hobus.actors.ho2_supervisor.session.state import Reduced
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
-from hobus.bus.messages.session import TurnRequest, words_of
+from hobus.bus.messages.ids import derive_body_ref, derive_requested_id, follow_up_input, format_iso, parse_iso
+from hobus.bus.messages.session import TurnRequest, render_words
 from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.record.session_facts import GivenResult, LeaseTerms, LifecycleChanged, RunAttached, RunRequested
 from hobus.bus.streaming import Draft
@@ -68,16 +68,16 @@ class Runs:
         has_waited = not session.record.inputs  # as its session did, or its caller
         if not has_waited:
             self.queue.require_room(self._bus.principal)
-        submission_id = requested_id(session.session_id, message.input_id)
-        text, silence_s = words_of(message.text, message.results), self._config.sessions.lease_heartbeat_timeout_s
+        submission_id = derive_requested_id(session.session_id, message.input_id)
+        text, silence_s = render_words(message.text, message.results), self._config.sessions.lease_heartbeat_timeout_s
         open_calls = session.record.state.open_calls if message.results else None
-        requested = self._requested(
+        requested = self._make_requested(
             session,
             message.input_id,
             text,
-            input_ref=body_ref(submission_id, 1),
+            input_ref=derive_body_ref(submission_id, 1),
             results=[
-                GivenResult(tool_call_id=result.tool_call_id, content_ref=body_ref(submission_id, number))
+                GivenResult(tool_call_id=result.tool_call_id, content_ref=derive_body_ref(submission_id, number))
                 for number, result in enumerate(message.results, start=2)
             ],
             continues=open_calls and open_calls.wo_id,
@@ -122,11 +122,11 @@ class Runs:
         run = self.of(session)
         return run is not None and (run.answer.done() or session.record.state.is_answered)
 
-    async def _settling(self, session: OwnedSession, run: RunTask, call: Call) -> None:
+    async def _wait_change(self, session: OwnedSession, run: RunTask, call: Call) -> None:
         """Wait for the run's next change; a caller waits for its labels only for a part of their time."""
         if self.is_settling(session):
             left_s = call.remaining_s(self._bus.clock.monotonic())
-            run.bound_beside(asyncio.get_running_loop().time() + left_s * own_limits.LABELS_SHARE)
+            run.bound_work_beside(asyncio.get_running_loop().time() + left_s * own_limits.LABELS_SHARE)
         await run.change()
 
     def keeps_waiting(self, session: OwnedSession, input_id: str) -> bool:
@@ -139,7 +139,7 @@ class Runs:
         is_between = self.is_settling(session) or session.session_id in self._registry.follow_ups
         return is_between and input_id not in session.record.inputs
 
-    def said_before(self, session: OwnedSession, input_id: str) -> str:
+    def find_said_before(self, session: OwnedSession, input_id: str) -> str:
         """Return the message that came before this input and has no run yet either; empty: none, or it is that one."""
         in_line = [waiting for waiting, _ in self._in_line.get(session.session_id, ())]
         if input_id in in_line or is_pending_follow_up(session.record.state, input_id):
@@ -148,20 +148,20 @@ class Runs:
         before = f"input {in_line[0]}" if in_line else "a follow-up" if is_behind_follow_up else ""
         return before and f"{before} was said before"
 
-    def told_to_wait(self, call: Call) -> AbstractContextManager[None]:
+    def tell_to_wait(self, call: Call) -> AbstractContextManager[None]:
         """While a session waits to begin with its first run."""
         principal = self._bus.principal
-        return told_to_wait(call, lambda: StreamWaiting(waiting="Turn", place=self.queue.ahead(principal)))
+        return tell_to_wait(call, lambda: StreamWaiting(waiting="Turn", place=self.queue.ahead(principal)))
 
     @contextmanager
-    def in_line(self, session: OwnedSession, input_id: str, call: Call, *, is_watching: bool) -> Generator[None]:
+    def stand_in_line(self, session: OwnedSession, input_id: str, call: Call, *, is_watching: bool) -> Generator[None]:
         """While an input waits so: whoever watches is told, and a cancel means that input."""
         over = asyncio.Event()
         labels = StreamWaiting(waiting="Labels")
         waiting = self._in_line.setdefault(session.session_id, [])
         waiting.append((input_id, over))
         try:
-            with told_to_wait(call, lambda: labels if is_watching and self.is_settling(session) else None):
+            with tell_to_wait(call, lambda: labels if is_watching and self.is_settling(session) else None):
                 yield
         finally:
             waiting.remove((input_id, over))
@@ -174,18 +174,18 @@ class Runs:
         run, waiting = self.of(session), list(self._in_line.get(session.session_id, ()))
         if run is None or not waiting or not self.is_settling(session):
             return False
-        run.bound_beside(asyncio.get_running_loop().time())
+        run.bound_work_beside(asyncio.get_running_loop().time())
         for _, one in waiting:
             await one.wait()
         return True
 
-    async def turnover(self, session: OwnedSession, call: Call) -> None:
+    async def wait_turnover(self, session: OwnedSession, call: Call) -> None:
         """Wait until what keeps an input waiting has changed. Raises SessionMoved if nothing here does."""
         run, following = self.of(session), self._registry.follow_ups.get(session.session_id)
         if following is not None:
             await asyncio.shield(following)
         elif run is not None:
-            await self._settling(session, run, call)
+            await self._wait_change(session, run, call)
         else:
             raise SessionMoved(session.session_id, "is being given up")
 
@@ -205,7 +205,7 @@ class Runs:
         ref = session.record.state.pending_follow_up[0]
         try:
             await session.barrier()
-            text = await session.text_or_none(ref)
+            text = await session.find_text(ref)
         except AppendRefused:
             self._registry.drop(session)  # whoever reads it next sees to its follow-ups, this one if nobody does
             return
@@ -215,22 +215,22 @@ class Runs:
             return
         if not self._has_follow_up(session) or session.record.state.pending_follow_up[0] != ref:
             return
-        input_id = follow_up_input(command_of(ref))
+        input_id = follow_up_input(get_command_id(ref))
         deadline_at = self.deadline_at(self._config.sessions.follow_up_timeout_ms / 1000)
         # Of a text that was erased the run fails, and says so.
-        requested = self._requested(session, input_id, text or "", input_ref=ref, deadline_at=deadline_at)
+        requested = self._make_requested(session, input_id, text or "", input_ref=ref, deadline_at=deadline_at)
         session.append(requested)
         self._start(session, requested)
 
-    def _requested(self, session: OwnedSession, input_id: str, text: str, **own: Any) -> RunRequested:
+    def _make_requested(self, session: OwnedSession, input_id: str, text: str, **own: Any) -> RunRequested:
         state, snapshot = session.record.state, self._configurations.current.snapshot
         agent = snapshot.agents.get(state.agent_id or "")
         return RunRequested(
-            model=snapshot.model_for(
+            model=snapshot.choose_model_for(
                 agent, "synthesize", request=own.get("run_overrides"), session=state.session_config
             ),
             input_id=input_id,
-            input_digest=input_digest(input_id, text),
+            input_digest=digest_input(input_id, text),
             config_digest=snapshot.digest,
             principal=self._bus.principal,
             at=session.now(),
@@ -257,7 +257,7 @@ class Runs:
         )  # fmt: skip
         self.queue.beginning += has_waited
         self._registry.runs[session.session_id] = run
-        run.task.add_done_callback(partial(self._over, run))
+        run.task.add_done_callback(partial(self._on_over, run))
         return run
 
     # --- while it goes on ---------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class Runs:
     def deadline_at(self, remaining_s: float) -> str:
         """Return when a run must be over: the requester's deadline less a reserve for record and reply, capped."""
         own_s = remaining_s - own_limits.REPLY_RESERVE_MS / 1000
-        return iso(self._bus.now() + max(0.0, min(own_s, self._config.budget.timeout_seconds)))
+        return format_iso(self._bus.now() + max(0.0, min(own_s, self._config.budget.timeout_seconds)))
 
     def attach(self, run: RunTask, deadline_at: str) -> None:
         """Attach another request for the same input; the deadline never moves backwards or past the longest life."""
@@ -276,7 +276,7 @@ class Runs:
         current = session.record.state.deadline_at
         if session.record.run is None or current is None:
             return  # the run is over but for the barrier; its answer is on the way
-        latest = iso(parse_iso(session.record.run.requested.at) + self._config.budget.timeout_seconds)
+        latest = format_iso(parse_iso(session.record.run.requested.at) + self._config.budget.timeout_seconds)
         moved = min(deadline_at, latest)
         if moved <= current:
             return
@@ -300,7 +300,7 @@ class Runs:
             return
         if session.record.state.is_answered:
             while self.of(session) is run:
-                await self._settling(session, run, call)
+                await self._wait_change(session, run, call)
             return
         if session.record.state.lifecycle != "Cancelling":
             run.notice(session.append(LifecycleChanged(lifecycle="Cancelling", at=session.now())))
@@ -315,7 +315,7 @@ class Runs:
                 self._registry.let_go(session_id)
             await asyncio.gather(*(run.change() for run in runs.values()))
 
-    def _over(self, run: RunTask, task: asyncio.Task[None]) -> None:
+    def _on_over(self, run: RunTask, task: asyncio.Task[None]) -> None:
         """End the run with its task; pass a programming error to the requesters, and have the session read again."""
         self._registry.remove(run)
         run.ticket.works()
@@ -332,7 +332,7 @@ class Runs:
 
 
 @contextmanager
-def told_to_wait(call: Call, said: Callable[[], StreamWaiting | None]) -> Generator[None]:
+def tell_to_wait(call: Call, said: Callable[[], StreamWaiting | None]) -> Generator[None]:
     """Whoever watches is told what this waits for, once that takes a while, and when it is over."""
     told = list[StreamWaiting]()
 

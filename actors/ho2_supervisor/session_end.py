@@ -13,7 +13,7 @@ _ERRAND_IS_OVER, _CALLER_IS_ANSWERED = "errand", "called by another agent"
 def append_end(session: OwnedSession, reason: str, *, said_by: SaidBy, trace: str) -> None:
     """Append the ends of the session's intents, then SESSION_END; durable with the next barrier."""
     record = session.record
-    for closed in intent_rules.at_session_end(record.state.intents.active, session.now()):
+    for closed in intent_rules.list_closing_events(record.state.intents.active, session.now()):
         session.append(closed, trace=trace)
     session.append(
         SessionEnded(

@@ -19,9 +19,9 @@ from hobus.actors.ho3_memory.evidence import Level, reach_us
 from hobus.actors.ho3_memory.failures import Failures
 from hobus.actors.ho3_memory.gate import STATED, GateFacts, LearnedStatement, judge
 from hobus.actors.ho3_memory.limits import PAGE_MAX
-from hobus.actors.ho3_memory.records import Fact, signal_entry_id
+from hobus.actors.ho3_memory.records import Fact, derive_signal_entry_id
 from hobus.actors.ho3_memory.signals import SignalTable
-from hobus.bus.messages.ids import overlay_id
+from hobus.bus.messages.ids import derive_overlay_id
 from hobus.bus.messages.memory import Accumulator, Bias, GateResult, Quarantined
 from hobus.config.sections.record import Ho3Config
 
@@ -36,7 +36,7 @@ class AgentMemory:
         """Begin empty. `database`: the working store; None: an own one, in memory."""
         self.agent_id = agent_id
         self._config = config
-        self._event_prefix = signal_entry_id(agent_id, "")
+        self._event_prefix = derive_signal_entry_id(agent_id, "")
         self._database = database or Databases().open()
         self._signals = SignalTable(config, self._database)
         self._failures = Failures(self._database)
@@ -53,7 +53,7 @@ class AgentMemory:
 
         Without `settles` nothing may be asked of this memory before `settle`.
         """
-        with self._database.transaction():
+        with self._database.write_all_or_nothing():
             found = [self._apply(fact) for fact in facts]
             if settles:
                 self._signals.settle()
@@ -61,7 +61,7 @@ class AgentMemory:
 
     def settle(self) -> None:
         """Bring levels up to all events that were applied."""
-        with self._database.transaction():
+        with self._database.write_all_or_nothing():
             self._signals.settle()
 
     def _apply(self, fact: Fact) -> bool:
@@ -136,11 +136,11 @@ class AgentMemory:
             failed_us=self._failures.newest_us(whose, as_of),
             principal=principal,
             switched_off=self.artifacts.switched_off(signal_id, principal, as_of),
-            learned=self._learned(signal_id, principal, as_of) if signal_id.startswith(STATED) else None,
+            learned=self._find_learned(signal_id, principal, as_of) if signal_id.startswith(STATED) else None,
         )
         return judge(signal_id, facts, as_of.at_us, self._config)
 
-    def _learned(self, signal_id: str, principal: str | None, as_of: PointInTime) -> LearnedStatement | None:
+    def _find_learned(self, signal_id: str, principal: str | None, as_of: PointInTime) -> LearnedStatement | None:
         """Return what a principal's statement became: what is in force, or else the newest."""
         if principal is None:
             return None
@@ -160,7 +160,7 @@ class AgentMemory:
         shared = self.gate(signal_id, None, as_of)
         return shared if shared.crossed else own
 
-    def active_biases(
+    def list_active_biases(
         self, as_of: PointInTime, *, principal: str, session_id: str | None, after: int = -1
     ) -> Iterator[Bias]:
         """Yield what may go into a principal's prompt behind this place, in append order.
@@ -168,8 +168,8 @@ class AgentMemory:
         The principal's own, and what everybody's events made of a shared type; of one signal its own alone.
         """
         with self.artifacts.as_of(as_of):
-            own = list(self._in_force(principal, as_of, session_id))
-            shared = list(self._in_force(None, as_of, session_id)) if self._config.shared_types else []
+            own = list(self._list_in_force(principal, as_of, session_id))
+            shared = list(self._list_in_force(None, as_of, session_id)) if self._config.shared_types else []
         taken = {signal_id for _, bias in own for signal_id in bias.artifact.source_signal_ids}
         others = [
             one
@@ -179,7 +179,7 @@ class AgentMemory:
         ]
         return (bias for first_seq, bias in sorted([*own, *others], key=itemgetter(0)) if first_seq > after)
 
-    def _in_force(
+    def _list_in_force(
         self, principal: str | None, as_of: PointInTime, session_id: str | None
     ) -> Iterator[tuple[int, Bias]]:
         """Yield what is active, in scope and not faded, with its place and the weight of its freshest signal.
@@ -192,19 +192,21 @@ class AgentMemory:
         fresh = self._signals.fresh(principal, open_since_us)
 
         @cache
-        def weighed(signal_id: str) -> tuple[float, bool]:
-            return self._weight(self._signals.last((principal, signal_id), as_of, fresh.get(signal_id), present), as_of)
+        def weigh_signal(signal_id: str) -> tuple[float, bool]:
+            return self._compute_weight(
+                self._signals.last((principal, signal_id), as_of, fresh.get(signal_id), present), as_of
+            )
 
         for line in self.artifacts.in_force(
             principal, as_of, session_id or "", since_us=since_us, open_since_us=open_since_us
         ):
             artifact = self.artifacts.line(line)
-            behind = [weighed(signal_id) for signal_id in artifact.source_signal_ids]
+            behind = [weigh_signal(signal_id) for signal_id in artifact.source_signal_ids]
             share = max(weight for weight, _ in behind)
             # In mode bistable a learned line needs one of its gates still open; a stated one stands by itself.
             has_evidence = line.is_stated or any(is_open for _, is_open in behind)
             if share >= self._config.bias_decay_floor and has_evidence:
-                name = overlay_id(self.agent_id, artifact.artifact_id)
+                name = derive_overlay_id(self.agent_id, artifact.artifact_id)
                 yield line.first_seq, Bias(overlay_id=name, artifact=artifact, decay=share)
 
     def quarantined(self, as_of: PointInTime, principal: str | None) -> list[Quarantined]:
@@ -218,15 +220,15 @@ class AgentMemory:
         signal_count = len({name for name, count in tallies if count})
         return signal_count, sum(count for _, count in tallies), *self.artifacts.counts(as_of)
 
-    def failure_times(self, signal_id: str, principal: str | None) -> list[int]:
+    def list_failure_times(self, signal_id: str, principal: str | None) -> list[int]:
         """Return when consolidations of a signal failed, in order of event time."""
         return self._failures.times((principal, signal_id))
 
     def weighed(self, signal_id: str, *, principal: str | None, as_of: PointInTime) -> tuple[float, bool]:
         """Return a signal's weight, 0 without an event, and whether its evidence stands (always where gates count)."""
-        return self._weight(self._signals.last((principal, signal_id), as_of), as_of)
+        return self._compute_weight(self._signals.last((principal, signal_id), as_of), as_of)
 
-    def _weight(self, last: tuple[int | None, Level | None], as_of: PointInTime) -> tuple[float, bool]:
+    def _compute_weight(self, last: tuple[int | None, Level | None], as_of: PointInTime) -> tuple[float, bool]:
         last_us, level = last
         share = 0.0 if last_us is None else decay(last_us, as_of.at_us, self._config.decay_half_life_hours)
         return share, level is None or level.is_open

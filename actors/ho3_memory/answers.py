@@ -16,7 +16,7 @@ from hobus.bus.messages import memory as m
 T = TypeVar("T")
 
 
-def signals(
+def answer_signals(
     asked: m.ReadSignals, memory: AgentMemory, moment: PointInTime, as_of: m.AsOf, *, page_max: int
 ) -> m.Signals:
     """Return accumulators, sorted by signal and principal."""
@@ -28,12 +28,12 @@ def signals(
         with_ids=asked.with_ids,
         after=asked.after,
     )
-    page, has_more = page_of(found, page_max, lambda one: len(one.event_ids) + len(one.session_ids))
+    page, has_more = cut_page(found, page_max, lambda one: len(one.event_ids) + len(one.session_ids))
     following = place_of_signal(page[-1].signal_id, page[-1].principal) if has_more else ""
     return m.Signals(signals=page, next=following, as_of=as_of)
 
 
-def overlays(
+def answer_overlays(
     asked: m.ReadOverlays, memory: AgentMemory, moment: PointInTime, as_of: m.AsOf, *, page_max: int
 ) -> m.Overlays:
     """Return overlays, in append order."""
@@ -44,20 +44,20 @@ def overlays(
         active_only=asked.active_only,
         after=asked.after,
     )
-    page, has_more = page_of(found, page_max, lambda one: len(one.artifact.source_event_ids) + len(one.changes))
+    page, has_more = cut_page(found, page_max, lambda one: len(one.artifact.source_event_ids) + len(one.changes))
     return m.Overlays(overlays=page, next=_place(memory, page[-1].artifact) if has_more else None, as_of=as_of)
 
 
-def biases(
+def answer_biases(
     asked: m.ReadActiveBiases, memory: AgentMemory, moment: PointInTime, as_of: m.AsOf, *, page_max: int
 ) -> m.Biases:
     """Return what is in force, in append order."""
-    found = memory.active_biases(moment, principal=asked.principal, session_id=asked.session_id, after=asked.after)
-    page, has_more = page_of(found, page_max, lambda one: len(one.artifact.source_signal_ids))
+    found = memory.list_active_biases(moment, principal=asked.principal, session_id=asked.session_id, after=asked.after)
+    page, has_more = cut_page(found, page_max, lambda one: len(one.artifact.source_signal_ids))
     return m.Biases(biases=page, next=_place(memory, page[-1].artifact) if has_more else None, as_of=as_of)
 
 
-def page_of(rows: Iterable[T], page_max: int, ids_in: Callable[[T], int]) -> tuple[list[T], bool]:
+def cut_page(rows: Iterable[T], page_max: int, ids_in: Callable[[T], int]) -> tuple[list[T], bool]:
     """Return the first rows that are at most so many lines and ids, at least one; and whether there are more."""
     page: list[T] = []
     size = 0

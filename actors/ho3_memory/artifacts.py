@@ -20,12 +20,12 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from hobus.actors.ho3_memory.database import Database
-from hobus.actors.ho3_memory.event_time import PointInTime, micros, timestamp_of
+from hobus.actors.ho3_memory.event_time import PointInTime, format_timestamp, parse_micros
 from hobus.actors.ho3_memory.limits import LINES_KEPT, PACKED_LEVEL, PAGE_MAX
-from hobus.actors.ho3_memory.overlay_log import SWITCHES, Change, OverlayLog, folded, is_stated, rule_of
-from hobus.actors.ho3_memory.records import Fact, name_of, packed_artifact, unpacked_artifact
-from hobus.bus.messages.base import made_of
-from hobus.bus.messages.ids import overlay_id
+from hobus.actors.ho3_memory.overlay_log import SWITCHES, Change, OverlayLog, fold, is_stated, make_rule
+from hobus.actors.ho3_memory.records import Fact, name_principal, pack_artifact, unpack_artifact
+from hobus.bus.messages.base import make_from
+from hobus.bus.messages.ids import derive_overlay_id
 from hobus.bus.messages.memory import InForce, Overlay
 
 _NEWER = (
@@ -77,7 +77,7 @@ class Artifacts:
             fact.submission_id,
         ):
             return False
-        logged = None if made is None else zlib.compress(packed_artifact(made), PACKED_LEVEL)
+        logged = None if made is None else zlib.compress(pack_artifact(made), PACKED_LEVEL)
         change = (
             number, fact.seq, fact.at_us, fact.kind, fact.submission_id, fact.weight, fact.principal or "", fact.door,
             made is not None and is_stated(made), logged,
@@ -90,28 +90,28 @@ class Artifacts:
             fact.seq, fact.at_us, fact.seq, fact.kind in SWITCHES, number,
         )  # fmt: skip
         if made is not None:
-            whose = name_of(made.principal)
-            windows = [(whose, one, micros(made.window_end), fact.seq) for one in made.source_signal_ids]
+            whose = name_principal(made.principal)
+            windows = [(whose, one, parse_micros(made.window_end), fact.seq) for one in made.source_signal_ids]
             database.run_many("INSERT OR IGNORE INTO windows VALUES (?, ?, ?, ?)", windows)
-        self._stand(number, self._changes(number))
+        self._stand(number, self._list_changes(number))
         return True
 
     def _stand(self, number: int, changes: Sequence[Change]) -> None:
         """Update the tables to how an artifact stands after these changes."""
         self._database.run("DELETE FROM subjects WHERE artifact = ?", number)
-        standing = folded(changes)
+        standing = fold(changes)
         if standing is None:
             self._database.run("UPDATE artifacts SET whose = NULL, made_seq = NULL WHERE number = ?", number)
             return
         artifact, made = standing.artifact, standing.made
-        whose = name_of(artifact.principal)
+        whose = name_principal(artifact.principal)
         self._database.run(
             "UPDATE artifacts SET whose = ?, made_seq = ?, weight = ?, is_enabled = ?, is_pending = ?, is_stated = ?, "
             "expires_at = ? WHERE number = ?",
             whose, made.seq, artifact.weight, artifact.enabled, standing.is_pending, is_stated(artifact),
             artifact.expires_at_event_ts, number,
         )  # fmt: skip
-        rule, session_id = rule_of(artifact), artifact.session_id or ""
+        rule, session_id = make_rule(artifact), artifact.session_id or ""
         kind = is_stated(artifact), len(artifact.source_signal_ids) == 1
         subjects = [(one, False) for one in artifact.source_signal_ids] + ([(rule, True)] if rule else [])
         self._database.run_many(
@@ -127,7 +127,7 @@ class Artifacts:
     def log(self, artifact_id: str) -> OverlayLog | None:
         """Return an artifact's life so far; None: nothing was said about it."""
         row = self._database.row("SELECT number FROM artifacts WHERE artifact_id = ?", artifact_id)
-        return row and OverlayLog(overlay_id(self._agent_id, artifact_id), self._changes(row[0]))
+        return row and OverlayLog(derive_overlay_id(self._agent_id, artifact_id), self._list_changes(row[0]))
 
     def first_seq(self, artifact_id: str) -> int:
         """Return an artifact's place in append order."""
@@ -141,13 +141,13 @@ class Artifacts:
         )
         return row is not None and bool(row[0])
 
-    def _changes(self, number: int) -> list[Change]:
+    def _list_changes(self, number: int) -> list[Change]:
         rows = self._database.rows(
             "SELECT seq, at_us, kind, submission_id, weight, principal, door, logged FROM changes "
             "WHERE artifact = ? ORDER BY seq",
             number,
         )
-        return [Change._make((*said, None if logged is None else _artifact(logged))) for *said, logged in rows]
+        return [Change._make((*said, None if logged is None else _read_artifact(logged))) for *said, logged in rows]
 
     # --- one signal -------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Artifacts:
         """Return the latest window_end of what names a principal's signal; None: nothing does."""
         return self._database.row(
             "SELECT max(end_us) FROM windows WHERE whose = ? AND signal_id = ? AND end_us <= ? AND seq <= ?",
-            name_of(principal), signal_id, *as_of,
+            name_principal(principal), signal_id, *as_of,
         )[0]  # fmt: skip
 
     def switched_off(self, signal_id: str, principal: str | None, as_of: PointInTime) -> str:
@@ -170,7 +170,7 @@ class Artifacts:
             "JOIN changes ON changes.artifact = number "
             f"WHERE artifacts.whose = ? AND subject = ? AND subjects.whose = artifacts.whose "
             f"AND (kind IN {_SWITCH} OR changes.is_stated) AND at_us <= ? AND seq <= ? ORDER BY seq DESC LIMIT 1",
-            name_of(principal), signal_id, *as_of,
+            name_principal(principal), signal_id, *as_of,
         )  # fmt: skip
         return row[1] if row is not None and row[0] == "deactivated" else ""
 
@@ -183,9 +183,11 @@ class Artifacts:
         if not later:
             yield
             return
-        with self._database.supposed():
+        with self._database.undo_afterwards():
             for (number,) in later:
-                counted = [one for one in self._changes(number) if one.at_us <= as_of.at_us and one.seq <= as_of.seq]
+                counted = [
+                    one for one in self._list_changes(number) if one.at_us <= as_of.at_us and one.seq <= as_of.seq
+                ]
                 self._stand(number, counted)
             yield
 
@@ -208,8 +210,8 @@ class Artifacts:
             "AND session_id IN ('', :session) AND (made_us >= coalesce(made_last, made_us) OR NOT is_only) "
             "CROSS JOIN artifacts ON artifacts.number = artifact "
             f"WHERE (one.is_stated OR fresh.newest_us >= :open_since) AND {_ACTIVE} ORDER BY first_seq",
-            whose=name_of(principal), session=session_id, since=since_us,
-            open_since=open_since_us, now=timestamp_of(as_of.at_us),
+            whose=name_principal(principal), session=session_id, since=since_us,
+            open_since=open_since_us, now=format_timestamp(as_of.at_us),
         )  # fmt: skip
         return [Line(*row) for row in rows]
 
@@ -219,10 +221,12 @@ class Artifacts:
         known = self._lines.get(key)
         if known is None:
             (logged,) = self._database.row("SELECT logged FROM changes WHERE artifact = ? AND seq = ?", *key[:2])
-            artifact = _artifact(logged).model_copy(update={"weight": found.weight, "enabled": True})
+            artifact = _read_artifact(logged).model_copy(update={"weight": found.weight, "enabled": True})
             ids = "".join(f"{event_id}\n" for event_id in sorted(artifact.source_event_ids))
             digest, count = sha256(ids.encode()).hexdigest(), len(artifact.source_event_ids)
-            known = self._lines[key] = made_of(InForce, artifact, source_event_count=count, source_event_digest=digest)
+            known = self._lines[key] = make_from(
+                InForce, artifact, source_event_count=count, source_event_digest=digest
+            )
             if len(self._lines) > LINES_KEPT:
                 self._lines.popitem(last=False)
         return known
@@ -234,7 +238,7 @@ class Artifacts:
         named = "number IN (SELECT artifact FROM subjects WHERE subject = :signal)" if signal_id is not None else "1"
         owned = "whose = :whose" if principal is not None else "1"
         state = _ACTIVE if active_only else "1"
-        return self._shown(
+        return self._list_shown(
             as_of, f"{named} AND {owned} AND {state} AND first_seq > :after ORDER BY first_seq LIMIT :limit",
             signal=signal_id, whose=principal, after=after, limit=PAGE_MAX + 1,
         )  # fmt: skip
@@ -243,13 +247,13 @@ class Artifacts:
         """Return what waits for a person, in append order; the newest `PAGE_MAX`."""
         owned = "whose = :whose" if principal is not None else "1"
         waiting = f"is_enabled AND is_pending AND {owned} ORDER BY first_seq DESC LIMIT :limit"
-        return self._shown(as_of, waiting, whose=principal, limit=PAGE_MAX)[::-1]
+        return self._list_shown(as_of, waiting, whose=principal, limit=PAGE_MAX)[::-1]
 
-    def _shown(self, as_of: PointInTime, which: str, **values: object) -> list[Overlay]:
+    def _list_shown(self, as_of: PointInTime, which: str, **values: object) -> list[Overlay]:
         with self.as_of(as_of):
             rows: list[tuple[str, int]] = self._database.rows(
                 f"SELECT artifact_id, {_SUPERSEDED} FROM artifacts WHERE made_seq IS NOT NULL AND {which}",
-                now=timestamp_of(as_of.at_us),
+                now=format_timestamp(as_of.at_us),
                 **values,
             )
         shown = ((self.log(artifact_id), bool(is_superseded)) for artifact_id, is_superseded in rows)
@@ -261,9 +265,9 @@ class Artifacts:
         with self.as_of(as_of):
             return self._database.row(
                 f"SELECT count(*), coalesce(sum({_ACTIVE}), 0) FROM artifacts WHERE made_seq IS NOT NULL",
-                now=timestamp_of(as_of.at_us),
+                now=format_timestamp(as_of.at_us),
             )
 
 
-def _artifact(logged: bytes) -> Any:
-    return unpacked_artifact(zlib.decompress(logged))
+def _read_artifact(logged: bytes) -> Any:
+    return unpack_artifact(zlib.decompress(logged))

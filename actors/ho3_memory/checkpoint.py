@@ -48,20 +48,20 @@ NO_FRAME = CheckpointFrame([], None, 0, b"\0" * 32)
 
 def encode(facts: Iterable[Fact], position: RecordPosition, digest: bytes) -> tuple[bytes, bytes]:
     """Return the bytes of one frame after the one with this digest, and its own digest."""
-    payload = pack([_FORMAT, list(position), [_row(fact) for fact in facts]])
+    payload = pack([_FORMAT, list(position), [_pack_fact(fact) for fact in facts]])
     following = sha256(digest + payload).digest()
     return _HEAD.pack(_MAGIC, len(payload), following) + payload, following
 
 
-def frames(read: Callable[[int, int], bytes], size_bytes: int) -> Iterator[CheckpointFrame]:
+def read_frames(read: Callable[[int, int], bytes], size_bytes: int) -> Iterator[CheckpointFrame]:
     """Yield every whole frame from the beginning, one at a time; `read` gives so many bytes from an offset."""
-    frame = _next(read, size_bytes, NO_FRAME)
+    frame = _read_next(read, size_bytes, NO_FRAME)
     while frame is not None:
         yield frame
-        frame = _next(read, size_bytes, frame)
+        frame = _read_next(read, size_bytes, frame)
 
 
-def _next(read: Callable[[int, int], bytes], size_bytes: int, before: CheckpointFrame) -> CheckpointFrame | None:
+def _read_next(read: Callable[[int, int], bytes], size_bytes: int, before: CheckpointFrame) -> CheckpointFrame | None:
     head = read(before.end, _HEAD.size)
     if len(head) < _HEAD.size:
         return None
@@ -76,16 +76,16 @@ def _next(read: Callable[[int, int], bytes], size_bytes: int, before: Checkpoint
         form, position, rows = unpack(payload)
         if form != _FORMAT:
             return None
-        return CheckpointFrame([_fact(row) for row in rows], RecordPosition(*position), start + length, digest)
+        return CheckpointFrame([_unpack_fact(row) for row in rows], RecordPosition(*position), start + length, digest)
     except (ValueError, TypeError, LookupError):  # written by another version
         return None
 
 
-def _row(fact: Fact) -> list[Any]:
+def _pack_fact(fact: Fact) -> list[Any]:
     return [value.model_dump(mode="json") if isinstance(value, Artifact) else value for value in fact]
 
 
-def _fact(row: Sequence[Any]) -> Fact:
+def _unpack_fact(row: Sequence[Any]) -> Fact:
     fact = Fact(*row)
     return fact if fact.artifact is None else fact._replace(artifact=Artifact.model_validate(fact.artifact))
 
@@ -105,11 +105,11 @@ class CheckpointFile:
     def load(self) -> Iterator[CheckpointFrame]:
         """Yield the whole frames; a torn or changed rest is passed over, and overwritten by the next frame."""
         self.discard()
-        handle = self._opened()
+        handle = self._open()
         if handle is None:
             return
         try:
-            for frame in frames(handle.read_at, handle.size()):
+            for frame in read_frames(handle.read_at, handle.size()):
                 self._end, self._digest = frame.end, frame.digest
                 yield frame
             if self._end < (size_bytes := handle.size()):
@@ -122,7 +122,7 @@ class CheckpointFile:
     def discard(self) -> None:
         self._end, self._digest = 0, NO_FRAME.digest
 
-    def _opened(self) -> FileHandle | None:
+    def _open(self) -> FileHandle | None:
         try:
             return self._disk.open(FILE, write=False)
         except FileNotFoundError:

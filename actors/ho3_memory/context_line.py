@@ -91,16 +91,16 @@ _SENTENCE_END = re.compile(
 _WIDE_SENTENCE_END = re.compile(r"[\u3002\uff01\uff1f](?=\S)")
 
 
-def fault_of_line(line: str, *, chars_max: int) -> str:
+def find_line_fault(line: str, *, chars_max: int) -> str:
     """Return what is wrong with the line, without repeating it, or ''."""
     if len(line) > chars_max:
         return f"context_line has {len(line)} characters; the limit is {chars_max}"
-    if hidden := _hidden(line):
+    if hidden := _find_hidden(line):
         return f"context_line holds the control or invisible character U+{ord(hidden):04X}"
     if line != line.strip():
         return "context_line begins or ends with white space"
     plain = unicodedata.normalize("NFKC", line)  # wide and styled letters are read as what they stand for
-    skeleton = _skeleton(plain)
+    skeleton = _make_skeleton(plain)
     if any(_MARKERS.search(read) is not None for read in (plain, skeleton)):
         return "context_line holds a role marker"
     if _has_mixed_word(plain):
@@ -114,7 +114,7 @@ def fault_of_line(line: str, *, chars_max: int) -> str:
     return ""
 
 
-def _hidden(line: str) -> str:
+def _find_hidden(line: str) -> str:
     """Return the first invisible character; empty: there is none."""
     for before, char in pairwise(f" {line}"):
         is_loose = char in _EMOJI_STYLES and unicodedata.category(before) not in _STYLED
@@ -123,7 +123,7 @@ def _hidden(line: str) -> str:
     return ""
 
 
-def _skeleton(plain: str) -> str:
+def _make_skeleton(plain: str) -> str:
     """Return the line as it looks: without case and accents, look-alike letters of other scripts as Latin ones."""
     bare = "".join(char for char in unicodedata.normalize("NFKD", plain) if unicodedata.category(char) != "Mn")
     return bare.casefold().translate(_LOOKALIKES)

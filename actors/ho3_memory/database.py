@@ -102,7 +102,7 @@ class Database:
     def __init__(self, owner: Databases, disk: Disk | None) -> None:
         self._owner = owner
         try:
-            self._connection = _opened(disk)
+            self._connection = _open(disk)
         except (sqlite3.Error, OSError) as error:
             raise owner.failed(str(error)) from None
 
@@ -140,7 +140,7 @@ class Database:
         return self.row("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")[0]
 
     @contextmanager
-    def transaction(self) -> Generator[None]:
+    def write_all_or_nothing(self) -> Generator[None]:
         """Write all of what follows, or nothing."""
         self.run("BEGIN")
         try:
@@ -151,7 +151,7 @@ class Database:
         self.run("COMMIT")
 
     @contextmanager
-    def supposed(self) -> Generator[None]:
+    def undo_afterwards(self) -> Generator[None]:
         """Undo, at the end of the context, what is written in it."""
         self.run("BEGIN")
         try:
@@ -164,7 +164,7 @@ class Database:
             raise self._owner.fault
 
 
-def _opened(disk: Disk | None) -> sqlite3.Connection:
+def _open(disk: Disk | None) -> sqlite3.Connection:
     path = None if disk is None else disk.real_path(FILE)
     if disk is not None and path is not None:
         with suppress(OSError):  # what lies there may be a link that leads elsewhere

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from hobus.bus.errors import MemoryFault
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 
 HOUR_US = 3_600_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,7 +25,7 @@ class PointInTime(NamedTuple):
     seq: int
 
 
-def micros(timestamp: str) -> int:
+def parse_micros(timestamp: str) -> int:
     """Return microseconds since 1970 of a `Timestamp`. Raises MemoryFault(invalid_time) for an impossible day."""
     try:
         return (datetime.fromisoformat(timestamp) - _EPOCH) // _MICROSECOND
@@ -34,16 +34,16 @@ def micros(timestamp: str) -> int:
 
 
 @lru_cache(maxsize=_TIMES_KEPT)
-def timestamp_of(at_us: int) -> str:
+def format_timestamp(at_us: int) -> str:
     """Return a time as `Timestamp`; one beyond the calendar as its last microsecond."""
     return (_EPOCH_UTC + timedelta(microseconds=min(at_us, LAST_US))).isoformat(timespec="microseconds") + "Z"
 
 
-def micros_of_clock(now_s: float) -> int:
-    return micros(iso(now_s))
+def read_clock_us(now_s: float) -> int:
+    return parse_micros(format_iso(now_s))
 
 
-def hours_us(hours: float) -> int:
+def convert_hours(hours: float) -> int:
     return round(hours * HOUR_US)
 
 
@@ -51,7 +51,7 @@ DECIMALS = 9
 """Every float that is recorded, ranked or compared is rounded to so many decimals first: same bytes on any machine."""
 
 
-def remaining(age_us: int, half_life_hours: float) -> float:
+def compute_remaining(age_us: int, half_life_hours: float) -> float:
     """Return the unrounded share left after `age_us`: 1 at no age or a negative one, one half at one half-life."""
     if age_us <= 0:
         return 1.0
@@ -60,4 +60,4 @@ def remaining(age_us: int, half_life_hours: float) -> float:
 
 def decay(last_seen_us: int, as_of_us: int, half_life_hours: float) -> float:
     """Return what a signal weighs that was last seen then: at most 1, rounded."""
-    return round(remaining(as_of_us - last_seen_us, half_life_hours), DECIMALS)
+    return round(compute_remaining(as_of_us - last_seen_us, half_life_hours), DECIMALS)

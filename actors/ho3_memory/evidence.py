@@ -17,7 +17,7 @@ from itertools import pairwise
 from math import inf, log2
 from typing import NamedTuple
 
-from hobus.actors.ho3_memory.event_time import DECIMALS, HOUR_US, remaining
+from hobus.actors.ho3_memory.event_time import DECIMALS, HOUR_US, compute_remaining
 from hobus.actors.ho3_memory.limits import ABSENCE_MAX_HOURS
 from hobus.config.sections.record import Ho3Config
 
@@ -47,7 +47,7 @@ Hours = Sequence[int]
 """The hours since 1970 in which a principal had an event, in order; also those of a part of the time alone."""
 
 
-def present_us(hours: Hours, since_us: int, at_us: int) -> int:
+def count_present_us(hours: Hours, since_us: int, at_us: int) -> int:
     """Return how much of the time between two moments counts, where `hours` has those between them."""
     first, last = since_us // HOUR_US, at_us // HOUR_US
     between = hours[bisect_left(hours, first) : bisect_right(hours, last)]
@@ -55,16 +55,16 @@ def present_us(hours: Hours, since_us: int, at_us: int) -> int:
     return at_us - since_us - absent * HOUR_US
 
 
-def faded(level: Level, present: int, config: Ho3Config) -> Level:
+def fade(level: Level, present: int, config: Ho3Config) -> Level:
     """Return what is left of a level after so many microseconds that count."""
-    evidence = round(level.evidence * remaining(present, config.evidence_half_life_hours), DECIMALS)
+    evidence = round(level.evidence * compute_remaining(present, config.evidence_half_life_hours), DECIMALS)
     return Level(evidence, bool(level.is_open) and evidence >= config.gate_low)
 
 
-def raised(before: Level, session: Added | None, at_us: int, config: Ho3Config) -> tuple[Level, Added]:
+def raise_level(before: Level, session: Added | None, at_us: int, config: Ho3Config) -> tuple[Level, Added]:
     """Return the level after an event, and what its session has added by then; `before`: the level at that time."""
     last = session or _NONE_ADDED
-    own = last.own * remaining(at_us - last.at_us, config.evidence_half_life_hours)
+    own = last.own * compute_remaining(at_us - last.at_us, config.evidence_half_life_hours)
     following = min(config.evidence_cap_per_session, own + 1.0)
     evidence = round(min(config.gate_high, before.evidence + max(0.0, following - own)), DECIMALS)
     return Level(evidence, before.is_open or evidence >= config.gate_high), Added(at_us, following)
@@ -83,9 +83,9 @@ def trace(
     """
     added: dict[str, Added] = {}
     for at_us, session_id in events:
-        level = NOTHING if before is None else faded(before[1], present_us(hours, before[0], at_us), config)
+        level = NOTHING if before is None else fade(before[1], count_present_us(hours, before[0], at_us), config)
         session = added.get(session_id) or added_before(session_id)
-        level, added[session_id] = raised(level, session, at_us, config)
+        level, added[session_id] = raise_level(level, session, at_us, config)
         yield level, added[session_id].own
         before = at_us, level
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hobus.actors.ho3_memory.database import Database
-from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
-from hobus.actors.ho3_memory.records import EVERYBODY, Fact, name_of
+from hobus.actors.ho3_memory.event_time import PointInTime, format_timestamp
+from hobus.actors.ho3_memory.records import EVERYBODY, Fact, name_principal
 from hobus.actors.ho3_memory.signals import Whose
 from hobus.bus.messages.memory import Quarantined
 
@@ -18,7 +18,15 @@ class Failures:
         self._database = database
 
     def add(self, fact: Fact) -> bool:
-        row = fact.submission_id, name_of(fact.principal), fact.about, fact.at_us, fact.seq, fact.refused, fact.line
+        row = (
+            fact.submission_id,
+            name_principal(fact.principal),
+            fact.about,
+            fact.at_us,
+            fact.seq,
+            fact.refused,
+            fact.line,
+        )
         return self._database.run("INSERT OR IGNORE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?)", *row) > 0
 
     def has(self, submission_id: str) -> bool:
@@ -27,11 +35,11 @@ class Failures:
     def newest_us(self, whose: Whose, as_of: PointInTime) -> int | None:
         """Return when a consolidation of this signal failed last; None: none did."""
         sql = f"SELECT max(at_us) {_OF} AND at_us <= ? AND seq <= ?"
-        return self._database.row(sql, name_of(whose[0]), whose[1], *as_of)[0]
+        return self._database.row(sql, name_principal(whose[0]), whose[1], *as_of)[0]
 
     def times(self, whose: Whose) -> list[int]:
         """Return when consolidations of this signal failed, in order of event time."""
-        rows = self._database.rows(f"SELECT at_us {_OF} ORDER BY at_us, seq", name_of(whose[0]), whose[1])
+        rows = self._database.rows(f"SELECT at_us {_OF} ORDER BY at_us, seq", name_principal(whose[0]), whose[1])
         return [at_us for (at_us,) in rows]
 
     def quarantined(self, as_of: PointInTime, principal: str | None, *, at_most: int) -> list[Quarantined]:
@@ -43,7 +51,7 @@ class Failures:
         )  # fmt: skip
         return [
             Quarantined(
-                signal_id=signal_id, principal=None if whose == EVERYBODY else whose, at=timestamp_of(at_us),
+                signal_id=signal_id, principal=None if whose == EVERYBODY else whose, at=format_timestamp(at_us),
                 reason=reason, line=line,
             )
             for signal_id, whose, at_us, reason, line in rows[::-1]

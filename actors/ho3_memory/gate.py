@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from hobus.actors.ho3_memory.event_time import hours_us, timestamp_of
+from hobus.actors.ho3_memory.event_time import convert_hours, format_timestamp
 from hobus.actors.ho3_memory.evidence import Level
 from hobus.actors.ho3_memory.signals import EventTally
 from hobus.bus.messages.memory import GateResult, OverlayState
@@ -52,14 +52,14 @@ class GateFacts(NamedTuple):
 def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) -> GateResult:
     tally, level = facts.tally, facts.level
     is_consolidated = _is_consolidated(facts.consolidated_us, as_of_us, config)
-    closed_by = _closed_by(signal_id, facts, as_of_us, config, is_consolidated=is_consolidated)
+    closed_by = _find_closing(signal_id, facts, as_of_us, config, is_consolidated=is_consolidated)
     is_shared = facts.principal is None
     is_enough = (
         tally.session_count >= config.gate_session_threshold
         and (tally.event_count >= config.gate_count_threshold if level is None else level.is_open)
         and (not is_shared or tally.principal_count >= config.gate_principal_threshold)
     )
-    found = _found(tally, level, config, is_shared=is_shared)
+    found = _explain_found(tally, level, config, is_shared=is_shared)
     return GateResult(  # all of its fields: nothing here comes from outside
         signal_id=signal_id,
         crossed=is_enough and not closed_by,
@@ -75,26 +75,30 @@ def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) ->
 
 def _is_consolidated(consolidated_us: int | None, as_of_us: int, config: Ho3Config) -> bool:
     """Return whether an overlay of the window that ends now names the signal; both borders belong to the window."""
-    return consolidated_us is not None and as_of_us - hours_us(config.gate_window_hours) <= consolidated_us <= as_of_us
+    return (
+        consolidated_us is not None
+        and as_of_us - convert_hours(config.gate_window_hours) <= consolidated_us <= as_of_us
+    )
 
 
-def _closed_by(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config, *, is_consolidated: bool) -> str:
+def _find_closing(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config, *, is_consolidated: bool) -> str:
     """Return what keeps the gate closed whatever was counted; '' if nothing does."""
     if signal_id in config.gate_excluded_signals:
         return "never crosses alone (ho3.gate_excluded_signals)"
     if signal_id.startswith(STATED):
         if not facts.tally.event_count:
             return "nobody asked about stated it; what its principal states is in force without a gate"
-        return _stated(facts.learned)
+        return _explain_stated(facts.learned)
     if facts.principal is None and not config.shared_types:
         return "nothing is shared between principals (ho3.shared_types)"
     if facts.switched_off:
         return f"switched off by a person with {facts.switched_off}, until it is switched on again"
-    if facts.failed_us is not None and as_of_us < closed_until_us(facts.failed_us, config):
-        return f"closed until {timestamp_of(closed_until_us(facts.failed_us, config))} after a failed consolidation"
+    if facts.failed_us is not None and as_of_us < compute_closed_until(facts.failed_us, config):
+        until = format_timestamp(compute_closed_until(facts.failed_us, config))
+        return f"closed until {until} after a failed consolidation"
     if facts.consolidated_us is None:
         return ""
-    consolidated_at = timestamp_of(facts.consolidated_us)
+    consolidated_at = format_timestamp(facts.consolidated_us)
     if is_consolidated:
         return f"consolidated already at {consolidated_at}, once per {config.gate_window_hours:g} h"
     last_us = facts.tally.last_us
@@ -103,7 +107,7 @@ def _closed_by(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Confi
     return ""
 
 
-def _stated(learned: LearnedStatement | None) -> str:
+def _explain_stated(learned: LearnedStatement | None) -> str:
     if learned is None:
         return "stated by its principal, which needs no gate; nothing that was learned of it is there"
     if learned.state == "active":
@@ -111,22 +115,22 @@ def _stated(learned: LearnedStatement | None) -> str:
     return f"stated by its principal, but not in force: {_NOT_IN_FORCE[learned.state].format(learned.artifact_id)}"
 
 
-def closed_until_us(failed_us: int, config: Ho3Config) -> int:
+def compute_closed_until(failed_us: int, config: Ho3Config) -> int:
     """Return when a gate may open again that a failed consolidation closed."""
-    return failed_us + hours_us(config.consolidation_cooldown_hours)
+    return failed_us + convert_hours(config.consolidation_cooldown_hours)
 
 
-def _found(tally: EventTally, level: Level | None, config: Ho3Config, *, is_shared: bool) -> str:
-    sessions = _of(tally.session_count, config.gate_session_threshold, "sessions")
+def _explain_found(tally: EventTally, level: Level | None, config: Ho3Config, *, is_shared: bool) -> str:
+    sessions = _describe_count(tally.session_count, config.gate_session_threshold, "sessions")
     if is_shared:
-        sessions += f", {_of(tally.principal_count, config.gate_principal_threshold, 'principals')}"
+        sessions += f", {_describe_count(tally.principal_count, config.gate_principal_threshold, 'principals')}"
     if level is None:
-        return f"{_of(tally.event_count, config.gate_count_threshold, 'events')}, {sessions}"
+        return f"{_describe_count(tally.event_count, config.gate_count_threshold, 'events')}, {sessions}"
     stand = f"open until below {config.gate_low:g}" if level.is_open else f"opens at {config.gate_high:g}"
     events = f"{tally.event_count} event{'s' * (tally.event_count != 1)}"
     return f"evidence {level.evidence:.3f} of {events} ({stand}), {sessions}"
 
 
-def _of(count: int, needed: int, what: str) -> str:
+def _describe_count(count: int, needed: int, what: str) -> str:
     """Return `2 of 3 sessions`; of more than are needed: `5 sessions (3 needed)`."""
     return f"{count} of {needed} {what}" if count <= needed else f"{count} {what} ({needed} needed)"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
-from hobus.bus.messages.ids import words_of
+from hobus.actors.ho3_memory.event_time import PointInTime, format_timestamp
+from hobus.bus.messages.ids import normalise_words
 from hobus.bus.messages.memory import Artifact, ChangeSaid, Overlay, OverlayState
 
 SWITCHES = ("activated", "deactivated")
@@ -59,14 +59,14 @@ class OverlayLog:
 
     def standing(self, as_of: PointInTime) -> Standing | None:
         """Return how the artifact stands as of then; None before it was logged."""
-        return folded(self._counted(as_of))
+        return fold(self._list_counted(as_of))
 
     def overlay(self, as_of: PointInTime, *, is_superseded: bool) -> Overlay | None:
         """Return the artifact as of then, with the entries that changed it; None before it was logged."""
         standing = self.standing(as_of)
         if standing is None:
             return None
-        state = state_of(standing, timestamp_of(as_of.at_us), is_superseded=is_superseded)
+        state = find_state(standing, format_timestamp(as_of.at_us), is_superseded=is_superseded)
         return Overlay(
             overlay_id=self.overlay_id,
             artifact=standing.artifact,
@@ -74,7 +74,7 @@ class OverlayLog:
             is_active=state == "active",
             changes=[
                 ChangeSaid(entry_id=one.submission_id, principal=one.principal, door=one.door)
-                for one in self._counted(as_of)[1:]
+                for one in self._list_counted(as_of)[1:]
             ],
         )
 
@@ -85,7 +85,7 @@ class OverlayLog:
     def has_change(self, submission_id: str) -> bool:
         return any(change.artifact is None and change.submission_id == submission_id for change in self._changes)
 
-    def _counted(self, as_of: PointInTime) -> list[Change]:
+    def _list_counted(self, as_of: PointInTime) -> list[Change]:
         return [change for change in self._changes if change.at_us <= as_of.at_us and change.seq <= as_of.seq]
 
 
@@ -94,15 +94,15 @@ def is_stated(artifact: Artifact) -> bool:
     return artifact.gate_snapshot is None
 
 
-def rule_of(artifact: Artifact) -> str:
+def make_rule(artifact: Artifact) -> str:
     """Return a constraint's words and where it holds; empty for any other artifact. No signal's id begins like it."""
     if artifact.artifact_type != "constraint":
         return ""
     labels = artifact.labels
-    return f"={artifact.scope} {sorted(labels.domain)} {sorted(labels.task)} {words_of(artifact.context_line)}"
+    return f"={artifact.scope} {sorted(labels.domain)} {sorted(labels.task)} {normalise_words(artifact.context_line)}"
 
 
-def state_of(standing: Standing, as_of_ts: str, *, is_superseded: bool) -> OverlayState:
+def find_state(standing: Standing, as_of_ts: str, *, is_superseded: bool) -> OverlayState:
     """Return why an artifact may stand in prompts or not; at its very expiry it still may."""
     artifact = standing.artifact
     if not artifact.enabled:
@@ -117,7 +117,7 @@ def state_of(standing: Standing, as_of_ts: str, *, is_superseded: bool) -> Overl
     return "superseded" if is_superseded else "active"
 
 
-def folded(changes: Iterable[Change]) -> Standing | None:
+def fold(changes: Iterable[Change]) -> Standing | None:
     """Return how an artifact stands after these changes; None: it was not logged."""
     standing: Standing | None = None
     for change in changes:
@@ -126,11 +126,11 @@ def folded(changes: Iterable[Change]) -> Standing | None:
             place = PointInTime(change.at_us, change.seq)
             standing = Standing(made, place, is_pending, has_held=made.enabled and not is_pending)
         elif standing is not None:
-            standing = _changed(standing, change)
+            standing = _apply_change(standing, change)
     return standing
 
 
-def _changed(standing: Standing, change: Change) -> Standing:
+def _apply_change(standing: Standing, change: Change) -> Standing:
     match change.kind:
         case "weight":
             return _with(standing, weight=change.weight)

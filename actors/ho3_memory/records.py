@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import convert
 
-from hobus.actors.ho3_memory.event_time import micros
+from hobus.actors.ho3_memory.event_time import parse_micros
 from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.base import pack, unpack
-from hobus.bus.messages.ids import entry_id, overlay_id
+from hobus.bus.messages.ids import derive_entry_id, derive_overlay_id
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
 from hobus.bus.messages.memory import (
     ActivateOverlay,
@@ -28,7 +28,7 @@ from hobus.bus.messages.memory import (
     UpdateOverlayWeight,
 )
 from hobus.bus.record.catalog import read_body
-from hobus.bus.record.payload import pack_payload, payload_of
+from hobus.bus.record.payload import pack_payload, unpack_payload
 from hobus.bus.record.payloads.memory import (
     ConsolidationFailed,
     OverlayChange,
@@ -92,38 +92,40 @@ class Fact(NamedTuple):
         return Fact(self[0], seq, *self[2:])
 
 
-def name_of(principal: str | None) -> str:
+def name_principal(principal: str | None) -> str:
     """Return a principal's name in ids and tables, or everybody's."""
     return EVERYBODY if principal is None else principal
 
 
-def signal_entry_id(agent_id: str, event_id: str) -> str:
-    return entry_id("HO3_SIGNAL", f"{agent_id}/{event_id}")
+def derive_signal_entry_id(agent_id: str, event_id: str) -> str:
+    return derive_entry_id("HO3_SIGNAL", f"{agent_id}/{event_id}")
 
 
-def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> WriteEntry:
+def make_signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> WriteEntry:
     """Build HO3_SIGNAL, named by agent and event: sent again it adds nothing."""
     provenance = Provenance(agent_id=agent_id, session_id=signal.session_id)
-    name = signal_entry_id(agent_id, signal.event_id)
+    name = derive_signal_entry_id(agent_id, signal.event_id)
     said = SignalLogged(signal.signal_id, signal.principal, signal.at, dict(sorted(signal.metadata.items())))
-    return _entry(name, SIGNALS, said, provenance, trace=trace, at_us=at_us)
+    return _make_entry(name, SIGNALS, said, provenance, trace=trace, at_us=at_us)
 
 
-def signal_fact(agent_id: str, signal: Signal) -> Fact:
+def make_signal_fact(agent_id: str, signal: Signal) -> Fact:
     """Return what the entry of this event says, without a look into its bytes; its sequence is still to come."""
-    name = signal_entry_id(agent_id, signal.event_id)
+    name = derive_signal_entry_id(agent_id, signal.event_id)
     return Fact(
-        "signal", NO_SEQUENCE, agent_id, name, micros(signal.at), signal.signal_id, signal.session_id,
+        "signal", NO_SEQUENCE, agent_id, name, parse_micros(signal.at), signal.signal_id, signal.session_id,
         principal=signal.principal,
     )  # fmt: skip
 
 
-def overlay_entry(agent_id: str, artifact: Artifact, *, earlier: int, trace: str, at_us: int) -> WriteEntry:
+def make_overlay_entry(agent_id: str, artifact: Artifact, *, earlier: int, trace: str, at_us: int) -> WriteEntry:
     """Build HO3_OVERLAY; `earlier` entries about this artifact stand already."""
     again = f"/{earlier}" if earlier else ""
-    name = entry_id("HO3_OVERLAY", f"{overlay_id(agent_id, artifact.artifact_id)}{again}")
+    name = derive_entry_id("HO3_OVERLAY", f"{derive_overlay_id(agent_id, artifact.artifact_id)}{again}")
     provenance = Provenance(agent_id=agent_id, session_id=artifact.session_id or "")
-    return _entry(name, OVERLAYS, _logged(artifact), provenance, artifact.context_line, trace=trace, at_us=at_us)
+    return _make_entry(
+        name, OVERLAYS, _make_logged(artifact), provenance, artifact.context_line, trace=trace, at_us=at_us
+    )
 
 
 def change_entry(message: Change, said_by: SaidBy, *, trace: str, at_us: int) -> WriteEntry:
@@ -133,24 +135,24 @@ def change_entry(message: Change, said_by: SaidBy, *, trace: str, at_us: int) ->
     new_weight = message.new_weight if isinstance(message, UpdateOverlayWeight) else None
     said = OverlayChange(artifact_id, at, said_by.principal, said_by.door, new_weight)
     words = sha256(message.to_bytes()).hexdigest()[:_WORDS_CHARS]
-    name = entry_id(event_type, f"{overlay_id(message.agent_id, artifact_id)}/{at}/{words}")
+    name = derive_entry_id(event_type, f"{derive_overlay_id(message.agent_id, artifact_id)}/{at}/{words}")
     about = Provenance(agent_id=message.agent_id)
-    return _entry(name, OVERLAYS, said, about, message.reason, trace=trace, at_us=at_us)
+    return _make_entry(name, OVERLAYS, said, about, message.reason, trace=trace, at_us=at_us)
 
 
-def failure_entry(message: LogConsolidationFailure, *, trace: str, at_us: int) -> WriteEntry:
+def make_failure_entry(message: LogConsolidationFailure, *, trace: str, at_us: int) -> WriteEntry:
     """Build HO3_CONSOLIDATION_FAILED, named by signal and order; without an order by principal, signal and time."""
     own = f"{message.signal_id}/{message.wo_id}"  # an order is of one principal
     if not message.wo_id:
         own = f"{message.principal or EVERYBODY}/{message.signal_id}/{message.at}"
-    name = entry_id("HO3_CONSOLIDATION_FAILED", f"{message.agent_id}/{own}")
+    name = derive_entry_id("HO3_CONSOLIDATION_FAILED", f"{message.agent_id}/{own}")
     said = ConsolidationFailed(message.signal_id, message.principal, message.code, message.at)
     provenance = Provenance(agent_id=message.agent_id, work_order_id=message.wo_id)
     texts = (message.reason, message.line) if message.line else ()
-    return _entry(name, OVERLAYS, said, provenance, *texts, trace=trace, at_us=at_us)
+    return _make_entry(name, OVERLAYS, said, provenance, *texts, trace=trace, at_us=at_us)
 
 
-def of_agent(entry: WriteEntry, agents: Mapping[str, Provenance]) -> WriteEntry:
+def stamp_agent(entry: WriteEntry, agents: Mapping[str, Provenance]) -> WriteEntry:
     """Return the entry with what is recorded of its agent; `agents`: those that are configured, by id."""
     about = entry.provenance
     agent = agents.get(about.agent_id, about)
@@ -158,7 +160,7 @@ def of_agent(entry: WriteEntry, agents: Mapping[str, Provenance]) -> WriteEntry:
     return entry._replace(provenance=agent._replace(**own))
 
 
-def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
+def read_fact(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
     """Return what an entry says; None for one whose facts were erased or that is not of memory.
 
     Raises ValueError for one that cannot be read.
@@ -167,31 +169,31 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
     match read_body(entry):
         case SignalLogged(signal_id=signal_id, principal=principal, at=at):
             about, session_id = convert(signal_id, SignalId), entry.provenance.session_id
-            return Fact("signal", *by, micros(at), about, session_id, principal=principal)
+            return Fact("signal", *by, parse_micros(at), about, session_id, principal=principal)
         case OverlayWritten() as said:
-            made = _artifact_of(said, entry.bodies)
-            return Fact("overlay", *by, micros(made.created_at_event_ts), made.artifact_id, artifact=made)
+            made = _restore_artifact(said, entry.bodies)
+            return Fact("overlay", *by, parse_micros(made.created_at_event_ts), made.artifact_id, artifact=made)
         case OverlayChange(artifact_id, at, principal, door, weight):
             kind = _KINDS[entry.event_type]
-            return Fact(kind, *by, micros(at), artifact_id, weight=weight or 0.0, principal=principal, door=door)
+            return Fact(kind, *by, parse_micros(at), artifact_id, weight=weight or 0.0, principal=principal, door=door)
         case ConsolidationFailed(signal_id=signal_id, principal=principal, at=at):
-            refused, line = _texts(entry.bodies)
-            return Fact("failure", *by, micros(at), signal_id, principal=principal, refused=refused, line=line)
+            refused, line = _read_texts(entry.bodies)
+            return Fact("failure", *by, parse_micros(at), signal_id, principal=principal, refused=refused, line=line)
         case _:
             return None
 
 
-def packed_artifact(artifact: Artifact) -> bytes:
-    return pack((pack_payload(_logged(artifact)), artifact.context_line))
+def pack_artifact(artifact: Artifact) -> bytes:
+    return pack((pack_payload(_make_logged(artifact)), artifact.context_line))
 
 
-def unpacked_artifact(data: bytes) -> Artifact:
-    """Return the artifact behind `packed_artifact`."""
+def unpack_artifact(data: bytes) -> Artifact:
+    """Return the artifact behind `pack_artifact`."""
     said, line = unpack(data)
-    return _artifact_of(payload_of(OverlayWritten, said), [None, line.encode()])
+    return _restore_artifact(unpack_payload(OverlayWritten, said), [None, line.encode()])
 
 
-def _logged(artifact: Artifact) -> OverlayWritten:
+def _make_logged(artifact: Artifact) -> OverlayWritten:
     labels = artifact.labels
     said: dict[str, Any] = {name: getattr(artifact, name) for name in OverlayWritten._fields if hasattr(artifact, name)}
     said |= {"domain_labels": labels.domain, "task_labels": labels.task}
@@ -199,7 +201,7 @@ def _logged(artifact: Artifact) -> OverlayWritten:
     return OverlayWritten(**said)
 
 
-def _artifact_of(said: OverlayWritten, bodies: Sequence[bytes | None]) -> Artifact:
+def _restore_artifact(said: OverlayWritten, bodies: Sequence[bytes | None]) -> Artifact:
     if len(bodies) < 2:  # noqa: PLR2004 - payload and line
         raise ValueError("an overlay without a line")
     line = bodies[1]
@@ -214,13 +216,13 @@ def _artifact_of(said: OverlayWritten, bodies: Sequence[bytes | None]) -> Artifa
     return Artifact.model_validate(values if line is not None else values | {"enabled": False})
 
 
-def _texts(bodies: Sequence[bytes | None]) -> tuple[str, str]:
+def _read_texts(bodies: Sequence[bytes | None]) -> tuple[str, str]:
     """Return both texts of a failure; empty where there are none, or where they were erased."""
     refused, line = [(body or b"").decode() for body in bodies[1:3]] or ("", "")
     return refused, line
 
 
-def _entry(  # noqa: PLR0913 - an entry has these parts
+def _make_entry(  # noqa: PLR0913 - an entry has these parts
     name: str, stream: str, said: tuple[Any, ...], about: Provenance, *texts: str, trace: str, at_us: int
 ) -> WriteEntry:
     """Build an entry; `texts`: of a person or a model, as bodies from 1 on."""

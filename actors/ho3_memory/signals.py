@@ -13,21 +13,21 @@ from math import inf
 from typing import Any, NamedTuple
 
 from hobus.actors.ho3_memory.database import Database
-from hobus.actors.ho3_memory.event_time import HOUR_US, PointInTime, decay, timestamp_of
+from hobus.actors.ho3_memory.event_time import HOUR_US, PointInTime, decay, format_timestamp
 from hobus.actors.ho3_memory.evidence import (
     NOTHING,
     Added,
     Hours,
     Level,
-    faded,
+    count_present_us,
+    fade,
     open_hours,
     open_since_us,
-    present_us,
-    raised,
+    raise_level,
     trace,
 )
 from hobus.actors.ho3_memory.limits import ABSENCE_MAX_HOURS, LAST_SEQUENCE
-from hobus.actors.ho3_memory.records import EVERYBODY, Fact, name_of
+from hobus.actors.ho3_memory.records import EVERYBODY, Fact, name_principal
 from hobus.bus.limits import SOURCE_EVENTS_MAX
 from hobus.bus.messages.memory import Accumulator
 from hobus.config.sections.record import Ho3Config
@@ -138,12 +138,12 @@ class SignalTable:
 
     def insert(self, whose: str | None, fact: Fact, event_id: str) -> bool:
         """Add an event of a principal's signal, or of everybody's, in any order; return whether it was new."""
-        known = self._known((whose, fact.about)) or self._new((whose, fact.about))
+        known = self._find_known((whose, fact.about)) or self._make_new((whose, fact.about))
         before = self._database.row(_ADDED, known.number, fact.session_id, LAST_SEQUENCE)
-        level = self._faded(
+        level = self._fade(
             whose, Level(known.evidence, known.is_open), known.newest_us, PointInTime(fact.at_us, LAST_SEQUENCE)
         )
-        level, added = raised(level, before and Added(*before), fact.at_us, self._config)
+        level, added = raise_level(level, before and Added(*before), fact.at_us, self._config)
         principal = fact.principal if whose is None else None
         event = known.number, fact.at_us, event_id, fact.seq, fact.session_id, principal, *level, added.own
         if not self._database.run(_INSERT, *event):
@@ -153,7 +153,7 @@ class SignalTable:
             self._unsettle(known.number, whose, fact.at_us, max(fact.at_us, before[0] if before else 0))
         self._database.run(_COUNT, session_count, fact.at_us, fact.seq, *level, known.number)
         if self._shortens_an_absence(whose, fact):
-            around = name_of(whose), fact.at_us, known.number, fact.at_us
+            around = name_principal(whose), fact.at_us, known.number, fact.at_us
             for (number,) in [(known.number,), *self._database.rows(_AROUND, *around)]:
                 self._unsettle(number, whose, fact.at_us, LAST_SEQUENCE)
         return True
@@ -165,12 +165,12 @@ class SignalTable:
     def _shortens_an_absence(self, whose: str | None, fact: Fact) -> bool:
         """Note that somebody was there; return whether more of the time between two known hours counts by that."""
         hour = fact.at_us // HOUR_US
-        if not self._database.run(_PRESENT, name_of(whose), hour, fact.seq):
+        if not self._database.run(_PRESENT, name_principal(whose), hour, fact.seq):
             return False
-        before, after = self._database.row(_BESIDE, name_of(whose), hour)
+        before, after = self._database.row(_BESIDE, name_principal(whose), hour)
         return before is not None and after is not None and after - before > ABSENCE_MAX_HOURS
 
-    def _faded(
+    def _fade(
         self, whose: str | None, level: Level, since_us: int, as_of: PointInTime, present: Present | None = None
     ) -> Level:
         """Return what is left as of then of a level that stood since an earlier time."""
@@ -178,14 +178,14 @@ class SignalTable:
             return NOTHING
         if present is not None and present.since_hour <= (hour := since_us // HOUR_US):
             absent = sum([after - before - ABSENCE_MAX_HOURS for before, after in present.absences if before >= hour])
-            return faded(level, as_of.at_us - since_us - absent * HOUR_US, self._config)
-        hours = self._hours(whose, as_of, since_us) if as_of.at_us - since_us > ABSENCE_MAX_HOURS * HOUR_US else ()
-        return faded(level, present_us(hours, since_us, as_of.at_us), self._config)
+            return fade(level, as_of.at_us - since_us - absent * HOUR_US, self._config)
+        hours = self._list_hours(whose, as_of, since_us) if as_of.at_us - since_us > ABSENCE_MAX_HOURS * HOUR_US else ()
+        return fade(level, count_present_us(hours, since_us, as_of.at_us), self._config)
 
-    def _hours(self, whose: str | None, as_of: PointInTime, since_us: int = 0) -> Hours:
+    def _list_hours(self, whose: str | None, as_of: PointInTime, since_us: int = 0) -> Hours:
         """Return the hours with an event as of then, of those since a time."""
         found = as_of.at_us // HOUR_US, as_of.seq, since_us // HOUR_US
-        rows = self._database.rows(f"{_HOURS} AND hour >= ? ORDER BY hour", name_of(whose), *found)
+        rows = self._database.rows(f"{_HOURS} AND hour >= ? ORDER BY hour", name_principal(whose), *found)
         return [hour for (hour,) in rows]
 
     def _trace_anew(self, number: int, about: _Unsettled) -> Level:
@@ -199,15 +199,15 @@ class SignalTable:
         )
         newest = self._database.row(_LEVEL_BY_TIME, number, since_us - 1)
         before = newest and (newest[0], Level(newest[1], newest[2]))
-        hours = self._hours(whose, PointInTime(rows[-1][0], LAST_SEQUENCE), newest[0] if newest else since_us)
+        hours = self._list_hours(whose, PointInTime(rows[-1][0], LAST_SEQUENCE), newest[0] if newest else since_us)
 
-        def added_before(session_id: str) -> Added | None:
+        def find_added_before(session_id: str) -> Added | None:
             found = newest and self._database.row(_ADDED, number, session_id, since_us)
             return found and Added(*found)
 
         changed: list[tuple[object, ...]] = []
         last = NOTHING
-        traced = trace((row[:2] for row in rows), hours, self._config, before, added_before)
+        traced = trace((row[:2] for row in rows), hours, self._config, before, find_added_before)
         for row, (level, own) in zip(rows, traced, strict=False):
             last = level
             if row[3:] != (*level, own):
@@ -221,13 +221,13 @@ class SignalTable:
         )
         return last
 
-    def _known(self, whose: Whose) -> KnownSignal | None:
-        row = self._database.row(_KNOWN, name_of(whose[0]), whose[1])
+    def _find_known(self, whose: Whose) -> KnownSignal | None:
+        row = self._database.row(_KNOWN, name_principal(whose[0]), whose[1])
         return row and KnownSignal(*row)
 
-    def _new(self, whose: Whose) -> KnownSignal:
+    def _make_new(self, whose: Whose) -> KnownSignal:
         new = f"INSERT INTO signals (whose, signal_id) VALUES (?, ?) RETURNING {_COLUMNS}"
-        return KnownSignal(*self._database.row(new, name_of(whose[0]), whose[1]))
+        return KnownSignal(*self._database.row(new, name_principal(whose[0]), whose[1]))
 
     def present(self, principal: str | None, as_of: PointInTime) -> Present:
         """Return when a principal was there before a moment."""
@@ -235,7 +235,7 @@ class SignalTable:
         if (reach := open_hours(self._config)) == inf:
             return Present(inf, [], -inf, is_whole)
         count = int(reach) + 3  # each of them is an hour at least
-        found = name_of(principal), as_of.at_us // HOUR_US, as_of.seq, count
+        found = name_principal(principal), as_of.at_us // HOUR_US, as_of.seq, count
         rows = self._database.rows(f"{_HOURS} ORDER BY hour DESC LIMIT ?", *found)
         back = [hour for (hour,) in rows]
         absences = [
@@ -247,7 +247,7 @@ class SignalTable:
 
     def fresh(self, principal: str | None, since_us: float) -> dict[str, KnownSignal]:
         """Return the signals of a principal that have an event since then."""
-        rows = self._database.rows(_FRESH, name_of(principal), since_us)
+        rows = self._database.rows(_FRESH, name_principal(principal), since_us)
         return {signal_id: KnownSignal(*row) for signal_id, *row in rows}
 
     def origins(self, event_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -276,8 +276,8 @@ class SignalTable:
 
     def judged(self, whose: Whose, as_of: PointInTime, *, with_level: bool = True) -> tuple[EventTally, Level | None]:
         """Return counts and decayed evidence as of then; no level where the gate counts."""
-        known = self._known(whose)
-        level = self._level(whose[0], known, as_of) if with_level else None
+        known = self._find_known(whose)
+        level = self._compute_level(whose[0], known, as_of) if with_level else None
         if known is None:
             return _NO_EVENT, level
         if known.holds(as_of) and whose[0] is not None:
@@ -285,7 +285,9 @@ class SignalTable:
         if as_of.seq >= known.newest_seq and whose[0] is not None:
             events, sessions = self._database.row(_LATER, known.number, as_of.at_us)
             count = known.event_count - events
-            return EventTally(count, known.session_count - sessions, self._last_us(known, as_of), min(count, 1)), level
+            return EventTally(
+                count, known.session_count - sessions, self._find_last_us(known, as_of), min(count, 1)
+            ), level
         count, sessions, last_us, principals = self._database.row(
             "SELECT count(*), count(DISTINCT session_id), max(at_us), count(DISTINCT principal) FROM events "
             f"WHERE {_AS_OF}",
@@ -298,17 +300,17 @@ class SignalTable:
         self, whose: Whose, as_of: PointInTime, known: KnownSignal | None = None, present: Present | None = None
     ) -> tuple[int | None, Level | None]:
         """Return the newest event's time as of then, or None, and its decayed evidence. `known`: the signal's row."""
-        known = known or self._known(whose)
-        level = self._level(whose[0], known, as_of, present)
+        known = known or self._find_known(whose)
+        level = self._compute_level(whose[0], known, as_of, present)
         if known is None or known.holds(as_of):
             return known and known.newest_us, level
-        return self._last_us(known, as_of), level
+        return self._find_last_us(known, as_of), level
 
-    def _last_us(self, known: KnownSignal, as_of: PointInTime) -> int | None:
+    def _find_last_us(self, known: KnownSignal, as_of: PointInTime) -> int | None:
         """When its newest event was as of then."""
         return self._database.row(f"SELECT max(at_us) FROM events WHERE {_AS_OF}", known.number, *as_of)[0]
 
-    def _level(
+    def _compute_level(
         self, whose: str | None, known: KnownSignal | None, as_of: PointInTime, present: Present | None = None
     ) -> Level | None:
         if self._config.gate_mode == "counting":
@@ -320,7 +322,7 @@ class SignalTable:
             found = known.newest_us, known.evidence, known.is_open
             if as_of.at_us < known.newest_us:
                 found = self._database.row(_LEVEL_BY_TIME, known.number, as_of.at_us)
-            return NOTHING if found is None else self._faded(whose, Level(found[1], found[2]), found[0], as_of, present)
+            return NOTHING if found is None else self._fade(whose, Level(found[1], found[2]), found[0], as_of, present)
         rows: list[Any] = self._database.rows(
             f"SELECT at_us, session_id FROM events WHERE {_AS_OF} ORDER BY at_us, event_id",
             known.number,
@@ -328,17 +330,17 @@ class SignalTable:
         )
         if not rows:
             return NOTHING
-        traced = list(trace(rows, self._hours(whose, as_of, rows[0][0]), self._config))
-        return self._faded(whose, traced[-1][0], rows[-1][0], as_of)
+        traced = list(trace(rows, self._list_hours(whose, as_of, rows[0][0]), self._config))
+        return self._fade(whose, traced[-1][0], rows[-1][0], as_of)
 
     def _has_more(self, whose: str | None, as_of: PointInTime) -> bool:
         """Return whether hours of later sequences are known, from which levels that stand here may follow."""
         more = "SELECT 1 FROM presence WHERE whose = ? AND first_seq > ? LIMIT 1"
-        return self._database.row(more, name_of(whose), as_of.seq) is not None
+        return self._database.row(more, name_principal(whose), as_of.seq) is not None
 
     def accumulator(self, whose: Whose, as_of: PointInTime, *, with_ids: bool) -> Accumulator | None:
         """Return what a signal's events add up to as of then, or None; the newest `SOURCE_EVENTS_MAX` are named."""
-        tally, known = self.tally(whose, as_of), self._known(whose)
+        tally, known = self.tally(whose, as_of), self._find_known(whose)
         if known is None or tally.last_us is None:
             return None
         newest: list[Any] = []
@@ -351,7 +353,7 @@ class SignalTable:
             signal_id=whose[1],
             principal=whose[0],
             count=tally.event_count,
-            last_seen=timestamp_of(tally.last_us),
+            last_seen=format_timestamp(tally.last_us),
             session_ids=sorted({session_id for _, session_id in newest}),
             session_count=tally.session_count,
             event_ids=[event_id for event_id, _ in newest],

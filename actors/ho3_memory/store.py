@@ -24,7 +24,7 @@ from hobus.actors.ho3_memory import limits
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile, RecordPosition
 from hobus.actors.ho3_memory.database import Database, DatabaseFailed, Databases
-from hobus.actors.ho3_memory.records import NO_SEQUENCE, STREAMS, Fact, fact_of
+from hobus.actors.ho3_memory.records import NO_SEQUENCE, STREAMS, Fact, read_fact
 from hobus.bus.errors import IN_DOUBT, LedgerError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry, Read, WriteEntry
@@ -166,7 +166,7 @@ class Store:
         return found.more
 
     def _take(self, entries: Iterable[Entry]) -> None:
-        facts = [fact for entry in entries if (fact := _readable(entry)) is not None]
+        facts = [fact for entry in entries if (fact := _read_or_none(entry)) is not None]
         self._since_checkpoint += [fact for fact, is_new in zip(facts, self._apply(facts), strict=True) if is_new]
 
     def _apply(self, facts: Iterable[Fact]) -> list[bool]:
@@ -187,11 +187,11 @@ class Store:
         Raises LedgerError(unavailable) when that is not so in time: the outcome is unknown, and what becomes durable
         later counts from then on.
         """
-        facts = said or [fact_of(NO_SEQUENCE, entry) for entry in entries]
+        facts = said or [read_fact(NO_SEQUENCE, entry) for entry in entries]
         submitted = self._ledger.submit(entries, trace=entries[0].trace, urgent=True)
         # The state follows the acknowledgements in their order, whether anybody still waits for this one or not.
         is_new: list[bool] = []
-        submitted.then(lambda outcome: is_new.extend(self._acknowledged(facts, outcome)))
+        submitted.then(lambda outcome: is_new.extend(self._on_acknowledged(facts, outcome)))
         try:
             async with asyncio.timeout(timeout_s):
                 acks = await submitted
@@ -205,7 +205,7 @@ class Store:
             ) from None
         return Logged(acks, is_new)
 
-    def _acknowledged(self, facts: Sequence[Fact | None], acks: list[Ack] | RuntimeFault) -> list[bool]:
+    def _on_acknowledged(self, facts: Sequence[Fact | None], acks: list[Ack] | RuntimeFault) -> list[bool]:
         if isinstance(acks, RuntimeFault) or self._databases.fault is not None:
             return []
         placed = [
@@ -242,31 +242,31 @@ class Store:
         """Return whether enough was applied since the last checkpoint, or failed one, and nobody is writing it."""
         return len(self._since_checkpoint) >= self._due_count and not self._is_writing
 
-    async def checkpoint(self) -> None:
+    async def write_checkpoint(self) -> None:
         """Write what was applied to the file, if ledger and disk allow; else the next start reads more."""
         self._is_writing = True
         try:
             await self._catch_up()
             await self._write_due()
         except RuntimeFault as fault:
-            self._not_written(fault)
+            self._note_unwritten(fault)
         finally:
             self._is_writing = False
 
     async def _write_due(self) -> None:
         try:
-            while facts := self._next_facts():
+            while facts := self._take_next_facts():
                 (entry,) = await self._ledger.lookup([facts[-1].submission_id])
                 self._write_checkpoint(facts, entry)
             self._due_count = limits.CHECKPOINT_ENTRIES
         except (RuntimeFault, OSError) as error:
-            self._not_written(error)
+            self._note_unwritten(error)
 
-    def _not_written(self, error: Exception) -> None:
+    def _note_unwritten(self, error: Exception) -> None:
         _log.warning("checkpoint_not_written", error=str(error))
         self._due_count = len(self._since_checkpoint) + limits.CHECKPOINT_ENTRIES
 
-    def _next_facts(self) -> list[Fact]:
+    def _take_next_facts(self) -> list[Fact]:
         """Return the oldest facts that no frame holds, as many as one frame takes; the record was read beyond them."""
         counted = [fact for fact in self._since_checkpoint if fact.seq <= self._complete_seq]
         return sorted(counted, key=_SEQUENCE)[: limits.CHECKPOINT_ENTRIES]
@@ -285,10 +285,10 @@ class Store:
         self._since_checkpoint = [fact for fact in self._since_checkpoint if fact.seq > last.seq]
 
 
-def _readable(entry: Entry) -> Fact | None:
+def _read_or_none(entry: Entry) -> Fact | None:
     """Return what an entry says; None for an unreadable one, which must not keep memory from opening."""
     try:
-        return fact_of(entry.sequence, entry)
+        return read_fact(entry.sequence, entry)
     except (ValueError, TypeError, LookupError, RuntimeFault) as error:
         _log.error("record_unreadable", submission_id=entry.submission_id, error=type(error).__name__)
         return None

@@ -10,14 +10,14 @@ import structlog
 from hobus.actors.session_host import limits, turns
 from hobus.actors.session_host.degrade import Degrader
 from hobus.actors.session_host.turns import Turn
-from hobus.bus.dispatch import Actor, Call, said_by
+from hobus.bus.dispatch import Actor, Call, name_sayer
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.first_answer import FirstAnswers
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.limits import RETRY_INTERVAL_MS, SPOOL_RETRY_MS
-from hobus.bus.messages.base import made_of
+from hobus.bus.messages.base import make_from
 from hobus.bus.messages.gateway import Embed, PromptResponse
-from hobus.bus.messages.ledger import session_stream
+from hobus.bus.messages.ledger import name_session_stream
 from hobus.bus.messages.session import (
     EndSession,
     ProcessTurn,
@@ -45,7 +45,7 @@ class Terms:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.config = snapshot.config.host
-        self.agents = snapshot.agents_as_recorded()
+        self.agents = snapshot.map_agent_provenance()
 
 
 class SessionHost(Actor):
@@ -99,7 +99,7 @@ class SessionHost(Actor):
                 "ho2",
                 start,
                 expect=SessionReady,
-                timeout_s=self._client_left(call),
+                timeout_s=self._compute_client_left(call),
                 key=str(start.session_id),
                 trace=call.trace,
             ),
@@ -110,28 +110,28 @@ class SessionHost(Actor):
 
         Once the reply of a turn that HO2 answered is on its way, HO2 is told which signals it may consolidate.
         """
-        turn = turns.turn_of(
+        turn = turns.make_turn(
             message, call, now=self._bus.clock.monotonic, config=self._terms.config, agents=self._terms.agents
         )
-        if refusal := turns.refusal_of(turn.text, self._terms.config.prompt_max_bytes):
-            return turns.error(turn, *refusal)
+        if refusal := turns.find_refusal(turn.text, self._terms.config.prompt_max_bytes):
+            return turns.make_error(turn, *refusal)
         with self._answers.asked((turn.session_id, turn.input_id, turn.text, turn.form)) as told:
             try:
-                result = told.given(self._degradation.told_before(turn) or await self._supervised(turn))
+                result = told.given(self._degradation.find_told_before(turn) or await self._ask_supervisor(turn))
             except RuntimeFault as fault:
                 return (
-                    turns.refused(turn, fault)
+                    turns.make_refused(turn, fault)
                     if turns.is_verdict(fault)
                     else told.given(await self._degradation.answer(turn, fault, told))
                 )
-            if consolidate := turns.consolidation_of(turn, result):
+            if consolidate := turns.make_consolidation(turn, result):
                 call.after_reply(partial(self._bus.post, "ho2", consolidate, key=turn.agent_id, trace=turn.trace))
             return result
 
     async def on_embed(self, message: Embed, call: Call) -> PromptResponse:
         """Return texts as vectors: no turn, so that nothing stands in for them."""
         return await self._bus.request(
-            "gateway", message, expect=PromptResponse, timeout_s=self._client_left(call), trace=call.trace
+            "gateway", message, expect=PromptResponse, timeout_s=self._compute_client_left(call), trace=call.trace
         )
 
     async def on_end_session(self, message: EndSession, call: Call) -> SessionClosed:
@@ -143,9 +143,9 @@ class SessionHost(Actor):
         try:
             return await self._bus.request(
                 "ho2",
-                message.model_copy(update=said_by(call, message.principal)._asdict()),
+                message.model_copy(update=name_sayer(call, message.principal)._asdict()),
                 expect=SessionClosed,
-                timeout_s=(left_s := self._client_left(call) * (1 - limits.RESERVE_SHARE_MAX)),
+                timeout_s=(left_s := self._compute_client_left(call) * (1 - limits.RESERVE_SHARE_MAX)),
                 key=message.session_id,
                 reached_within_s=left_s,
             )
@@ -155,14 +155,14 @@ class SessionHost(Actor):
 
     # --- HO2 --------------------------------------------------------------------------------------------------------
 
-    async def _supervised(self, turn: Turn) -> TurnResult:
+    async def _ask_supervisor(self, turn: Turn) -> TurnResult:
         """Return HO2's answer. HO2 knows whether the session has begun, unless this host alone does, on its own disk.
 
         Ask until the answer is there: also while the run stands still, and to keep its lease alive. A run that has
         stood still is never ended for the deadline of who asked: they are told how it stands.
         """
-        start = turn.start if turn.is_first or self._keeper.holds_of(session_stream(turn.session_id)) else None
-        request = made_of(TurnRequest, turn.message, session_id=turn.session_id, client=turn.client, start=start)
+        start = turn.start if turn.is_first or self._keeper.holds_of(name_session_stream(turn.session_id)) else None
+        request = make_from(TurnRequest, turn.message, session_id=turn.session_id, client=turn.client, start=start)
         reply = TurnReply(result=None)
         for asked in count(1):
             try:
@@ -185,10 +185,10 @@ class SessionHost(Actor):
                     "ho2",
                     message,
                     expect=TurnReply,
-                    timeout_s=self._supervisor_left(turn),
+                    timeout_s=self._compute_supervisor_left(turn),
                     key=turn.session_id,
                     # Derived from the client's request: what a restarted host sends again for it joins this one. It
-                    # names the turn, so that no trace has to (`bus.messages.ids.turn_in`).
+                    # names the turn, so that no trace has to (`bus.messages.ids.find_turn`).
                     message_id=f"turn:{turn.session_id}/{turn.input_id}/{turn.request_id}.{name}.{tries}",
                     on_stream=turn.stream,
                 )
@@ -198,16 +198,16 @@ class SessionHost(Actor):
                 await self._bus.sleep(fault.pause_s(RETRY_INTERVAL_MS / 1000, self._bus.clock.random()))
         raise AssertionError("counting does not end")
 
-    def _supervisor_left(self, turn: Turn) -> float:
+    def _compute_supervisor_left(self, turn: Turn) -> float:
         """Return the client's deadline less what degrading takes. Raises BusError(expired) if nothing is left."""
-        left = turn.deadline - turn.reserves * self._s("degrade_reserve_ms") - self._bus.clock.monotonic()
+        left = turn.deadline - turn.reserves * self._get_seconds("degrade_reserve_ms") - self._bus.clock.monotonic()
         if left <= 0:
             raise BusError("expired", f"no time is left for the supervisor before the deadline of {turn.input_id}")
         return left
 
-    def _client_left(self, call: Call) -> float:
-        return min(call.remaining_s(self._bus.clock.monotonic()), self._s("turn_timeout_ms"))
+    def _compute_client_left(self, call: Call) -> float:
+        return min(call.remaining_s(self._bus.clock.monotonic()), self._get_seconds("turn_timeout_ms"))
 
-    def _s(self, name: str) -> float:
+    def _get_seconds(self, name: str) -> float:
         """Return a setting of section `host` in seconds."""
         return getattr(self._terms.config, name) / 1000

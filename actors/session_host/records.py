@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from hobus.actors.session_host.turns import Turn, reason_of
+from hobus.actors.session_host.turns import Turn, explain_no_answer
 from hobus.bus.errors import ConfigError, RuntimeFault
 from hobus.bus.messages.gateway import DegradedPrompt, Prompt, PromptResponse
 from hobus.bus.messages.ids import (
     DEGRADED,
-    body_ref,
-    candidates_key,
-    degraded_call_key,
-    degraded_order_id,
-    delivered_key,
-    entry_id,
-    iso,
-    session_key,
-    turn_key,
+    derive_body_ref,
+    derive_candidates_key,
+    derive_degraded_call_key,
+    derive_degraded_order_id,
+    derive_delivered_key,
+    derive_entry_id,
+    derive_session_key,
+    derive_turn_key,
+    format_iso,
 )
-from hobus.bus.messages.ledger import WriteEntry, session_stream
+from hobus.bus.messages.ledger import WriteEntry, name_session_stream
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.payload import pack_payload
@@ -37,20 +37,23 @@ def answer_keys(turn: Turn) -> list[str]:
 
     And, last, whose session it is.
     """
-    keys = [name_of(turn.session_id, turn.input_id) for name_of in (turn_key, delivered_key, candidates_key)]
-    return [*keys, session_key(turn.session_id)]
+    keys = [
+        name_of(turn.session_id, turn.input_id)
+        for name_of in (derive_turn_key, derive_delivered_key, derive_candidates_key)
+    ]
+    return [*keys, derive_session_key(turn.session_id)]
 
 
-def delivered_id(turn: Turn) -> str:
+def derive_delivered_id(turn: Turn) -> str:
     """Return the submission id of what a client was told while the record was away."""
-    return entry_id("TurnDegraded", f"{turn.session_id}/{turn.input_id}/delivered")
+    return derive_entry_id("TurnDegraded", f"{turn.session_id}/{turn.input_id}/delivered")
 
 
-def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
+def make_degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
     """Build DEGRADATION: why the supervisor did not answer. Its payload is the same however often it is tried."""
-    return _entry(
+    return _make_entry(
         turn,
-        entry_id("DEGRADATION", f"{turn.session_id}/{turn.input_id}"),
+        derive_entry_id("DEGRADATION", f"{turn.session_id}/{turn.input_id}"),
         now,
         [pack_payload(Degradation(turn.input_id))],
         stream="governance",
@@ -58,35 +61,39 @@ def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
     )
 
 
-def turn_degraded(
+def make_turn_degraded(
     turn: Turn, response: PromptResponse, fault: RuntimeFault, *, now: float, delivered: bool
 ) -> WriteEntry:
     """Build TurnDegraded without prev and tenure: undelivered it competes for the turn, delivered it says what was."""
-    submission_id = delivered_id(turn) if delivered else entry_id("TurnDegraded", f"{turn.session_id}/{turn.input_id}")
+    submission_id = (
+        derive_delivered_id(turn)
+        if delivered
+        else derive_entry_id("TurnDegraded", f"{turn.session_id}/{turn.input_id}")
+    )
     event = TurnDegraded(
         input_id=turn.input_id,
-        input_ref=body_ref(submission_id, 1),
-        reply_ref=body_ref(submission_id, 2),
+        input_ref=derive_body_ref(submission_id, 1),
+        reply_ref=derive_body_ref(submission_id, 2),
         delivered=delivered,
-        reason=reason_of(turn, fault, response),
+        reason=explain_no_answer(turn, fault, response),
         total_tokens=response.input_tokens + response.output_tokens,
         cost_usd=response.cost_usd,
-        at=iso(now),
+        at=format_iso(now),
     )
     # The reducer applies its own epochs: the host does not know them.
     envelope = SessionEvent(session_id=turn.session_id, session_epoch=0, step_epoch=0, event=event)
     payload = pack_event(envelope, submission_id, round(now * 1_000_000))
-    return _entry(
+    return _make_entry(
         turn,
         submission_id,
         now,
         [payload, turn.text.encode(), response.content.encode()],
-        stream=session_stream(turn.session_id),
-        once=(delivered_key if delivered else turn_key)(turn.session_id, turn.input_id),
+        stream=name_session_stream(turn.session_id),
+        once=(derive_delivered_key if delivered else derive_turn_key)(turn.session_id, turn.input_id),
     )
 
 
-def _entry(turn: Turn, submission_id: str, now: float, bodies: list[bytes], **facts: Any) -> WriteEntry:
+def _make_entry(turn: Turn, submission_id: str, now: float, bodies: list[bytes], **facts: Any) -> WriteEntry:
     return WriteEntry(
         submission_id=submission_id,
         event_type=submission_id.partition(":")[0],
@@ -113,10 +120,10 @@ class DegradedPrompts:
         self._pack = parse_pack(contract.prompt_pack_id, text)
         self._snapshot = snapshot
 
-    def prompt_of(self, turn: Turn, sessions: BegunSessions) -> DegradedPrompt:
+    def make_prompt(self, turn: Turn, sessions: BegunSessions) -> DegradedPrompt:
         """Return the call for this turn, to where the turn would have gone; the same for every retry."""
         agent_class = turn.about.agent_class
-        order_id = degraded_order_id(turn.input_id)
+        order_id = derive_degraded_order_id(turn.input_id)
         boundary, wanted, contract = self._contract.boundary, turn.message.run_overrides, self._contract
         route = sessions.route(turn.session_id, turn.agent_id, wanted, contract, self._snapshot)
         given = {
@@ -139,7 +146,7 @@ class DegradedPrompts:
             model_id=route[1],
             max_tokens=boundary.max_tokens,
             temperature=boundary.temperature,
-            idempotency_key=degraded_call_key(turn.session_id, turn.input_id),
+            idempotency_key=derive_degraded_call_key(turn.session_id, turn.input_id),
             config_digest=self._snapshot.digest,
         )
         return DegradedPrompt(prompt=prompt)

@@ -9,24 +9,31 @@ from msgspec.structs import replace
 
 from hobus.actors.session_host import limits
 from hobus.bus.dispatch import Call
-from hobus.bus.errors import GATEWAY_REFUSALS, OUT_OF_TIME_CODES, STEPS_KEPT, VERDICT_CODES, RuntimeFault, plain_words
+from hobus.bus.errors import (
+    GATEWAY_REFUSALS,
+    OUT_OF_TIME_CODES,
+    STEPS_KEPT,
+    VERDICT_CODES,
+    RuntimeFault,
+    put_plainly,
+)
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import session_id_of, turn_trace
+from hobus.bus.messages.ids import derive_session_id, derive_turn_trace
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
 from hobus.bus.messages.session import (
     Consolidate,
     ProcessTurn,
     StartSession,
     TurnResult,
-    form_of,
-    lasting_of,
-    words_of,
+    describe_form,
+    keep_lasting,
+    render_words,
 )
 from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.ends import End, end_in
-from hobus.bus.record.journal import agent_in, answer_in, body_behind, event_in, form_in
-from hobus.bus.spent import before, with_call
+from hobus.bus.record.journal import answer_in, find_body, read_agent, read_event, read_form
+from hobus.bus.spent import read_spent, with_call
 from hobus.bus.text import is_blank
 from hobus.config.sections.processes import HostConfig
 
@@ -43,7 +50,7 @@ class Turn(Struct, frozen=True):
     session_id: str
     input_id: str
     text: str
-    form: str  # of the answer, as `form_of` tells it
+    form: str  # of the answer, as `describe_form` tells it
     agent_id: str
     about: Provenance  # what every entry about it says of its agent and its session
     start: StartSession  # what begins its session: as the door names it, or with what of its wishes lasts longer
@@ -62,7 +69,7 @@ class Turn(Struct, frozen=True):
         return max(0, round((self.now() - self.started) * 1000))
 
 
-def turn_of(
+def make_turn(
     message: ProcessTurn, call: Call, *, now: Callable[[], float], config: HostConfig, agents: Mapping[str, Provenance]
 ) -> Turn:
     """Return the turn of a request; a first turn's session follows from the caller's role and its input id.
@@ -72,14 +79,17 @@ def turn_of(
     """
     return Turn(
         message=message,
-        session_id=(session_id := message.session_id or session_id_of(call.role, message.input_id)),
+        session_id=(session_id := message.session_id or derive_session_id(call.role, message.input_id)),
         input_id=message.input_id,
-        text=words_of(message.text, message.results),
-        form=form_of(message.run_overrides),
+        text=render_words(message.text, message.results),
+        form=describe_form(message.run_overrides),
         agent_id=(agent_id := (message.agent_id or config.agent_id).upper()),  # as every id of an agent is
         about=agents.get(agent_id, Provenance(agent_id=agent_id))._replace(session_id=session_id),
         start=start_for(
-            message.start or StartSession(session_config=lasting_of(message.run_overrides)), session_id, agent_id, call
+            message.start or StartSession(session_config=keep_lasting(message.run_overrides)),
+            session_id,
+            agent_id,
+            call,
         ),
         is_first=message.session_id is None or message.start is not None,
         started=(started := now()),
@@ -87,7 +97,7 @@ def turn_of(
         reserves=min(1.0, limits.RESERVE_SHARE_MAX * max(0.0, until - started) * 1000 / config.degrade_reserve_ms),
         request_id=call.message_id,
         client=call.sender,
-        trace=call.trace or turn_trace(session_id, message.input_id),
+        trace=call.trace or derive_turn_trace(session_id, message.input_id),
         stream=call.stream if message.stream else lambda _: None,
         now=now,
     )
@@ -103,7 +113,7 @@ def start_for(start: StartSession, session_id: str, agent_id: str, call: Call) -
     )
 
 
-def refusal_of(text: str, max_bytes: int) -> tuple[str, str] | None:
+def find_refusal(text: str, max_bytes: int) -> tuple[str, str] | None:
     """Return code and sentence for a text that is no turn; None for one that is."""
     if (size := len(text.encode())) > max_bytes:
         return "too_large", f"The message has {size} bytes; at most {max_bytes} are taken (host.prompt_max_bytes)."
@@ -117,7 +127,7 @@ def is_verdict(fault: RuntimeFault) -> bool:
     return fault.code in VERDICT_CODES | GATEWAY_REFUSALS | _REFUSED or STEPS_KEPT in fault.facts
 
 
-def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:
+def make_consolidation(turn: Turn, result: TurnResult) -> Consolidate | None:
     """Return what HO2 is told after the reply; None if the turn named no signal that crossed its gate."""
     return (
         Consolidate(
@@ -131,7 +141,7 @@ def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:
     )
 
 
-def error(
+def make_error(
     turn: Turn, code: str, sentence: str, *, cost: Cost | None = None, retry_after_ms: int | None = None
 ) -> TurnResult:
     """Return an honest no: a code, and one sentence for the user."""
@@ -148,47 +158,47 @@ def error(
     )
 
 
-def unanswered(turn: Turn, fault: RuntimeFault, code: str, response: PromptResponse | None = None) -> TurnResult:
+def make_unanswered(turn: Turn, fault: RuntimeFault, code: str, response: PromptResponse | None = None) -> TurnResult:
     """Return the error of a turn that nobody answered, in the gateway's words where it has any.
 
     A record without space, which ends both, is named as such. Why the supervisor did not is said where that is news.
     """
-    return error(
+    return make_error(
         turn,
         "disk_full" if fault.code == "disk_full" else code or "unavailable",
         f"The record has no space, so nothing is answered: {fault.detail}. Please ask again under the same input id."
         if fault.code == "disk_full"
         else f"No model can answer right now ({response.error_code or 'no code'}"
         f"{response.error_message and f': {response.error_message}'})."
-        f"{'' if fault.detail in response.error_message else f' Before that: {fault.code} ({plain_words(fault)}).'} "
+        f"{'' if fault.detail in response.error_message else f' Before that: {fault.code} ({put_plainly(fault)}).'} "
         "Please ask again under the same input id."
         if response is not None
         else "The service is not available right now: neither the supervisor nor the model gateway could answer "
-        f"({code or 'no code'}). Before that: {fault.code} ({plain_words(fault)}). "
+        f"({code or 'no code'}). Before that: {fault.code} ({put_plainly(fault)}). "
         "Please ask again under the same input id.",
-        cost=with_call(before(fault), response),
+        cost=with_call(read_spent(fault), response),
         retry_after_ms=response and response.retry_after_ms,
     )
 
 
-def refused(turn: Turn, fault: RuntimeFault) -> TurnResult:
+def make_refused(turn: Turn, fault: RuntimeFault) -> TurnResult:
     """Return the result of a verdict."""
-    return error(turn, fault.code, fault.detail, cost=before(fault), retry_after_ms=fault.retry_after_ms)
+    return make_error(turn, fault.code, fault.detail, cost=read_spent(fault), retry_after_ms=fault.retry_after_ms)
 
 
-def reason_of(turn: Turn, fault: RuntimeFault | None, response: PromptResponse) -> str:
+def explain_no_answer(turn: Turn, fault: RuntimeFault | None, response: PromptResponse) -> str:
     """Return who did not answer, and why: by HO2's fault, or the gateway's where that only says that time ran out."""
     return (
         response.instead_of
         if fault is None
-        else plain_words(fault)
+        else put_plainly(fault)
         if fault.code not in OUT_OF_TIME_CODES
-        else f"{response.instead_of or plain_words(fault)}; the client's deadline of "
+        else f"{response.instead_of or put_plainly(fault)}; the client's deadline of "
         f"{round(turn.deadline - turn.started, 1):g} s, less host.degrade_reserve_ms, was over"
     )
 
 
-def degraded(turn: Turn, response: PromptResponse, fault: RuntimeFault | None = None) -> TurnResult:
+def make_degraded(turn: Turn, response: PromptResponse, fault: RuntimeFault | None = None) -> TurnResult:
     """Return the reduced answer, marked as such, after HO2's fault."""
     return TurnResult(
         response=response.content,
@@ -197,27 +207,29 @@ def degraded(turn: Turn, response: PromptResponse, fault: RuntimeFault | None = 
         run_id=None,
         input_id=turn.input_id,
         exchange_entry_ids=[response.received_record_id] if response.received_record_id else [],
-        cost=with_call(before(fault), response),
+        cost=with_call(read_spent(fault), response),
         elapsed_ms=turn.elapsed_ms,
         code=DEGRADED,
-        reason=reason_of(turn, fault, response),
+        reason=explain_no_answer(turn, fault, response),
     )
 
 
-def result_in(turn: Turn, asked: Entry | None, entry: Entry | WriteEntry, due: Entry | None) -> TurnResult:
+def read_result(turn: Turn, asked: Entry | None, entry: Entry | WriteEntry, due: Entry | None) -> TurnResult:
     """Return the answer that the stream decided for: the run's, also refused or cancelled, or an earlier degradation.
 
     `asked` is the input's RunRequested, if there is one, and `due` its CONSOLIDATION_DUE. An answer to another text, or
     in another form, is none to this turn, and a text that was erased matches any. Raises ValueError where what the
     answer needs was erased.
     """
-    end = end_in(event_in(entry).event, entry)
+    end = end_in(read_event(entry).event, entry)
     source = entry if end and end.became == "degraded" else asked
-    if (source is not None and source.bodies[1:2] not in ([], [None], [turn.text.encode()])) or form_in(asked) not in (
+    if (source is not None and source.bodies[1:2] not in ([], [None], [turn.text.encode()])) or read_form(
+        asked
+    ) not in (
         None,
         turn.form,
     ):
-        return error(
+        return make_error(
             turn,
             "input_conflict",
             "This input id came before with another text, output_schema or tool; what is new needs a new input id.",
@@ -225,27 +237,27 @@ def result_in(turn: Turn, asked: Entry | None, entry: Entry | WriteEntry, due: E
     match end:
         case End(became="degraded"):
             reply = PromptResponse(
-                outcome="SUCCESS", content=body_behind(entry, end.reply_ref).decode(), instead_of=end.reason
+                outcome="SUCCESS", content=find_body(entry, end.reply_ref).decode(), instead_of=end.reason
             )
-            return degraded(turn, reply)
+            return make_degraded(turn, reply)
         case End(result_ref=""):
-            return error(turn, end.code, f"The turn ended with {end.code}.")
+            return make_error(turn, end.code, f"The turn ended with {end.code}.")
         case End():
-            return answer_in(body_behind(entry, end.result_ref), due)
+            return answer_in(find_body(entry, end.result_ref), due)
         case _:
             raise ValueError(f"{entry.event_type} answers no input")
 
 
-def recorded_in(
+def read_recorded(
     turn: Turn, found: Sequence[Entry | None], agents: Mapping[str, Provenance]
 ) -> tuple[TurnResult | None, Turn]:
     """Return what the entries behind `records.answer_keys` answer, and the turn as one of its session's agent.
 
-    Raises ValueError as `result_in`.
+    Raises ValueError as `read_result`.
     """
     asked, entry, delivered, due, start = found
-    turn = as_agent(turn, agent_in(start) or turn.agent_id, agents)
-    return (answer := delivered or entry) and result_in(turn, asked, answer, due), turn
+    turn = as_agent(turn, read_agent(start) or turn.agent_id, agents)
+    return (answer := delivered or entry) and read_result(turn, asked, answer, due), turn
 
 
 def as_agent(turn: Turn, agent_id: str, agents: Mapping[str, Provenance]) -> Turn:

@@ -27,8 +27,8 @@ from bench.gateway.parts import TIRELESS, Books, ask, call_of, cluster_of, kill_
 from bench.gateway.servers import served
 from bench.report import judged
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import session_id_of
-from hobus.launch.cluster.client import connected
+from hobus.bus.messages.ids import derive_session_id
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.process.failpoint import VARIABLE, parse_drill
 
 POINTS: dict[str, tuple[str, str]] = {
@@ -109,10 +109,10 @@ async def _until_killed(
     is_over = asyncio.Event()
     mark = parse_drill(cluster.env[VARIABLE]).mark_in(cluster.home.run) if VARIABLE in cluster.env else None
 
-    async with connected(cluster.place, "ho1") as bus:
+    async with connect_bus(cluster.place, "ho1") as bus:
 
         async def one(asker: int) -> None:
-            session_id = session_id_of("door", f"audit-{asker}")
+            session_id = derive_session_id("door", f"audit-{asker}")
             for number in itertools.takewhile(lambda _: not is_over.is_set(), itertools.count(1)):
                 key = f"WO-a{asker}n{number}#1"
                 try:

@@ -29,9 +29,9 @@ from bench.gateway.servers import Request, served
 from bench.report import concluded, markdown
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Budget, ReadBudget, ScopeBudget
-from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 
 AT_ONCE = 64
 ESTIMATE = 25  # tokens of the prompt: 100 characters
@@ -125,7 +125,7 @@ def _name(number: int) -> str:
 async def _all_rounds(cluster: Cluster, rounds: int, seed: int, kill_every: int) -> tuple[list[Round], dict[str, str]]:
     found: list[Round] = []
     told: dict[str, str] = {}
-    async with connected(cluster.place, "ho1") as bus:
+    async with connect_bus(cluster.place, "ho1") as bus:
         for number in range(1, rounds + 1):
             found.append(await _one_round(cluster, bus, number, seed, number % kill_every == 0, told))
             if number % 50 == 0:
@@ -138,7 +138,7 @@ async def _one_round(
 ) -> Round:
     draw = random.Random(f"{seed}/{number}")
     k = draw.choice(list(SIZES))
-    session_id = session_id_of("door", f"budget-{seed}-{number}")
+    session_id = derive_session_id("door", f"budget-{seed}-{number}")
     found = Round(number, k, is_killed)
     outcomes: Counter[str] = Counter()
 

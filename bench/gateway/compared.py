@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from bench.gateway.parts import Call
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.prompts import PromptFailed
 from hobus.launch.lab.simulation.record import ENDS, call_of
 
@@ -57,7 +57,7 @@ def compared(entries: Iterable[Entry], calls: Iterable[Call], told: Mapping[str,
             contents[key].append((entry.bodies[1] or b"").decode())
             found.answered += 1
             sure[key] += 1
-        elif (failed := payload_in(PromptFailed, entry)) is None or not failed.was_sent:
+        elif (failed := read_payload(PromptFailed, entry)) is None or not failed.was_sent:
             found.never_sent += 1
         elif entry.reason == "UNKNOWN_OUTCOME":
             found.unknown += 1

@@ -37,10 +37,10 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.join_token import decode
 from hobus.bus.messages.base import unpack
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.sessions.turns import process_turn
 
 FAULTS = ("answer", "tool", "401", "403", "429", "500", "malformed", "header", "redirect", "broken off", "stuck")
@@ -251,7 +251,7 @@ async def _asked(
     """What somebody was told, by fault: (of what, outcome, bytes, whether it is an answer); and a connection's token."""
     told: list[tuple[str, str, bytes, bool]] = []
     place = cluster.place
-    async with connected(place, "door") as door, connected(place, "ho1") as executor:
+    async with connect_bus(place, "door") as door, connect_bus(place, "ho1") as executor:
 
         async def turn(name: str) -> None:
             asked = ProcessTurn(session_id=None, input_id=name, text=f"repeat {words} please", stream=True)
@@ -265,7 +265,7 @@ async def _asked(
 
         async def prompted(name: str, provider_id: str) -> None:
             key = f"WO-{name}-{provider_id}#1"
-            session_id = session_id_of("door", key)
+            session_id = derive_session_id("door", key)
             wanted = call_of(key, session_id, says=f"repeat {words}", provider_id=provider_id, model_id=MODEL_ID)
             try:
                 answer = await executor.request("gateway", wanted, expect=PromptResponse, timeout_s=8, message_id=key)
@@ -290,7 +290,7 @@ async def _asked(
             await asyncio.gather(*asking)
             print(fault, [(what, outcome) for what, outcome, _, _ in told[-3:]], file=sys.stderr, flush=True)
         await asyncio.to_thread(eventually, lambda: all(row.state == "ready" for row in cluster.run().children))
-        return told, executor._hello.token
+        return told, executor._take_hello.token
 
 
 def _run_commands(cluster: Cluster, said: list[tuple[str, bytes]]) -> None:

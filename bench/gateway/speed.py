@@ -37,10 +37,10 @@ from bench.gateway.parts import ask as repeat
 from bench.peers.environment import PeerAway, python_of
 from bench.report import concluded, goal_row, markdown
 from hobus.bus.messages.gateway import Prompt
-from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.messages.streams import StreamDelta
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 
 LITELLM = ("litellm[proxy]==1.106.2",)
 DOCUMENT = Path("bench/results/speed.md")
@@ -76,7 +76,7 @@ def through_gateway(bus: Bus) -> Ask:
 
     async def ask(streamed: bool) -> float | None:
         key = f"WO-{prefix}-{next(numbers)}#1"
-        wanted = call_of(key, session_id_of("door", key), length=LENGTH, stream=streamed)
+        wanted = call_of(key, derive_session_id("door", key), length=LENGTH, stream=streamed)
         began, first = time.perf_counter(), list[float]()
 
         def heard(message: Any) -> None:
@@ -93,7 +93,7 @@ def through_gateway(bus: Bus) -> Ask:
 def same_call(url: str) -> Ask:
     """The class that asks for the gateway, and nothing else of it."""
     provider = instance(OPENAI, url, concurrency_max=64)
-    wanted: Prompt = call_of("WO-direct#1", session_id_of("door", "direct"), length=LENGTH)
+    wanted: Prompt = call_of("WO-direct#1", derive_session_id("door", "direct"), length=LENGTH)
 
     async def ask(streamed: bool) -> float | None:
         began, first = time.perf_counter(), list[float]()
@@ -236,7 +236,7 @@ async def one_round(sides: dict[str, Ask], found: dict[str, Figures], scale: flo
 
 
 async def measure(bus_place: Any, url: str, proxy: str | None, rounds: int, scale: float) -> dict[str, Figures]:
-    async with connected(bus_place, "ho1") as bus:
+    async with connect_bus(bus_place, "ho1") as bus:
         sides = {"gateway": through_gateway(bus), "same call": same_call(url), "openai SDK": by_sdk(url, KEY)}
         if proxy is not None:
             sides["LiteLLM"] = by_sdk(proxy, KEY)

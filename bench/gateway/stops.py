@@ -31,10 +31,10 @@ from bench.gateway.servers import Request, served
 from bench.report import judged, percentile
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.messages.session import ProcessTurn
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.sessions.turns import process_turn
 
 HANGS = {"silent": "before its answer", "stuck": "in the middle of its answer", "streamed": "in the middle of a stream"}
@@ -126,9 +126,9 @@ async def measure_cancels(count: int, ways: tuple[str, ...] = WAYS) -> list[Canc
         cluster = await asyncio.to_thread(stack.enter_context, cluster_of({"mine": server.url}, settings))
         place = cluster.place
         async with (
-            connected(place, "ho1") as bus,
-            connected(place, "door") as door,
-            connected(place, "operator") as operator,
+            connect_bus(place, "ho1") as bus,
+            connect_bus(place, "door") as door,
+            connect_bus(place, "operator") as operator,
         ):
             for way in ways:
                 for at in HANGS:
@@ -142,7 +142,7 @@ async def measure_cancels(count: int, ways: tuple[str, ...] = WAYS) -> list[Canc
                         if way == "prompt":
                             await _one(provider, row, _prompt(bus, row, name), None)
                         else:
-                            cancel = partial(cancelled, operator, session_id_of("door", name), name)
+                            cancel = partial(cancelled, operator, derive_session_id("door", name), name)
                             await _one(provider, row, _turn(door, name), cancel)
                     rows.append(row)
     return rows
@@ -164,7 +164,7 @@ async def _one(
 
 
 def _prompt(bus: Bus, row: Cancels, name: str) -> Awaitable[Any]:
-    wanted = call_of(f"WO-{name}#1", session_id_of("door", name), stream=row.at == "streamed")
+    wanted = call_of(f"WO-{name}#1", derive_session_id("door", name), stream=row.at == "streamed")
     return bus.request(
         "gateway", wanted, expect=PromptResponse, timeout_s=LIMIT_S, message_id=wanted.idempotency_key,
         on_stream=(lambda _: None) if wanted.stream else None,
@@ -211,9 +211,9 @@ def measure_deadlines(calls: int, what: str, last: str, deadlines_s: tuple[float
 
 async def _each_asked(cluster: Cluster, names: list[str]) -> None:
     """A provider's SDK is loaded beside the gateway's start; how long that takes is not the subject."""
-    async with connected(cluster.place, "ho1") as bus:
+    async with connect_bus(cluster.place, "ho1") as bus:
         for name in names:
-            wanted = call_of(f"WO-{name}#1", session_id_of("door", name), provider_id=name, model_id=MODEL_ID)
+            wanted = call_of(f"WO-{name}#1", derive_session_id("door", name), provider_id=name, model_id=MODEL_ID)
             assert (await ask(bus, wanted, timeout_s=LIMIT_S)).outcome == "SUCCESS"
 
 
@@ -221,7 +221,7 @@ async def _all_deadlines(
     cluster: Cluster, calls: int, what: str, last: str, deadlines_s: tuple[float, ...], books: Mapping[str, Books]
 ) -> list[Deadlines]:
     rows: list[Deadlines] = []
-    async with connected(cluster.place, "ho1" if what == "prompt" else "door") as bus:
+    async with connect_bus(cluster.place, "ho1" if what == "prompt" else "door") as bus:
         for deadline_s in deadlines_s:
             row = Deadlines(what, last, round(deadline_s * 1000))
             before = {name: len(one.calls) for name, one in books.items()}
@@ -238,7 +238,7 @@ async def _all_deadlines(
 
 
 async def _prompted(bus: Bus, name: str, deadline_s: float) -> str:
-    wanted = call_of(f"WO-{name}#1", session_id_of("door", name))
+    wanted = call_of(f"WO-{name}#1", derive_session_id("door", name))
     try:
         answer = await bus.request(
             "gateway", wanted, expect=PromptResponse, timeout_s=deadline_s, message_id=wanted.idempotency_key

@@ -17,10 +17,10 @@ def enrolled(up: Cluster, count: int = 1) -> list[dict[str, str]]:
     """Endpoint, keys and name of each, in text."""
     token = decode(token_of(up, "--uses", str(count)))
     found: list[dict[str, str]] = []
-    key = curve.text(token.broker_key)
+    key = curve.encode_key(token.broker_key)
     for _ in range(count):
-        pair = curve.new_pair()
-        ends = CurveEnds(token.address, key, curve.pair_of(curve.text(token.secret)))
+        pair = curve.draw_pair()
+        ends = CurveEnds(token.address, key, curve.derive_pair(curve.encode_key(token.secret)))
         worker = asyncio.run(join(ends, pair, up.place.snapshot.config, clock=SystemClock(), host="attacker"))
         found.append({
             "endpoint": f"tcp://{token.address}",

@@ -16,7 +16,7 @@ import msgspec
 
 from hobus.bus.catalog import CLASSES, ROLES, ROWS
 from hobus.bus.codec import HEADER_MAX_BYTES, pack_header
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, make_header
 from hobus.bus.messages import control
 from hobus.bus.messages.base import Message
 
@@ -160,7 +160,7 @@ class Frames:
             said[self._rng.choice(tuple(said))] = self._junk()
         if self._rng.random() < 0.05:
             said["keys"] = ["k"] * self._rng.choice((4096, 100_000))
-        return [self._packed(header(Kind.HELLO, "", type=control.Hello.TYPE)), self._packed(said)]
+        return [self._packed(make_header(Kind.HELLO, "", type=control.Hello.TYPE)), self._packed(said)]
 
     def _control(self) -> Parts:
         """Bodies of control frames, at their bounds and over them. None makes a worker of the attacker."""
@@ -169,7 +169,7 @@ class Frames:
             body = self._over_bound(kind)
         else:
             body = self._body_of(_CONTROL.get(kind, control.Rehello))
-        return [self._packed(header(kind, "", type=self._word(), correlation_id=self._id())), body]
+        return [self._packed(make_header(kind, "", type=self._word(), correlation_id=self._id())), body]
 
     def _over_bound(self, kind: Kind) -> bytes:
         many = self._rng.choice((1, 63, 64, 65, 3000))
@@ -190,7 +190,7 @@ class Frames:
     def _answer(self) -> Parts:
         """To a question that nobody asked it."""
         cls = CLASSES[self._rng.choice(tuple(CLASSES))]
-        frame = header(
+        frame = make_header(
             self._rng.choice(_ANSWERS), self._id(), correlation_id=self._id(), type=cls.TYPE, destination=self._word()
         )
         return [self._packed(frame), self._body_of(cls)]
@@ -211,7 +211,7 @@ class Frames:
         return [pack_header(self._request(row.cls.TYPE, row.service)), self._body_of(row.cls, harm=0.0)]
 
     def _request(self, type_: str = "", service: str = "") -> Header:
-        return header(
+        return make_header(
             Kind.REQUEST, self._id(), type=type_ or self._rng.choice(self._rows).cls.TYPE,
             destination=service or self._rng.choice(self._services), deadline_ms=self._rng.choice((0, 50, 500)),
             key=self._rng.choice(("", "", "k", self._word())),

@@ -37,7 +37,7 @@ from hobus.bus.port import Bus
 from hobus.bus.record.catalog import read_body
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapReader
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.launcher.control import SOCKET
 from hobus.launch.sessions.turns import process_turn
 from hobus.ledger_service.reader import EntryFilter, read_entries
@@ -132,7 +132,7 @@ class State:
 
 async def state_of(up: Cluster) -> State:
     """What an operator sees of the cluster now."""
-    async with connected(up.place, "operator") as bus:
+    async with connect_bus(up.place, "operator") as bus:
         peers = await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=10.0)
     counters: Counter[str] = Counter()
     for row in peers.peers:
@@ -216,7 +216,7 @@ async def fuzz(up: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     frames = -(-options.frames // len(names))
     needs = any(TARGETS[name].is_remote for name in names)
     workers = await asyncio.to_thread(enrolled, up, min(WORKERS_MAX, 1 + frames // 100)) if needs else []
-    async with connected(up.place, "door") as door:
+    async with connect_bus(up.place, "door") as door:
         await Asked().ask_on(door, until=time.perf_counter() + SLICE_S)
         until = time.perf_counter() + options.alone
         alone = (await ask_while(lambda: time.perf_counter() < until, door)).figures()

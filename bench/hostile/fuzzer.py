@@ -25,12 +25,12 @@ import zmq
 
 from bench.hostile.frames import Frames, command_line, subscription, wire
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
-from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Kind, make_header
 from hobus.bus.errors import BusError
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.messages.failure import Failure
 from hobus.bus.zeromq import curve, tokens
-from hobus.launch.cluster.version import software_version
+from hobus.launch.cluster.version import find_software_version
 from hobus.launch.launcher.control import CommandAnswer
 
 _WELCOME_S = 5.0
@@ -192,10 +192,10 @@ def _name(words: Words, worker: dict[str, str], number: int) -> tuple[str, str]:
 
 def _is_welcome(dealer: zmq.Socket[bytes], instance: str, token: str, words: Words, seen: Seen) -> bool:
     hello = Hello(
-        instance=instance, token=token, role=instance.partition("/")[0], slots=0, version=software_version(),
+        instance=instance, token=token, role=instance.partition("/")[0], slots=0, version=find_software_version(),
         protocol=HEADER_VERSION, host="" if token else "attacker",
     )  # fmt: skip
-    dealer.send_multipart([pack_header(header(Kind.HELLO, "", type=Hello.TYPE)), encode(hello, words.body_max)])
+    dealer.send_multipart([pack_header(make_header(Kind.HELLO, "", type=Hello.TYPE)), encode(hello, words.body_max)])
     until = time.monotonic() + _WELCOME_S
     while (left := until - time.monotonic()) > 0:
         if dealer.poll(int(left * 1000)):
@@ -285,7 +285,7 @@ def _strangers(words: Words, rng: random.Random, count: int, seen: Seen) -> None
     for _ in range(count):
         dealer = context.socket(zmq.DEALER)
         dealer.setsockopt(zmq.RECONNECT_IVL, -1)
-        pair, kind = curve.new_pair(), rng.choice(("unknown key", "wrong server", "no key"))
+        pair, kind = curve.draw_pair(), rng.choice(("unknown key", "wrong server", "no key"))
         if kind == "unknown key":
             _keys(dealer, known["server"], pair.public.decode(), pair.secret.decode())
         elif kind == "wrong server":

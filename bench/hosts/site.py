@@ -17,7 +17,7 @@ from bench.outside import Outside, with_outside
 from bench.random_kills import Asked, ask_on
 from bench.waiting.provider import Provider
 from hobus.bus.messages.control import Peers, ReadPeers
-from hobus.launch.cluster.client import asked
+from hobus.launch.cluster.client import ask_operator
 
 PATIENT = {"launcher.ready_timeout_ms": 120_000}
 """Eight hosts that start on one machine keep each other waiting."""
@@ -56,7 +56,7 @@ class Site:
 
     def rows(self) -> dict[str, int]:
         """The workers elsewhere that the broker knows, and how many orders each has."""
-        peers = asyncio.run(asked(self.cluster.place, "broker", ReadPeers(), Peers)).peers
+        peers = asyncio.run(ask_operator(self.cluster.place, "broker", ReadPeers(), Peers)).peers
         return {row.instance.partition("@")[0]: row.in_flight for row in peers if row.host}
 
     def busy(self, host: int) -> None:

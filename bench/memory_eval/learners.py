@@ -10,10 +10,10 @@ from functools import cache
 
 from bench.builders import shipped_snapshot
 from bench.memory_eval.worlds import Session, Turn
-from hobus.actors.ho2_supervisor.learning.consolidation import Crossing, Lesson, artifact_from
+from hobus.actors.ho2_supervisor.learning.consolidation import Crossing, Lesson, make_artifact
 from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
-from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
+from hobus.actors.ho3_memory.event_time import PointInTime, format_timestamp
 from hobus.actors.ho3_memory.records import Fact
 from hobus.bus.messages.ids import LOCAL, RunId
 from hobus.bus.messages.memory import GateResult, Labels
@@ -63,8 +63,8 @@ class Memory:
 
     def shown(self, at_us: int, *turns_labels: Labels) -> list[Shown]:
         moment = PointInTime(at_us, self._seq)
-        found = list(self._memory.active_biases(moment, principal=LOCAL, session_id=None))
-        as_of_ts = timestamp_of(at_us)
+        found = list(self._memory.list_active_biases(moment, principal=LOCAL, session_id=None))
+        as_of_ts = format_timestamp(at_us)
         chosen = [select_biases(found, labels, self._budget, as_of_ts) for labels in turns_labels]
         return [[(one.source_signal_ids[0], one.context_line) for one in artifacts] for artifacts in chosen]
 
@@ -73,9 +73,9 @@ class Memory:
         evidence = self._memory.accumulator(gate.signal_id, LOCAL, moment, with_ids=True)
         assert evidence is not None
         run_id = RunId(session_id=session.session_id, run_seq=self._turns)
-        crossing = Crossing(self._agent, run_id, gate, evidence, timestamp_of(moment.at_us))
+        crossing = Crossing(self._agent, run_id, gate, evidence, format_timestamp(moment.at_us))
         lesson = Lesson("task_pattern", labels_of(gate.signal_id), line_of(gate.signal_id), _WEIGHT)
-        made = artifact_from(crossing, lesson, model="offline", pack_version="1", memory=self._config)
+        made = make_artifact(crossing, lesson, model="offline", pack_version="1", memory=self._config)
         name = f"HO3_OVERLAY:{made.artifact_id}/{self._seq}"
         self._apply(Fact("overlay", self._seq, AGENT, name, moment.at_us, made.artifact_id, artifact=made))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from hobus.actors.ho3_memory.event_time import HOUR_US, micros
+from hobus.actors.ho3_memory.event_time import HOUR_US, parse_micros
 
 SIGNALS = 40
 NAMES = tuple(f"tool:t{number:02d}" for number in range(SIGNALS))
@@ -22,7 +22,7 @@ HABIT = (0.08, 0.15, 0.3)
 """Rates per turn of a habit."""
 MISLABELLED = 0.05
 DAY_US = 24 * HOUR_US
-_BEGIN_US = micros("2026-01-01T00:00:00.000000Z")
+_BEGIN_US = parse_micros("2026-01-01T00:00:00.000000Z")
 _TURN_US = 2 * 60 * 1_000_000
 _PAUSE_US = 10 * 60 * 1_000_000
 

@@ -21,7 +21,7 @@ from hobus.bus.catalog import CLASSES, ROLES, ROWS, Row
 from hobus.bus.codec import HEADER_MAX_BYTES
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind
 from hobus.bus.messages import control
-from hobus.bus.messages.base import Message, Record, metas_in
+from hobus.bus.messages.base import Message, Record, find_metas
 from hobus.bus.messages.failure import FAILURE_CODES, Failure
 from hobus.bus.messages.ids import ID_MAX_CHARS, PRINCIPAL_PATTERN
 
@@ -181,7 +181,7 @@ def _block(lines: Iterable[str]) -> str:
 
 def _meaning(hint: Any) -> str:
     """What is said last of it: of its field, else of its type."""
-    said = next((meta.description for meta in metas_in(hint) if meta.description), "")
+    said = next((meta.description for meta in find_metas(hint) if meta.description), "")
     return _TOLD_BY_TYPE.sub("", " ".join(said.split()))
 
 
@@ -189,7 +189,7 @@ def _bounded(annotation: Any) -> str:
     """A type with the bounds of its values, or of their length."""
     found = {
         name: value
-        for meta in reversed([*metas_in(annotation)])
+        for meta in reversed([*find_metas(annotation)])
         for name in ("ge", "gt", "le", "min_length", "max_length", "pattern")
         if (value := getattr(meta, name)) is not None
     }

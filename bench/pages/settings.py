@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from hobus.config.assets import AgentFile, Approval, Permissions
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
-from hobus.config.parse import json_value
+from hobus.config.parse import parse_json
 from hobus.config.schema import AdminConfig
 
 _OPERATORS = ("bus", "ledger", "launcher", "ho1", "ho2")
@@ -21,7 +21,7 @@ _OPERATORS = ("bus", "ledger", "launcher", "ho1", "ho2")
 
 def page() -> str:
     """The whole page."""
-    shipped: Any = json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
+    shipped: Any = parse_json((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
     parts = [Path(__file__).with_name("settings.md").read_text(encoding="utf-8")]
     ours = [name for name in AdminConfig.model_fields if name not in _OPERATORS]
     told: dict[str, str] = {}

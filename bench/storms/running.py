@@ -18,13 +18,13 @@ from bench.storms.left import Left
 from bench.storms.plan import Plan
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.client import connected
-from hobus.launch.cluster.run_file import RunFile, cluster_gone
+from hobus.launch.cluster.client import connect_bus
+from hobus.launch.cluster.run_file import RunFile, find_gone
 from hobus.launch.console.errors import CommandError
 from hobus.launch.sessions.turns import Watch, process_turn
 from hobus.ledger_service.segment import DIRECTORY
@@ -138,8 +138,8 @@ class Weather:
         if seen.plan.at_effect:
             self.outside.hold()
         async with (
-            connected(place, "door") as door,
-            connected(place, "operator") as operator,
+            connect_bus(place, "door") as door,
+            connect_bus(place, "operator") as operator,
             asyncio.TaskGroup() as group,
         ):
             for number in range(PEOPLE):
@@ -190,7 +190,7 @@ class Weather:
     async def _follow_up(self, operator: Bus, session_id: str) -> None:
         """The first person says something more, and waits for no answer to it."""
         command = HostCommand(
-            command_id=f"storm-{self._number}", issued_at=iso(SystemClock().now()),
+            command_id=f"storm-{self._number}", issued_at=format_iso(SystemClock().now()),
             command=FollowUp(text=asking_for("charge_keyed")),
         )  # fmt: skip
         until = time.monotonic() + DEADLINE_S
@@ -210,7 +210,7 @@ class Weather:
 
     async def _ask_again(self, seen: Seen) -> None:
         """Whoever has no answer asks under the same input id, as the error says; so do all, for the same answer."""
-        async with connected(self.cluster.place, "door") as door:
+        async with connect_bus(self.cluster.place, "door") as door:
             for one in (asked for asked in seen.asked if not asked.is_answered):
                 one.asked_anew += seen.plan.ends_the_cluster
                 one.asked_again += not seen.plan.ends_the_cluster
@@ -223,7 +223,7 @@ class Weather:
                 self._sessions[int(one.input_id.split("-")[2])] = one.result.session_id
 
     def _gone(self, seen: Seen) -> CommandError | None:
-        return cluster_gone(self.cluster.home) if seen.plan.ends_the_cluster else None  # as `hobus ask` looks
+        return find_gone(self.cluster.home) if seen.plan.ends_the_cluster else None  # as `hobus ask` looks
 
     # --- faults -------------------------------------------------------------------------------------------------------
 

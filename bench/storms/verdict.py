@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from bench.outside import Outside
 from bench.storms.running import PEOPLE, Asked, Seen
 from hobus.bus.messages.ledger import Entry
-from hobus.launch.lab.simulation.record import answer_text, answers_of
+from hobus.launch.lab.simulation.record import answer_text, list_answers
 
 LATE_S = 10.0
 """Whoever waits longer than this, from the first fault or the question on, waits too long, whatever was hit."""
@@ -144,7 +144,7 @@ def storm_of(seen: Seen, entries: Sequence[Entry], outside: Outside) -> Storm:
 
 
 def _judge(storm: Storm, one: Asked, entries: Sequence[Entry], outside: Outside) -> None:
-    answers = answers_of(entries, one.input_id)
+    answers = list_answers(entries, one.input_id)
     if len(answers) > 1:
         storm.twice.append(one.input_id)
     result = one.result

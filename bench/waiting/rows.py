@@ -27,7 +27,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.config.files import SHIPPED_ROOT
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.http import keys
 
 AGENT = "ADMIN"
@@ -319,7 +319,7 @@ def overload(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
 
 
 async def _overloaded(found: Cluster, door: Door, way: str, seconds: float) -> dict[str, Any]:
-    async with connected(found.place, "door") as bus:
+    async with connect_bus(found.place, "door") as bus:
         clock = SystemClock()
 
         async def by_bus() -> Heard:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from hobus.bus import limits
-from hobus.bus.catalog import CLIENT_ROLES, EVERY_ROLE, ROLES, Row, row_of
+from hobus.bus.catalog import CLIENT_ROLES, EVERY_ROLE, ROLES, Row, find_row
 from hobus.bus.codec import HEADER_MAX_BYTES
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind
 from hobus.bus.errors import BusError
@@ -34,7 +34,7 @@ _PROBE = control.Probe.TYPE
 _OFFERABLE = {role for role in ROLES if role != "broker" and role not in CLIENT_ROLES}
 
 
-def refusal_of(hello: Hello) -> Refused | None:
+def find_refusal(hello: Hello) -> Refused | None:
     """Return why this hello cannot be accepted whatever its token; None if it may be authenticated."""
     if hello.protocol != HEADER_VERSION:
         return Refused(
@@ -51,13 +51,13 @@ def refusal_of(hello: Hello) -> Refused | None:
     return None
 
 
-def row_for(service: str, frame: Header) -> Row | None:
+def find_frame_row(service: str, frame: Header) -> Row | None:
     if frame.type == _PROBE:
         return PROBE_ROW
-    return row_of(service, frame.type)
+    return find_row(service, frame.type)
 
 
-def denial_of(row: Row | None, role: str, frame: Header) -> str:
+def find_denial(row: Row | None, role: str, frame: Header) -> str:
     """Return the reason code for which the policy denies this frame; '' if the frame may pass."""
     if row is None:
         return "unknown_type"
@@ -68,7 +68,7 @@ def denial_of(row: Row | None, role: str, frame: Header) -> str:
     return ""
 
 
-def malformation_of(frame: Header, header_bytes: int) -> str:
+def find_malformation(frame: Header, header_bytes: int) -> str:
     """Return what is wrong with a well-typed header; '' if nothing."""
     if header_bytes > HEADER_MAX_BYTES - HEADER_ROOM_BYTES:
         return f"a header of {header_bytes} bytes; at most {HEADER_MAX_BYTES - HEADER_ROOM_BYTES}"
@@ -82,7 +82,7 @@ def malformation_of(frame: Header, header_bytes: int) -> str:
     return ""
 
 
-def excess_of(message: Message) -> str:
+def find_excess(message: Message) -> str:
     """Return in words which field of the message exceeds its limit; '' if none does."""
     cls = type(message)
     for field in cls.__struct_fields__:
@@ -144,7 +144,7 @@ class Announcement:
             raise BusError("too_large", f"{said.TYPE}: {count} tools; at most {limits.TOOLS_MAX}")
         if len(self._sources) + len(said.sources) > SOURCES_MAX:
             raise BusError("too_large", f"{said.TYPE}: more than {SOURCES_MAX} sources")
-        large = oversized(said.tools, limits.TOOL_MAX_BYTES)
+        large = find_oversized(said.tools, limits.TOOL_MAX_BYTES)
         if large:
             raise BusError(
                 "too_large",
@@ -163,7 +163,7 @@ class Announcement:
         self._tools, self._sources = [], []
 
 
-def oversized(words: Iterable[ToolWord], max_bytes: int) -> str:
+def find_oversized(words: Iterable[ToolWord], max_bytes: int) -> str:
     """Return the first tool whose description exceeds `max_bytes`; '' if none does."""
     for word in words:
         if (

@@ -36,9 +36,9 @@ from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.records import RecordBook
 from hobus.bus.broker.state import State
-from hobus.bus.catalog import row_of
+from hobus.bus.catalog import find_row
 from hobus.bus.codec import unpack_header
-from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.envelope import Header, Kind, make_header
 from hobus.bus.errors import BusError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _ASKS = (int(Kind.REQUEST), int(Kind.POST))
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAILURE), int(Kind.STREAM))
-_GARBAGE = header(Kind.POST, "")  # stands in the tap for what has no header
+_GARBAGE = make_header(Kind.POST, "")  # stands in the tap for what has no header
 
 
 class BrokerCore:
@@ -83,7 +83,7 @@ class BrokerCore:
         self._services = tuple(state.services.values())
         if expected is not None:
             state.expected = set(expected)
-            state.met("")
+            state.note_met("")
         self._grace_s = settings.service_grace_ms / 1000
 
     @property
@@ -118,7 +118,7 @@ class BrokerCore:
         state.now = now
         actions = state.actions = []
         if isinstance(event, FrameReceived):
-            self._frame(event.connection, event.header, event.body, event.origin)
+            self._take_frame(event.connection, event.header, event.body, event.origin)
         elif isinstance(event, Tick):
             self._tick()
         elif isinstance(event, ConnectionLost):
@@ -128,9 +128,9 @@ class BrokerCore:
         elif isinstance(event, Connected):
             self._membership.connected(event.connection)
         elif isinstance(event, FrameGarbage):
-            self._garbage(event.connection, event.detail, event.size_bytes, event.origin)
+            self._count_garbage(event.connection, event.detail, event.size_bytes, event.origin)
         else:
-            self._enrolment.key_refused(event.fingerprint, event.address)
+            self._enrolment.note_refused_key(event.fingerprint, event.address)
         if state.own_answers:
             for answer, body in state.own_answers:
                 self._records.settle(answer, body)
@@ -176,13 +176,13 @@ class BrokerCore:
                 at = min(at, service.absent_since + self._grace_s)
         return at
 
-    def _frame(self, connection: bytes, data: bytes, body: bytes, origin: Origin) -> None:
+    def _take_frame(self, connection: bytes, data: bytes, body: bytes, origin: Origin) -> None:
         state = self._state
         peer = state.connections.get(connection)
         try:
             frame = unpack_header(data)
         except BusError as fault:
-            self._garbage(connection, fault.detail, len(data) + len(body), origin)
+            self._count_garbage(connection, fault.detail, len(data) + len(body), origin)
             return
         kind = frame.kind
         if peer is None:
@@ -192,7 +192,7 @@ class BrokerCore:
                 self._membership.join(connection, frame, body, origin)
             else:
                 self._membership.unknown(connection, frame)
-            self._membership.heard_unbound(connection, len(data) + len(body), origin)
+            self._membership.count_unbound(connection, len(data) + len(body), origin)
             return
         peer.last_seen = state.now
         if kind in _ASKS:
@@ -216,17 +216,17 @@ class BrokerCore:
     def _control(self, peer: BoundPeer, frame: Header, body: bytes, origin: Origin) -> None:
         membership = self._membership
         if frame.kind in TOLD:
-            membership.tells(peer, frame, body)
+            membership.take_told(peer, frame, body)
         elif frame.kind == Kind.HELLO:
             membership.hello(peer.connection, frame, body, origin)
         elif frame.kind == Kind.BYE:
-            membership.bye(peer, frame)
+            membership.say_bye(peer, frame)
         elif frame.kind == Kind.PUBLISH:
             self._endings.deny(peer, frame, body, "unknown_type", "nothing is published by this catalog")
         else:
-            self._garbage(peer.connection, f"kind {frame.kind} is not for a broker", len(body), origin)
+            self._count_garbage(peer.connection, f"kind {frame.kind} is not for a broker", len(body), origin)
 
-    def _garbage(self, connection: bytes, detail: str, size_bytes: int, origin: Origin) -> None:
+    def _count_garbage(self, connection: bytes, detail: str, size_bytes: int, origin: Origin) -> None:
         """Count, tap and record something that is no frame."""
         state = self._state
         peer = state.connections.get(connection)
@@ -235,7 +235,7 @@ class BrokerCore:
         self._records.note("DENIED", "malformed", sender or "unbound", None, "")
         state.tap("malformed", _GARBAGE, sender, code=detail[:80])
         self._membership.malformed(connection, origin)
-        self._membership.heard_unbound(connection, size_bytes, origin)
+        self._membership.count_unbound(connection, size_bytes, origin)
 
     def _tick(self) -> None:
         state = self._state
@@ -255,7 +255,7 @@ class BrokerCore:
         self._liveness.tick()
         write = self._records.due(state.now)
         if write is not None:
-            row = row_of("ledger", write[0].type)
+            row = find_row("ledger", write[0].type)
             assert row is not None, "the catalog has ledger.write"  # noqa: S101 - a programming error
             self._delivery.ask(state.me, write[0], write[1], row)
 
@@ -263,7 +263,7 @@ class BrokerCore:
         state = self._state
         state.is_collecting, state.is_readiness_new = False, True
         for service in state.services.values():
-            self._placement.replace_waiting(service.waiting.everything())
+            self._placement.replace_waiting(service.waiting.list_all())
             for peer in list(service.offering):
                 self._placement.pump(peer)
         self._operations.release()

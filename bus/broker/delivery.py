@@ -6,19 +6,19 @@ Every request is answered exactly once. An answer is accepted only from the conn
 from __future__ import annotations
 
 from hobus.bus import limits
-from hobus.bus.broker.admission import DEADLINE_MAX_MS, denial_of, malformation_of, row_for
+from hobus.bus.broker.admission import DEADLINE_MAX_MS, find_denial, find_frame_row, find_malformation
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.events import Send
-from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service, behalf_of, share_of
+from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service, find_principal, name_share
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.state import State
 from hobus.bus.catalog import CLIENT_ROLES, ROWS, Row
 from hobus.bus.codec import pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of
-from hobus.bus.lanes import is_foreign, role_of
+from hobus.bus.lanes import get_role, is_foreign
 from hobus.bus.limits import POST_HOLD_MS
 from hobus.bus.messages.gateway import Prompt
-from hobus.bus.messages.ids import order_of_call
+from hobus.bus.messages.ids import get_order_of_call
 from hobus.bus.window import remember
 
 _POST, _STREAM, _FAILURE = int(Kind.POST), int(Kind.STREAM), int(Kind.FAILURE)  # compared with every frame's
@@ -37,13 +37,13 @@ class Delivery:
 
     def admit(self, peer: BoundPeer, frame: Header, header_bytes: int, body: bytes) -> Row | None:
         """Return the catalog row under which an asking frame may pass; answer and return None where it may not."""
-        fault = malformation_of(frame, header_bytes)
+        fault = find_malformation(frame, header_bytes)
         if fault:
             # The id may be what is wrong, so only a usable one is answered.
             self._endings.refuse(peer, frame._replace(message_id=frame.message_id[:400]), "malformed", fault)
             return None
-        row = row_for(role_of(frame.destination), frame)
-        reason = denial_of(row, peer.role, frame)
+        row = find_frame_row(get_role(frame.destination), frame)
+        reason = find_denial(row, peer.role, frame)
         if reason or row is None:
             detail = f"{peer.role} may not send this type to this destination ({reason}); see bus/PROTOCOL.md"
             self._endings.deny(peer, frame, body, reason, detail)
@@ -63,14 +63,14 @@ class Delivery:
             return not is_foreign(message_id, peer.instance)
         if message_id.startswith(f"{peer.instance}:"):
             return type_name != Prompt.TYPE
-        order = order_of_call(message_id)
+        order = get_order_of_call(message_id)
         return order in peer.in_flight or (self._state.is_collecting and order in peer.announced)
 
     def ask(self, peer: BoundPeer, frame: Header, body: bytes, row: Row) -> None:
         """Deliver, queue or fail a request or post that may pass."""
         state = self._state
         is_post = frame.kind == _POST
-        service = state.services.get(role_of(frame.destination))
+        service = state.services.get(get_role(frame.destination))
         if service is None:
             self._endings.deny(peer, frame, body, "unknown_service", "no such service; see bus/PROTOCOL.md")
             return
@@ -86,7 +86,7 @@ class Delivery:
         else:
             self._endings.refuse(peer, frame, "expired", f"{frame.type} {frame.message_id} arrived after its deadline")
             return
-        pending = self._taken_in(peer, frame, body, row, service, deadline)
+        pending = self._take_in(peer, frame, body, row, service, deadline)
         if pending is None:
             return
         if not is_post:
@@ -94,23 +94,23 @@ class Delivery:
         state.deadlines.set(pending, deadline)
         if service.early_cancels:
             service.early_cancels.pop(frame.message_id, None)  # wanted again
-        holder = self._announced_holder(pending)
+        holder = self._find_announced_holder(pending)
         if holder is None:
             self._placement.place(pending, bounded=True)
         elif holder.announced.pop(frame.message_id):
             self._placement.deliver(pending, holder)  # answered before: its window answers again
         else:
-            shown = pending.header_for_tap()
+            shown = pending.make_tap_header()
             state.tap("queued", shown, peer.instance, worker=holder.instance, body=body, code="attached")
             self._placement.adopt(pending, holder)
 
-    def _taken_in(  # noqa: PLR0913, PLR0917 - what a request consists of
+    def _take_in(  # noqa: PLR0913, PLR0917 - what a request consists of
         self, peer: BoundPeer, frame: Header, body: bytes, row: Row, service: Service, deadline: float
     ) -> OpenRequest | None:
         """Return the request, counted in its principal's share; None when that is full, which the sender is told."""
         state = self._state
-        principal = behalf_of(peer, frame)
-        share = share_of(peer, row, principal)
+        principal = find_principal(peer, frame)
+        share = name_share(peer, row, principal)
         if share:
             over = state.shares.excess(share, len(body), least_bytes=limits.FAIR_UNIT_BYTES)
             if over:
@@ -130,7 +130,7 @@ class Delivery:
         state = self._state
         pending = worker.in_flight.get(frame.correlation_id)
         if pending is None:
-            self._stray(worker, frame, body)
+            self._tap_stray(worker, frame, body)
             return
         if frame.attempt < pending.answers_from and frame.kind != Kind.REPLY:
             state.tap("late", frame, worker.instance, worker=worker.instance, body=body)  # of the run that was stopped
@@ -186,7 +186,7 @@ class Delivery:
             self._endings.deny(peer, frame, body, "not_requester", "only who asked may cancel")
             return
         if not pending.leave(peer):
-            state.tap("cancelled", pending.header_for_tap(), peer.instance, body=body)  # others still wait for it
+            state.tap("cancelled", pending.make_tap_header(), peer.instance, body=body)  # others still wait for it
             return
         worker = pending.worker
         if worker is None:
@@ -274,9 +274,9 @@ class Delivery:
         if is_successor and known.worker is not None:
             self._placement.ask_anew(known, known.worker, is_stopped=False)
         holder = known.worker.instance if known.worker is not None else ""
-        state.tap("queued", known.header_for_tap(), peer.instance, worker=holder, body=body, code="attached")
+        state.tap("queued", known.make_tap_header(), peer.instance, worker=holder, body=body, code="attached")
 
-    def _announced_holder(self, pending: OpenRequest) -> BoundPeer | None:
+    def _find_announced_holder(self, pending: OpenRequest) -> BoundPeer | None:
         """Return the peer that announced this id in its hello as in progress or answered."""
         service = pending.service
         for peer in list(service.announcing):
@@ -291,9 +291,9 @@ class Delivery:
             return f"a body of {len(body)} bytes; the limit is {limits.BODY_MAX_BYTES}"
         if frame.kind == Kind.REPLY and pending.row.reply is not None and frame.type != pending.row.reply.TYPE:
             return "a reply of another type than the catalog's"
-        return malformation_of(frame, header_bytes) if header_bytes > 1024 else ""  # noqa: PLR2004 - short ones fit
+        return find_malformation(frame, header_bytes) if header_bytes > 1024 else ""  # noqa: PLR2004 - short ones fit
 
-    def _stray(self, worker: BoundPeer, frame: Header, body: bytes) -> None:
+    def _tap_stray(self, worker: BoundPeer, frame: Header, body: bytes) -> None:
         """Tap an answer to nothing that this worker has: late, or forged."""
         state = self._state
         message_id = frame.correlation_id

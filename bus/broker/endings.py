@@ -81,7 +81,7 @@ class Endings:
             message_id = pending.header.message_id
             self._state.say(worker, Kind.CANCEL, Cancelled(reason="deadline"), correlation_id=message_id)
         where = f"at {worker.instance}" if worker is not None else "in the queue"
-        words = f"{_name(pending.header)} was not answered within its deadline; it was {where}"
+        words = f"{_name_frame(pending.header)} was not answered within its deadline; it was {where}"
         self.fail(pending, "expired", words, by="expired")
 
     def dead_letter(self, pending: OpenRequest, code: str) -> None:
@@ -98,7 +98,7 @@ class Endings:
         self.fail(
             pending,
             "peer_lost",
-            f"{_name(pending.header)} lost its worker {pending.header.attempt} times (bus.attempts_max "
+            f"{_name_frame(pending.header)} lost its worker {pending.header.attempt} times (bus.attempts_max "
             f"{state.settings.attempts_max}); see what kills the workers of {pending.service.name}",
         )
 
@@ -146,5 +146,5 @@ def remember_late(worker: BoundPeer, message_id: str, late: Late, *, bound: int)
         worker.used -= forgotten.holds_slot
 
 
-def _name(frame: Header) -> str:
+def _name_frame(frame: Header) -> str:
     return f"{frame.type} {frame.message_id} to {frame.destination}"

@@ -15,7 +15,7 @@ from hobus.bus.broker.events import Origin
 from hobus.bus.broker.records import Noted, RecordBook
 from hobus.bus.broker.state import State
 from hobus.bus.codec import decode
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused, RefusedKey, TokenCreated
 from hobus.bus.record.payloads.governance import KeyRefused
@@ -104,11 +104,11 @@ class Enrolment:
     def _wall(self) -> float:
         return self._state.now + self._state.wall_offset
 
-    def overdue(self, connected: Container[str]) -> list[str]:
+    def list_overdue(self, connected: Container[str]) -> list[str]:
         """Whose keys are to be revoked: not connected for as long as their token says, or not rotated in time."""
-        return [] if self._keys is None else self._keys.overdue(connected, self._state.now, self._wall)
+        return [] if self._keys is None else self._keys.list_overdue(connected, self._state.now, self._wall)
 
-    def key_refused(self, fingerprint: str, address: str) -> None:
+    def note_refused_key(self, fingerprint: str, address: str) -> None:
         """Count a key that nobody enrolled, and record it unless that was done just before."""
         state = self._state
         state.counts["keys_refused"] += 1
@@ -116,7 +116,7 @@ class Enrolment:
         if name is None:
             return
         self._records.keep(Noted("KEY_REFUSED", "REJECTED", "unknown_key", KeyRefused(name, address=address)))
-        state.tap("denied", header(Kind.HELLO, ""), "", worker=f"{name} {address}", code="unknown_key")
+        state.tap("denied", make_header(Kind.HELLO, ""), "", worker=f"{name} {address}", code="unknown_key")
 
     def refused_keys(self) -> list[RefusedKey]:
         """Return the keys that were not let in."""
@@ -196,7 +196,7 @@ class KeyBook(Protocol):
         """Whether its worker is to enrol another key."""
         ...
 
-    def overdue(self, connected: Container[str], now: float, wall: float) -> list[str]:
+    def list_overdue(self, connected: Container[str], now: float, wall: float) -> list[str]:
         """Return workers not `connected` for as long as their token says (`now`: monotonic), or not rotated in time."""
         ...
 

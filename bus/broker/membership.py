@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hobus.bus import limits
-from hobus.bus.broker.admission import Announced, excess_of, refusal_of
+from hobus.bus.broker.admission import Announced, find_excess, find_refusal
 from hobus.bus.broker.endings import Endings, remember_late
 from hobus.bus.broker.enrolment import Enrolment
 from hobus.bus.broker.events import CutKey, CutOff, Origin
@@ -20,7 +20,7 @@ from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.records import RecordBook
 from hobus.bus.broker.state import State
 from hobus.bus.codec import decode
-from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.envelope import Header, Kind, make_header
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.lanes import LANES, LEASE_HOLDERS
 from hobus.bus.messages.control import (
@@ -65,10 +65,12 @@ class Membership:
         except RuntimeFault as fault:
             self._refuse(connection, frame, "", Refused(code="malformed", detail=fault.detail))
             return
-        if excess := excess_of(hello):
+        if excess := find_excess(hello):
             self._refuse(connection, frame, hello.instance, Refused(code="malformed", detail=excess))
             return
-        refused = refusal_of(hello) or self._enrolment.identify(hello, origin) or self._conflict_of(connection, hello)
+        refused = (
+            find_refusal(hello) or self._enrolment.identify(hello, origin) or self._find_conflict(connection, hello)
+        )
         if refused is not None:
             self._refuse(connection, frame, hello.instance, refused)
             return
@@ -94,7 +96,7 @@ class Membership:
         self._tell_drained(peer)
         state.tap("control", _without_body(frame), peer.instance)
         self._reconcile(peer, hello)
-        state.met(peer.instance)
+        state.note_met(peer.instance)
 
     def join(self, connection: bytes, frame: Header, body: bytes, origin: Origin) -> None:
         """Enrol a worker elsewhere or say why not."""
@@ -105,14 +107,14 @@ class Membership:
             self._state.control(connection, Kind.WELCOME, answer)
             self._state.tap("control", _without_body(frame), "", worker=answer.name, code="joined")
 
-    def tells(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
+    def take_told(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
         """Take in what a bound peer says of itself (one of TOLD); refuse what it may not say."""
         state, whole = self._state, None
         try:
             # An idle peer's beat is its last one again, which was looked at.
             is_known = frame.kind == Kind.BEAT and body == peer.beaten
             said = peer.beat if is_known else decode(TOLD[frame.kind], body, limits.BODY_MAX_BYTES)
-            if not is_known and (excess := excess_of(said)):
+            if not is_known and (excess := find_excess(said)):
                 raise BusError("too_large", excess)
             if isinstance(said, AnnounceTools):
                 whole = peer.announcement.add(said, len(body))
@@ -140,12 +142,12 @@ class Membership:
         else:
             tapped(code=f"{said.part}/{said.parts}")
             if whole is not None:
-                self._runs(peer, whole)
+                self._replace_tools(peer, whole)
 
-    def _runs(self, peer: BoundPeer, whole: Announced) -> None:
+    def _replace_tools(self, peer: BoundPeer, whole: Announced) -> None:
         """Replace the peer's tools; place anew what waits for one that it no longer has."""
         had = peer.tool_queues
-        peer.announced_tools = self._known_words(whole)
+        peer.announced_tools = self._keep_known_words(whole)
         peer.can_run(whole.tools)
         self._replace_waiting_in(peer, had)
         self._placement.pump(peer)
@@ -192,7 +194,7 @@ class Membership:
                 peer.told_leases = said
                 state.control(peer.connection, Kind.WELCOME, said)
 
-    def bye(self, peer: BoundPeer, frame: Header) -> None:
+    def say_bye(self, peer: BoundPeer, frame: Header) -> None:
         self._state.tap("control", frame, peer.instance)
         self.lose(peer, "said bye", is_final=True, counted_as="peers_left")
 
@@ -227,7 +229,7 @@ class Membership:
             state.control(connection, Kind.WELCOME, Rehello())
             state.tap("denied", _without_body(frame), "", code="unbound")
 
-    def heard_unbound(self, connection: bytes, size_bytes: int, origin: Origin) -> None:
+    def count_unbound(self, connection: bytes, size_bytes: int, origin: Origin) -> None:
         """Count bytes of a connection that has not said hello; cut off one from elsewhere beyond the bound."""
         if not origin.address or connection in self._state.connections:
             return
@@ -266,7 +268,7 @@ class Membership:
 
     def look_at_keys(self) -> None:
         """Keys of ephemeral tokens whose workers are gone for their time, and those not rotated in theirs, end."""
-        for name in self._enrolment.overdue(self._state.names):
+        for name in self._enrolment.list_overdue(self._state.names):
             with suppress(BusError):  # a disk that is full: tried again at the next look
                 self.revoke(name)
 
@@ -283,7 +285,7 @@ class Membership:
         if is_final:
             self.forget(peer.instance, why)
         state.counts[counted_as] += 1
-        state.tap("lost", header(Kind.BYE, "", type=Bye.TYPE), peer.instance, code=why)
+        state.tap("lost", make_header(Kind.BYE, "", type=Bye.TYPE), peer.instance, code=why)
         service = peer.service
         if service is None:
             return
@@ -293,7 +295,7 @@ class Membership:
         for pending in list(peer.in_flight.values()):
             if pending.worker is peer:
                 self._placement.take_back(pending, peer)
-        for pending in service.waiting.waiting_for(peer.instance):
+        for pending in service.waiting.list_waiting_for(peer.instance):
             if pending.state != "waiting":
                 continue
             if pending.direct and not pending.is_post:
@@ -306,14 +308,14 @@ class Membership:
         service = peer.service
         if service is not None and service.waiting.count:
             for queue in queues:
-                self._placement.replace_waiting(service.waiting.waiting_for(queue))
+                self._placement.replace_waiting(service.waiting.list_waiting_for(queue))
 
     def forget(self, instance: str, why: str) -> None:
         """Forget an incarnation that never comes back."""
-        self._state.met(instance)
+        self._state.note_met(instance)
         remember(self._state.gone, instance, why, at_most=limits.DEDUPE_WINDOW)
 
-    def _conflict_of(self, connection: bytes, hello: Hello) -> Refused | None:
+    def _find_conflict(self, connection: bytes, hello: Hello) -> Refused | None:
         why = self._state.gone.get(hello.instance)
         if why is not None:
             return Refused(code="name_taken", detail=f"{hello.instance} is gone ({why}) and cannot come back")
@@ -409,7 +411,7 @@ class Membership:
         """Attach waiting requests that this peer announced to it alone."""
         if not peer.announced or peer.service is None:
             return
-        for pending in peer.service.waiting.everything():
+        for pending in peer.service.waiting.list_all():
             if pending.is_post or pending.state != "waiting":
                 continue
             is_answered = peer.announced.pop(pending.header.message_id, None)
@@ -431,15 +433,15 @@ class Membership:
         service.note_presence(self._state.now)
         if peer.is_leaving and not was_leaving:
             service.sticky.release(peer)
-            self._placement.replace_waiting(service.waiting.waiting_for(peer.instance))
+            self._placement.replace_waiting(service.waiting.list_waiting_for(peer.instance))
             self._replace_waiting_in(peer, peer.tool_queues)
         elif peer.takes_work:
             if not self._state.is_collecting:
-                keyed = [p for p in service.waiting.waiting_for("") if p.header.key]
+                keyed = [p for p in service.waiting.list_waiting_for("") if p.header.key]
                 self._placement.replace_waiting(keyed)
             self._placement.pump(peer)
 
-    def _known_words(self, whole: Announced) -> Announced:
+    def _keep_known_words(self, whole: Announced) -> Announced:
         """Keep texts that another worker announced as well only once."""
         known: dict[str, ToolWord] = {}
         for other in self._state.names.values():

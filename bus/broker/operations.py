@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec.structs import asdict
 
 from hobus.bus import limits
-from hobus.bus.broker.admission import excess_of
+from hobus.bus.broker.admission import find_excess
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.enrolment import Enrolment
 from hobus.bus.broker.membership import Membership
@@ -17,11 +17,11 @@ from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.state import State
 from hobus.bus.broker.tap_record import VERDICTS, BodyFacts
-from hobus.bus.catalog import row_of
+from hobus.bus.catalog import find_row
 from hobus.bus.codec import decode, encode, unpack_header
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault
-from hobus.bus.lanes import role_of
+from hobus.bus.lanes import get_role
 from hobus.bus.messages import control
 from hobus.bus.messages.base import Message, Record, pack
 from hobus.bus.messages.control import WORKERS_SHOWN_MAX, SourceRow, ToolRow, ToolSource, ToolWord
@@ -55,8 +55,8 @@ class Operations:
             control.CreateToken.TYPE: (control.CreateToken, self._enrolment.create_token),
             control.RevokeKey.TYPE: (control.RevokeKey, self._revoke_key),
             control.RotateKey.TYPE: (control.RotateKey, self._rotate_key),
-            control.InstanceLost.TYPE: (control.InstanceLost, self._instance_lost),
-            control.ServiceGivenUp.TYPE: (control.ServiceGivenUp, self._service_given_up),
+            control.InstanceLost.TYPE: (control.InstanceLost, self._lose_instance),
+            control.ServiceGivenUp.TYPE: (control.ServiceGivenUp, self._give_up_service),
             control.UseSnapshot.TYPE: (control.UseSnapshot, self._use_snapshot),
             control.Probe.TYPE: (control.Probe, self._probe),
         }
@@ -114,7 +114,7 @@ class Operations:
             return
         try:
             told = decode(control.LaneFrames, body, limits.BODY_MAX_BYTES)
-            if excess := excess_of(told):
+            if excess := find_excess(told):
                 raise BusError("too_large", excess)
             if any(one.verdict not in VERDICTS for one in told.frames):
                 raise BusError("malformed", "no verdict of the tap")
@@ -127,15 +127,15 @@ class Operations:
             worker = peer.instance if head.kind in _TO_WORKERS else ""
             state.tap(one.verdict, head, head.sender, worker=worker, told=BodyFacts(one.size, one.sha256), at=at)
             if head.kind == Kind.REQUEST and one.verdict == "delivered":
-                self._began(role_of(peer.instance), head, at)
+                self._note_beginning(get_role(peer.instance), head, at)
             elif head.kind in _ENDS and (began := self._by_lane.pop(head.correlation_id, None)) is not None:
                 state.times[began[0]].add(at - began[1])
 
-    def _began(self, service: str, head: Header, at: float) -> None:
+    def _note_beginning(self, service: str, head: Header, at: float) -> None:
         self._state.services[service].delivered += 1
-        row = row_of(service, head.type)
+        row = find_row(service, head.type)
         if row is not None and row.mode == "slot":
-            self._state.waited(0.0)  # it found one there
+            self._state.note_wait(0.0)  # it found one there
         if row is not None and row.timed:
             remember(self._by_lane, head.message_id, (row.timed, at), at_most=limits.MAILBOX_MAX)
 
@@ -143,8 +143,8 @@ class Operations:
         state = self._state
         state.me.last_seen = state.now
         known = {peer.instance: peer for peer in (state.me, *state.names.values())}
-        rows, ends_with = page_of(
-            known, lambda key: self._row(known[key]), after=asked.after, max_bytes=limits.PAGE_MAX_BYTES
+        rows, ends_with = cut_page(
+            known, lambda key: self._make_row(known[key]), after=asked.after, max_bytes=limits.PAGE_MAX_BYTES
         )
         return control.Peers(
             epoch=state.epoch,
@@ -157,7 +157,7 @@ class Operations:
     def _read_peer(self, message: control.ReadPeer) -> control.PeerRow:
         peer = self._state.find(message.instance)
         if peer is not None:
-            return self._row(peer)
+            return self._make_row(peer)
         why = self._state.gone.get(message.instance)
         if why is None:
             raise BusError("not_found", f"no peer {message.instance[:160]}; see `hobus ps`")
@@ -177,7 +177,7 @@ class Operations:
 
     def _read_tools(self, asked: control.ReadTools) -> control.Tools:
         listing = ToolListing(self._state.names.values())
-        rows, ends_with = page_of(listing.keys(), listing.row, after=asked.after, max_bytes=limits.PAGE_MAX_BYTES)
+        rows, ends_with = cut_page(listing.keys(), listing.row, after=asked.after, max_bytes=limits.PAGE_MAX_BYTES)
         return control.Tools(
             epoch=self._state.epoch,
             tools=[row for row in rows if isinstance(row, control.ToolRow)],
@@ -185,7 +185,7 @@ class Operations:
             next=ends_with,
         )
 
-    def _row(self, peer: BoundPeer) -> control.PeerRow:
+    def _make_row(self, peer: BoundPeer) -> control.PeerRow:
         state = self._state
         is_me = peer is state.me
         return control.PeerRow.model_validate(
@@ -201,7 +201,7 @@ class Operations:
                 "last_beat_ms": max(0, int((state.now - peer.last_seen) * 1000)),
                 "connected_ms": max(0, int((state.now - peer.connected_at) * 1000)),
                 "tools": list(peer.tools),
-                "missing_tools": _missing_tools(peer),
+                "missing_tools": _list_missing_tools(peer),
                 "config_digest": peer.config_digest,
                 "version": peer.version,
                 "host": peer.host,
@@ -240,14 +240,14 @@ class Operations:
         self._membership.rotate(message.name, message.grace_s)
         return control.Done()
 
-    def _instance_lost(self, message: control.InstanceLost) -> None:
+    def _lose_instance(self, message: control.InstanceLost) -> None:
         peer = self._state.find(message.instance)
         if peer is not None:
             self._membership.lose(peer, message.exit[:80], is_final=True)
         else:
             self._membership.forget(message.instance, message.exit[:80])
 
-    def _service_given_up(self, message: control.ServiceGivenUp) -> None:
+    def _give_up_service(self, message: control.ServiceGivenUp) -> None:
         service = self._state.services.get(message.service)
         if service is None:
             return
@@ -265,7 +265,7 @@ class Operations:
         return control.Probed(instance=self._state.me.instance, state="ready")
 
 
-def _missing_tools(peer: BoundPeer) -> list[str]:
+def _list_missing_tools(peer: BoundPeer) -> list[str]:
     said = peer.announced_tools
     return [] if said is None else [source.name for source in said.sources.values() if source.state == "failed"]
 
@@ -304,7 +304,7 @@ class ToolListing:
 R = TypeVar("R", bound=Record)
 
 
-def page_of(keys: Iterable[str], row: Callable[[str], R], *, after: str, max_bytes: int) -> tuple[list[R], str]:
+def cut_page(keys: Iterable[str], row: Callable[[str], R], *, after: str, max_bytes: int) -> tuple[list[R], str]:
     """Return the rows behind `after`, at least one, and where the next page begins ('' if this is the last).
 
     Each row that stays is read exactly once, whatever rows come and go between two pages.

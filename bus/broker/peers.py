@@ -17,7 +17,7 @@ from hobus.bus.broker.transitions import REQUEST_TRANSITIONS, IllegalMove, Reque
 from hobus.bus.broker.waiting import Place, WaitingRoom
 from hobus.bus.catalog import CLIENT_ROLES, Row
 from hobus.bus.envelope import Header, Kind
-from hobus.bus.fair import key_principal, principal_of
+from hobus.bus.fair import get_principal, name_key_principal
 from hobus.bus.lanes import BESIDE_BROKER
 from hobus.bus.limits import AT_WORK, LAG, LAGGING_MS
 from hobus.bus.messages.control import HELD_FOR, SEPARATOR, Beat, Leases
@@ -41,7 +41,7 @@ class BoundPeer:
         self.instance = instance
         self.name = instance.partition("@")[0]
         self.role = role
-        self.principal = principal_of(instance)  # of what it asks for itself
+        self.principal = get_principal(instance)  # of what it asks for itself
         self.service: Service | None = None  # the one it answers for
         self.slots = 0
         self.used = 0  # slots taken, also by requests that expired but whose worker has not said so
@@ -76,7 +76,7 @@ class BoundPeer:
     def can_run(self, tools: Iterable[str]) -> None:
         """Replace the tools that this peer has."""
         self.tools = list(tools)
-        self.tool_queues = tuple(tool_queue(tool) for tool in self.tools)
+        self.tool_queues = tuple(name_tool_queue(tool) for tool in self.tools)
 
     def judge(self) -> None:
         """Update `takes_work` and `is_leaving` after a change of state."""
@@ -109,26 +109,26 @@ class BoundPeer:
         return "draining" if self.is_drained else self.ready_state
 
 
-def tool_queue(tool: str) -> str:
+def name_tool_queue(tool: str) -> str:
     """Return the name of the queue for whoever has this tool; no instance has such a name."""
     return f"tool:{tool}"
 
 
-def behalf_of(peer: BoundPeer, frame: Header) -> str:
+def find_principal(peer: BoundPeer, frame: Header) -> str:
     """Return the principal on whose behalf a request is made; nobody can ask in another's name.
 
     A client asks for itself; whoever works on a request asks for that request's principal. Two roles of this machine
     may state it: a supervisor, whose runs outlive the requests that began them, and the HTTP door, for its keys.
     """
     if frame.principal and not peer.address and peer.role in _BELIEVED:
-        return frame.principal if peer.role != "http" else key_principal(frame.principal)
+        return frame.principal if peer.role != "http" else name_key_principal(frame.principal)
     if peer.role in CLIENT_ROLES:
         return peer.principal
     cause = peer.in_flight.get(frame.causation_id)
     return peer.principal if cause is None else cause.principal
 
 
-def share_of(peer: BoundPeer, row: Row, principal: str) -> str:
+def name_share(peer: BoundPeer, row: Row, principal: str) -> str:
     """Return whose share a request for `principal` counts in; "" for the cluster's own, caused by others.
 
     A command about what its sender has open has a share apart, so that the sender's own load does not keep it out.
@@ -228,25 +228,25 @@ class OpenRequest:
     @property
     def shared_queue(self) -> str:
         """Return the queue of a request that no one instance is meant for: anybody's, or that of its tool."""
-        return tool_queue(self.tool) if self.tool else ""
+        return name_tool_queue(self.tool) if self.tool else ""
 
     def join(self, peer: BoundPeer) -> None:
         """Add a requester, or make a known one the newest; none loses its answer."""
         if peer is self.requester:
             return
-        self.also = self._others_than(peer)
+        self.also = self._list_others(peer)
         self.requester = peer
 
     def leave(self, peer: BoundPeer) -> bool:
         """Remove a requester; return whether nobody wants the answer any more."""
-        left = self._others_than(peer)
+        left = self._list_others(peer)
         if left:
             self.also, self.requester = left[:-1], left[-1]
         return not left and self.requester is peer
 
-    def _others_than(self, peer: BoundPeer) -> tuple[BoundPeer, ...]:
+    def _list_others(self, peer: BoundPeer) -> tuple[BoundPeer, ...]:
         return tuple(other for other in (*self.also, self.requester) if other is not peer and not other.is_lost)
 
-    def header_for_tap(self) -> Header:
+    def make_tap_header(self) -> Header:
         """Return the header marked sensitive as the catalog says, whatever the sender claims."""
         return self.header._replace(sensitive=self.row.sensitive)

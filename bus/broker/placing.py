@@ -16,10 +16,10 @@ from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.events import Send
 from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
 from hobus.bus.broker.state import State
-from hobus.bus.broker.sticky import first_owner
+from hobus.bus.broker.sticky import choose_owner
 from hobus.bus.broker.waiting import ANYBODY
 from hobus.bus.codec import pack_header
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header, header_of
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of, make_header
 from hobus.bus.messages.control import Cancelled
 
 
@@ -43,9 +43,9 @@ class Placement:
         elif pending.direct:
             self._place_direct(pending, bounded=bounded)
         elif pending.sticky:
-            self._place_at(self._owner(pending, service.offering), pending, bounded=bounded)
+            self._place_at(self._find_owner(pending, service.offering), pending, bounded=bounded)
         else:
-            worker = least_loaded(service.offering, slotted=pending.slotted, mailbox_max=self._mailbox_max)
+            worker = choose_least_loaded(service.offering, slotted=pending.slotted, mailbox_max=self._mailbox_max)
             if worker is not None:
                 self.deliver(pending, worker)
             else:
@@ -74,15 +74,15 @@ class Placement:
     def _place_by_tool(self, pending: OpenRequest, *, bounded: bool) -> None:
         """Deliver to a worker that announced the tool, or wait for one as for a service."""
         able = [peer for peer in pending.service.offering if pending.tool in peer.tools]
-        worker = least_loaded(able, slotted=pending.slotted, mailbox_max=self._mailbox_max)
-        if pending.sticky and (owner := self._owner(pending, able)) is not None:
+        worker = choose_least_loaded(able, slotted=pending.slotted, mailbox_max=self._mailbox_max)
+        if pending.sticky and (owner := self._find_owner(pending, able)) is not None:
             pending.unable_since = None
             self._place_at(owner, pending, bounded=bounded)
         elif worker is not None:
             pending.unable_since = None
             self.deliver(pending, worker)
         elif self._is_without_hope(pending):
-            self._no_service(pending)
+            self._end_without_service(pending)
         else:
             self._note_ability(pending, able)
             self._wait(pending, pending.shared_queue, bounded=bounded)
@@ -141,7 +141,7 @@ class Placement:
         self._forward(pending, worker, remaining_ms)
         pending.service.note_work(worker)
         if pending.slotted:
-            state.waited(now - pending.waits_since)
+            state.note_wait(now - pending.waits_since)
         pending.service.delivered += 1
         if pending.is_post:
             self._endings.finish(pending, "handed_over")
@@ -175,7 +175,7 @@ class Placement:
 
     def stop(self, worker: BoundPeer, cancel: Header, requester: str, body: bytes) -> None:
         """Tell the worker that a request is not wanted any more."""
-        stamped = header(
+        stamped = make_header(
             Kind.CANCEL,
             cancel.message_id,
             correlation_id=cancel.correlation_id,
@@ -262,17 +262,17 @@ class Placement:
 
     def flush_absent(self, service: Service) -> None:
         """Fail requests for a service that nobody offered within its grace, or that was given up; posts wait on."""
-        for pending in service.waiting.everything():
+        for pending in service.waiting.list_all():
             if pending.state == "waiting" and not pending.direct and (not pending.is_post or service.is_given_up):
-                self._no_service(pending)
+                self._end_without_service(pending)
 
-    def _owner(self, pending: OpenRequest, able: Collection[BoundPeer]) -> BoundPeer | None:
+    def _find_owner(self, pending: OpenRequest, able: Collection[BoundPeer]) -> BoundPeer | None:
         """Return the owner of the request's key, one of `able`."""
         sticky, key = pending.service.sticky, pending.sticky
         owner = sticky.owner(key, self._state.now)
         if owner is None or owner not in able:
             ready = [peer for peer in able if peer.takes_work]
-            owner = first_owner(key, ready) if ready else None
+            owner = choose_owner(key, ready) if ready else None
             if owner is not None:
                 sticky.assign(key, owner, self._state.now)
         return owner
@@ -284,7 +284,7 @@ class Placement:
 
     def _await_service(self, pending: OpenRequest, *, bounded: bool) -> None:
         if self._is_without_hope(pending):
-            self._no_service(pending)
+            self._end_without_service(pending)
         else:
             self._wait(pending, ANYBODY, bounded=bounded)
 
@@ -304,7 +304,7 @@ class Placement:
         self._state.deadlines.hasten(pending, self._state.now + self._grace_s)
         self._wait(pending, pending.direct, bounded=bounded)
 
-    def _no_service(self, pending: OpenRequest) -> None:
+    def _end_without_service(self, pending: OpenRequest) -> None:
         name = pending.service.name
         why = "was given up by the launcher" if pending.service.is_given_up else "is offered by nobody"
         self._endings.fail(
@@ -319,7 +319,7 @@ class Placement:
         pending.move("queued")
         service.waiting.add(pending, target)
         self._state.tap(
-            "queued", pending.header_for_tap(), pending.requester.instance, worker=target, body=pending.body
+            "queued", pending.make_tap_header(), pending.requester.instance, worker=target, body=pending.body
         )
 
 
@@ -334,7 +334,7 @@ def _is_on_its_way(pending: OpenRequest) -> bool:
     )
 
 
-def least_loaded(offering: Iterable[BoundPeer], *, slotted: bool, mailbox_max: int) -> BoundPeer | None:
+def choose_least_loaded(offering: Iterable[BoundPeer], *, slotted: bool, mailbox_max: int) -> BoundPeer | None:
     """Return the worker with room that has the least to do; of equals the first.
 
     `offering`: the one idle longest first.

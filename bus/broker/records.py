@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hobus.bus import limits
 from hobus.bus.catalog import CLASSES
 from hobus.bus.codec import decode, encode
-from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.envelope import Header, Kind, make_header
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.record.payload import pack_payload
@@ -86,7 +86,7 @@ class RecordBook:
         self._is_sent = True
         self._sends += 1
         self._next_at = now + self._interval_s
-        frame = header(
+        frame = make_header(
             Kind.REQUEST,
             f"{self._instance}:record-{self._sends}",
             type=Write.TYPE,
@@ -108,15 +108,15 @@ class RecordBook:
         self.dropped += sum(ack.outcome == "refused" for ack in written.acks)
 
     def _make_batch(self) -> bytes:
-        entries = [self._entry(note, first_us, count) for note, (first_us, count) in self._notes.items()]
+        entries = [self._make_entry(note, first_us, count) for note, (first_us, count) in self._notes.items()]
         if self._dropped_unsaid:
             overflow = Noted("DENIED", "REJECTED", "not_kept", Denied(self._instance, 0, 0))
-            entries.append(self._entry(overflow, self._wall_us, self._dropped_unsaid))
+            entries.append(self._make_entry(overflow, self._wall_us, self._dropped_unsaid))
             self._dropped_unsaid = 0
         self._notes.clear()
         return encode(Write(entries=entries), limits.BODY_MAX_BYTES)
 
-    def _entry(self, noted: Noted, first_us: int, count: int) -> WriteEntry:
+    def _make_entry(self, noted: Noted, first_us: int, count: int) -> WriteEntry:
         self._entries_made += 1
         facts = noted.facts
         if isinstance(facts, Denied | KeyRefused):

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from hobus.bus.broker.tap_record import Tap
-from hobus.bus.broker.tap_wire import ring_piece
+from hobus.bus.broker.tap_wire import pack_ring_piece
 from hobus.bus.envelope import Kind
 
 _BEAT = int(Kind.BEAT)
@@ -49,9 +49,11 @@ class Ring:
         Each piece names the first number of the answer and its number of records, so that losses are known exactly;
         other missing numbers are beats.
         """
-        return self._pieces(epoch, since, self._oldest + len(self._taps), next_sequence, with_bodies=with_bodies)
+        return self._cut_pieces(epoch, since, self._oldest + len(self._taps), next_sequence, with_bodies=with_bodies)
 
-    def _pieces(self, epoch: str, since: float, end: int, next_sequence: int, *, with_bodies: bool) -> Iterator[bytes]:
+    def _cut_pieces(
+        self, epoch: str, since: float, end: int, next_sequence: int, *, with_bodies: bool
+    ) -> Iterator[bytes]:
         older = next((count for count, tap in enumerate(self._taps) if tap.at >= since), len(self._taps))
         place = min(self._oldest + older, end)
         first = self._taps[place - self._oldest].sequence if place < end else next_sequence
@@ -63,7 +65,7 @@ class Ring:
                 taps.append(self._taps[place - self._oldest])
                 size += len(taps[-1].body)
                 place += 1
-            yield ring_piece([*head, place == end], taps, epoch, with_bodies=with_bodies)
+            yield pack_ring_piece([*head, place == end], taps, epoch, with_bodies=with_bodies)
             if place == end:
                 return
 

@@ -12,7 +12,7 @@ from hobus.bus.catalog import ROLES, ROWS
 from hobus.bus.codec import encode, pack_header
 from hobus.bus.conduct import Conduct, Pace
 from hobus.bus.deadlines import Deadlines
-from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.envelope import Header, Kind, make_header
 from hobus.bus.fair import Shares
 from hobus.bus.histogram import Histogram
 from hobus.bus.limits import BODY_MAX_BYTES
@@ -62,7 +62,7 @@ class State:
         self.conduct = Conduct()
         self.asking, self.refusing = Pace(settings), Pace(settings)  # for a hello; why somebody was refused
 
-    def waited(self, elapsed_s: float) -> None:
+    def note_wait(self, elapsed_s: float) -> None:
         """Note how long a request that takes a slot waited for one."""
         self.times[_QUEUE_WAIT].add(elapsed_s)
 
@@ -86,7 +86,7 @@ class State:
             del peer.service.offering[peer]
             peer.service.note_presence(self.now)
 
-    def met(self, instance: str) -> None:
+    def note_met(self, instance: str) -> None:
         """Note that an expected instance has come or never will; after the last one the collecting is over."""
         if self.expected is not None:
             self.expected.discard(instance)
@@ -121,7 +121,7 @@ class State:
         self, to: BoundPeer, kind: Kind, message: Message, *, correlation_id: str, trace: str = "", body: bytes = b""
     ) -> Header:
         """Send an answer or a cancel of the broker's own (`body`: packed already) and return its header."""
-        frame = header(
+        frame = make_header(
             kind, f"{self.me.instance}:{self.sequence + 1}", correlation_id=correlation_id, type=message.TYPE,
             destination=to.instance, trace=trace, sender=self.me.instance,
         )  # fmt: skip
@@ -130,14 +130,14 @@ class State:
 
     def control(self, connection: bytes, kind: Kind, message: Message) -> None:
         """Send a control frame of the broker's own."""
-        self.actions.append(Send(connection, *self._packed(kind, message)))
+        self.actions.append(Send(connection, *self._pack(kind, message)))
 
     def beat(self, connection: bytes) -> None:
         """Send the word on readiness, which is packed once for all peers."""
         if self._beaten[0] is not self.word_on_readiness:
-            self._beaten = (self.word_on_readiness, *self._packed(Kind.BEAT, self.word_on_readiness))
+            self._beaten = (self.word_on_readiness, *self._pack(Kind.BEAT, self.word_on_readiness))
         self.actions.append(Send(connection, *self._beaten[1:]))
 
-    def _packed(self, kind: Kind, message: Message) -> tuple[bytes, bytes]:
-        frame = header(kind, "", type=message.TYPE, sender=self.me.instance)
+    def _pack(self, kind: Kind, message: Message) -> tuple[bytes, bytes]:
+        frame = make_header(kind, "", type=message.TYPE, sender=self.me.instance)
         return pack_header(frame), encode(message, BODY_MAX_BYTES)

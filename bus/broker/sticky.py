@@ -117,6 +117,6 @@ class StickyTable(Generic[P]):
         return len(self._owners)
 
 
-def first_owner(key: str, candidates: Sequence[P]) -> P:
+def choose_owner(key: str, candidates: Sequence[P]) -> P:
     """Return the candidate with the highest hash of (key, name): stable when others come and go."""
     return max(candidates, key=lambda peer: hashlib.blake2b(f"{key}\0{peer.name}".encode(), digest_size=8).digest())

@@ -2,7 +2,7 @@
 
 Two topics carry what happens: `LIVE` without bodies, `BODIES` with them, for readers that ask for bodies and may. Both
 carry batches of consecutive records; every new subscription is answered by an empty batch that says where the
-sequence stands, so a reader knows that it is heard. A topic made by `ring_topic`: the subscription is the question, its
+sequence stands, so a reader knows that it is heard. A topic of `make_ring_topic`: the subscription is the question, its
 answer comes in pieces on that very topic, then the reader drops it.
 """
 
@@ -43,22 +43,22 @@ class RingQuestion(NamedTuple):
     with_bodies: bool
 
 
-def live_batch(epoch: str, taps: Sequence[Tap], next_sequence: int, *, with_bodies: bool = False) -> bytes:
+def pack_live_batch(epoch: str, taps: Sequence[Tap], next_sequence: int, *, with_bodies: bool = False) -> bytes:
     """Pack consecutive records; an empty batch only says which sequence number comes next."""
     first = taps[0].sequence if taps else next_sequence
-    return pack(["live", TAP_VERSION, epoch, first, _records(taps, epoch, with_bodies=with_bodies)])
+    return pack(["live", TAP_VERSION, epoch, first, _list_records(taps, epoch, with_bodies=with_bodies)])
 
 
-def _records(taps: Sequence[Tap], epoch: str, *, with_bodies: bool) -> list[Any]:
+def _list_records(taps: Sequence[Tap], epoch: str, *, with_bodies: bool) -> list[Any]:
     return [list(record_of(tap, epoch, with_body=with_bodies)) for tap in taps]
 
 
-def ring_topic(nonce: str, since_s: float, *, with_bodies: bool = False) -> bytes:
+def make_ring_topic(nonce: str, since_s: float, *, with_bodies: bool = False) -> bytes:
     """Return the subscription that asks for what was tapped in the last `since_s` seconds."""
     return (_RING_BODIES if with_bodies else _RING) + f"{nonce}:{since_s}".encode()
 
 
-def question_of(topic: bytes) -> RingQuestion | None:
+def read_ring_topic(topic: bytes) -> RingQuestion | None:
     """Return what a ring topic asks for; None for any other topic."""
     nonce, colon, seconds = topic[1:].partition(b":")
     if topic[:1] not in (_RING, _RING_BODIES) or not colon or not nonce:
@@ -70,9 +70,9 @@ def question_of(topic: bytes) -> RingQuestion | None:
     return RingQuestion(value, topic[:1] == _RING_BODIES) if 0 <= value < math.inf else None
 
 
-def ring_piece(head: Sequence[Any], taps: Sequence[Tap], epoch: str, *, with_bodies: bool) -> bytes:
+def pack_ring_piece(head: Sequence[Any], taps: Sequence[Tap], epoch: str, *, with_bodies: bool) -> bytes:
     """Pack one piece of a ring's answer."""
-    return pack(["ring", TAP_VERSION, *head, _records(taps, epoch, with_bodies=with_bodies)])
+    return pack(["ring", TAP_VERSION, *head, _list_records(taps, epoch, with_bodies=with_bodies)])
 
 
 class TapAssembler:
@@ -96,11 +96,11 @@ class TapAssembler:
         if not isinstance(fields, list) or len(fields) < 2 or fields[1] != TAP_VERSION:  # noqa: PLR2004 - name, version
             raise ValueError(f"not a tap payload of version {TAP_VERSION}")
         if fields[0] == "ring":
-            return self._ring(fields) if self._wants_ring else []
+            return self._read_ring(fields) if self._wants_ring else []
         if self._wants_ring:
             self._kept.append(fields)
             return []
-        return self._live(fields)
+        return self._read_live(fields)
 
     def head(self, payload: bytes) -> list[TapBatch]:
         """Read a ring's answer that was asked only how far the broker is: nothing more comes up to there.
@@ -110,9 +110,9 @@ class TapAssembler:
         fields = unpack(payload)
         if not isinstance(fields, list) or fields[:2] != ["ring", TAP_VERSION]:
             raise ValueError(f"not an answer of the ring, version {TAP_VERSION}")
-        return self._live(["live", TAP_VERSION, fields[2], fields[5], []])
+        return self._read_live(["live", TAP_VERSION, fields[2], fields[5], []])
 
-    def _ring(self, fields: list[Any]) -> list[TapBatch]:
+    def _read_ring(self, fields: list[Any]) -> list[TapBatch]:
         _, _, epoch, reaches_at, first, next_sequence, count, is_last, records = fields
         answer, kept = (epoch, first, next_sequence), self._kept_records
         if answer != self._answer or (kept and records and records[0][1] <= kept[-1].sequence):
@@ -133,10 +133,10 @@ class TapAssembler:
         kept, self._kept, self._kept_records = self._kept, [], []
         for earlier in kept:
             if earlier[2] == epoch:  # an older broker's are of the time before this answer
-                batches += self._live(earlier)
+                batches += self._read_live(earlier)
         return batches
 
-    def _live(self, fields: list[Any]) -> list[TapBatch]:
+    def _read_live(self, fields: list[Any]) -> list[TapBatch]:
         _, _, epoch, first, packed = fields
         restarted = bool(self._epoch) and epoch != self._epoch
         if restarted:

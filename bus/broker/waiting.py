@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from hobus.bus.catalog import Row
 from hobus.bus.envelope import Header
-from hobus.bus.fair import FairQueue, cost_of, weight_of
+from hobus.bus.fair import FairQueue, compute_cost, get_weight
 
 ANYBODY = ""
 Place = tuple[str, bool, bool]
@@ -48,9 +48,9 @@ class WaitingRoom(Generic[T]):
         place = (target, pending.slotted, pending.row.low)
         queue = self._queues.get(place)
         if queue is None:
-            queue = self._queues[place] = FairQueue(self._weight)
+            queue = self._queues[place] = FairQueue(self._get_weight)
         pending.place = place
-        queue.add(pending.principal, pending.header.message_id, pending, cost_of(len(pending.body)))
+        queue.add(pending.principal, pending.header.message_id, pending, compute_cost(len(pending.body)))
         self.count += 1
 
     def remove(self, pending: T) -> None:
@@ -59,16 +59,16 @@ class WaitingRoom(Generic[T]):
         if place is None:
             return
         self._queues[place].remove(pending.principal, pending.header.message_id)
-        self._left(pending, place)
+        self._note_left(pending, place)
 
-    def _left(self, pending: T, place: Place) -> None:
+    def _note_left(self, pending: T, place: Place) -> None:
         if not self._queues[place]:
             del self._queues[place]
         pending.place = None
         self.count -= 1
 
-    def _weight(self, principal: str) -> int:
-        return weight_of(principal)
+    def _get_weight(self, principal: str) -> int:
+        return get_weight(principal)
 
     def take(self, target: str, tool_queues: Sequence[str] = (), *, slotted: bool) -> T | None:
         """Take out the next one that `target` may serve: low types last, its own and the shared in turn."""
@@ -79,11 +79,11 @@ class WaitingRoom(Generic[T]):
                 queue = self._queues.get((whom, slotted, low))
                 taken = queue.take() if queue is not None else None
                 if taken is not None:
-                    self._left(taken[1], (whom, slotted, low))
+                    self._note_left(taken[1], (whom, slotted, low))
                     return taken[1]
         return None
 
-    def waiting_for(self, target: str) -> list[T]:
+    def list_waiting_for(self, target: str) -> list[T]:
         """Return those bound to one instance, in order."""
         return [
             pending
@@ -92,5 +92,5 @@ class WaitingRoom(Generic[T]):
             for pending in self._queues.get((target, slotted, low), ())
         ]
 
-    def everything(self) -> list[T]:
+    def list_all(self) -> list[T]:
         return [pending for queue in self._queues.values() for pending in queue]

@@ -130,7 +130,7 @@ def _without_defaults(value: Any) -> Any:
         return [one if type(one) in _FLAT else _without_defaults(one) for one in value]
     if kind is dict:
         return {key: one if type(one) in _FLAT else _without_defaults(one) for key, one in value.items()}
-    names, defaults, held = _defaults(kind)
+    names, defaults, held = _find_defaults(kind)
     held = dict(held)
     for name, found, default in zip(names, structs.astuple(value), defaults):  # noqa: B905 - of one class
         if found != default:
@@ -139,14 +139,14 @@ def _without_defaults(value: Any) -> Any:
 
 
 @cache
-def _defaults(cls: type[Record]) -> tuple[tuple[str, ...], tuple[Any, ...], dict[str, Any]]:
+def _find_defaults(cls: type[Record]) -> tuple[tuple[str, ...], tuple[Any, ...], dict[str, Any]]:
     """Return a class's fields, their defaults (to compare with, never to hand out), and its tag under its name."""
-    form, found = cls.__struct_config__, dict(named_defaults(cls))
+    form, found = cls.__struct_config__, dict(list_defaults(cls))
     return tuple(found), tuple(found.values()), {form.tag_field: form.tag} if form.tag_field is not None else {}
 
 
 @cache
-def named_defaults(cls: type[Record]) -> tuple[tuple[str, Any], ...]:
+def list_defaults(cls: type[Record]) -> tuple[tuple[str, Any], ...]:
     """Return fields and their defaults; NODEFAULT, which nothing equals, for none."""
     return tuple(
         (one.name, one.default if one.default_factory is NODEFAULT else one.default_factory())
@@ -154,23 +154,23 @@ def named_defaults(cls: type[Record]) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def _positional(value: Any) -> list[Any]:
+def _list_fields(value: Any) -> list[Any]:
     """Return a packed record's fields in their order; MessagePack asks this for every type that it does not know."""
     if isinstance(value, Record):
         fields = [*structs.astuple(value)]
-        return _shortened(type(value), fields) if value.ADDED_LATER else fields
+        return _shorten(type(value), fields) if value.ADDED_LATER else fields
     raise OverflowError("more than 64 bits") if isinstance(value, int) else TypeError(f"a {type(value).__name__}")
 
 
-def _shortened(cls: type[Record], fields: list[Any]) -> list[Any]:
-    for _, default in named_defaults(cls)[: -cls.ADDED_LATER - 1 : -1]:
+def _shorten(cls: type[Record], fields: list[Any]) -> list[Any]:
+    for _, default in list_defaults(cls)[: -cls.ADDED_LATER - 1 : -1]:
         if fields[-1] != default:
             break
         fields.pop()
     return fields
 
 
-pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, default=_positional).pack
+pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, default=_list_fields).pack
 """MessagePack bytes of a JSON-like value (bytes and records allowed); dicts keep their insertion order."""
 _encode = Encoder().encode
 
@@ -196,7 +196,7 @@ class Message(Record):
         return convert(unpack(data), cls)  # a typed decoder is faster, and lets through maps that `unpack` refuses
 
 
-def fault_in(error: ValidationError) -> tuple[str, str]:
+def locate_fault(error: ValidationError) -> tuple[str, str]:
     """Return (place, what is wrong there) of a value that is not as its class says, without the value."""
     said, _, place = str(error).partition(" - at `$")
     if (about := _FIELD.match(said)) is not None:
@@ -205,9 +205,9 @@ def fault_in(error: ValidationError) -> tuple[str, str]:
     return cut(place, _PLACE_SHOWN), cut(_GIVEN.sub("", said), _FAULT_SHOWN)
 
 
-def faults_in(error: ValidationError) -> str:
+def describe_fault(error: ValidationError) -> str:
     """Return the place and the fault in one line."""
-    place, said = fault_in(error)
+    place, said = locate_fault(error)
     return f"{place or 'body'}: {said}"
 
 
@@ -221,35 +221,35 @@ def unpack(data: bytes) -> Any:
         raise ValueError(f"not MessagePack: {type(error).__name__}") from error
 
 
-def named(value: Any) -> Any:
+def name_fields(value: Any) -> Any:
     """Return messages, records and named tuples as dicts, at every depth; what has no names as it is."""
     if isinstance(value, Record):
-        return {name: named(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: name_fields(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple) and (fields := getattr(type(value), "_fields", ())):
-        return {name: named(item) for name, item in zip(fields, value, strict=True)}
+        return {name: name_fields(item) for name, item in zip(fields, value, strict=True)}
     if isinstance(value, dict):
-        return {key: named(item) for key, item in value.items()}
-    return [named(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: name_fields(item) for key, item in value.items()}
+    return [name_fields(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def made_of(cls: type[T], *sources: object, **own: Any) -> T:
+def make_from(cls: type[T], *sources: object, **own: Any) -> T:
     """Build a value of this class: `own` fields, and others from the first source that has the name."""
     found: dict[str, Any] = {}
     for source in reversed(sources):
-        names, values_in = _common(cls, type(source))
+        names, values_in = _find_common(cls, type(source))
         found.update(zip(names, values_in(source)))  # noqa: B905 - the first name is asked for twice
     return cls(**(found | own))
 
 
 @cache
-def _common(cls: type, source: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+def _find_common(cls: type, source: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
     """Return fields of `cls` that each value of the class `source` has, and a function that takes them."""
-    has = frozenset(_field_names(source))
-    names = tuple(name for name in _field_names(cls) if name in has or hasattr(source, name))
+    has = frozenset(_list_field_names(source))
+    names = tuple(name for name in _list_field_names(cls) if name in has or hasattr(source, name))
     return names, attrgetter(*names, names[0]) if names else lambda _source: ()
 
 
-def _field_names(cls: type) -> Iterable[str]:
+def _list_field_names(cls: type) -> Iterable[str]:
     """Return the field names of a record, a model, a named tuple or a dataclass."""
     known = (
         getattr(cls, kind, ()) for kind in ("__struct_fields__", "model_fields", "_fields", "__dataclass_fields__")
@@ -261,15 +261,15 @@ canonical_bytes: Callable[[Any], bytes] = Encoder(order="sorted").encode
 """The one byte encoding of a record: MessagePack with keys sorted at every depth. Same value, same bytes."""
 
 
-def metas_in(hint: Any) -> Iterator[Meta]:
+def find_metas(hint: Any) -> Iterator[Meta]:
     """Yield what annotations say of a field, of type `T`, `T | None`, or what these are made of: outermost first."""
     if get_origin(hint) is Annotated:
         yield from (meta for meta in reversed(hint.__metadata__) if isinstance(meta, Meta))
-        yield from metas_in(hint.__origin__)
+        yield from find_metas(hint.__origin__)
     elif get_origin(hint) in (Union, UnionType):
         for part in get_args(hint):
-            yield from metas_in(part)
+            yield from find_metas(part)
 
 
-def digest_of(data: bytes) -> str:
+def compute_digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"

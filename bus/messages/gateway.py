@@ -40,7 +40,7 @@ class PromptMessage(Record):
     @property
     def text(self) -> str:
         """Return the exact text that the provider gets."""
-        return texts_of([self])[0]
+        return list_texts([self])[0]
 
     @property
     def images(self) -> list[SeenImage]:
@@ -48,7 +48,7 @@ class PromptMessage(Record):
         return [file for segment in self.segments for file in segment.files if isinstance(file, SeenImage)]
 
 
-def texts_of(messages: Iterable[PromptMessage]) -> list[str]:
+def list_texts(messages: Iterable[PromptMessage]) -> list[str]:
     """Return the exact text of each message, as its provider gets it."""
     said = [one.segments for one in messages]  # nearly always one of them
     return ["" if not one else "".join([part.text for part in one]) if one[1:] else one[0].text for one in said]

@@ -31,7 +31,7 @@ class GivenMessage(Record):
     content: Annotated[str, Meta(description="the words")]
 
 
-def told(messages: Sequence[GivenMessage]) -> str:
+def tell_history(messages: Sequence[GivenMessage]) -> str:
     """Return the words of a turn that goes on from there: the user's last message behind what was said before it.
 
     Raises ValueError for a conversation that does not end with one.
@@ -51,13 +51,13 @@ def with_history(instructions: Sequence[str], exchange: Sequence[str], words: st
 
     `exchange`: messages as `user: …` or `assistant: …`.
     """
-    parts = ([_INSTRUCTIONS, *map(_within, instructions), ""] if instructions else []) + (
-        [_EXCHANGE, *(f"{said[:1]}{_within(said[1:])}" for said in exchange), ""] if exchange else []
+    parts = ([_INSTRUCTIONS, *map(_cut_within, instructions), ""] if instructions else []) + (
+        [_EXCHANGE, *(f"{said[:1]}{_cut_within(said[1:])}" for said in exchange), ""] if exchange else []
     )
     return "\n".join([*parts, _WORDS, words]) if parts else words
 
 
-def _within(text: str) -> str:
+def _cut_within(text: str) -> str:
     return _BEGINS.sub(lambda match: f" {match[0]}", text)
 
 
@@ -69,7 +69,7 @@ class Stretch(NamedTuple):
     end: int
 
 
-def stretches(message: str) -> list[Stretch]:
+def split_stretches(message: str) -> list[Stretch]:
     """Return the message's parts in order, the person's own words last; empty for a message without a history.
 
     Who writes such a beginning by hand has less read as theirs, never more.
@@ -87,18 +87,18 @@ def stretches(message: str) -> list[Stretch]:
     return []
 
 
-def own_words(message: str) -> str:
+def find_own_words(message: str) -> str:
     """Return what of a message its person said now: all of it, unless it begins as one with a history does."""
     if not _has_history(message):
         return message
-    return message[found[-1].start :] if (found := stretches(message)) else ""
+    return message[found[-1].start :] if (found := split_stretches(message)) else ""
 
 
 def _has_history(message: str) -> bool:
     return message.startswith((f"{_INSTRUCTIONS}\n", f"{_EXCHANGE}\n"))
 
 
-def both_ends(text: str, chars_max: int) -> str:
+def cut_middle(text: str, chars_max: int) -> str:
     """Return the text, or of a long one beginning and end, so that at the cut no sentence seems to begin or end."""
     if len(text) <= chars_max:
         return text

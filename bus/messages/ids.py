@@ -114,17 +114,17 @@ class ToolBatchId(Record):
         return f"{self.step_id}/{self.batch_seq}"
 
 
-def session_id_of(principal: str, input_id: str) -> str:
+def derive_session_id(principal: str, input_id: str) -> str:
     """Return the session of a first turn without one: UUIDv5, so that a retry finds the same session."""
     return str(uuid5(_SESSION_NAMESPACE, f"{principal}\n{input_id}"))
 
 
-def called_session(wo_id: str) -> str:
+def derive_called_session(wo_id: str) -> str:
     """Return the session of the agent that this order calls: the same however often the call is made."""
-    return session_id_of("agent", wo_id)
+    return derive_session_id("agent", wo_id)
 
 
-def shown_session(session_id: str) -> str:
+def shorten_session(session_id: str) -> str:
     """Return `SES-<8 hex>`, the form that people read; accepted back as a prefix."""
     return f"SES-{session_id[:8]}"
 
@@ -155,26 +155,26 @@ def is_beside(wo_id: str) -> bool:
     return wo_id.endswith(f".{BESIDE_CALL_ID}")
 
 
-def beside_order_id(run_id: RunId) -> str:
+def derive_beside_order_id(run_id: RunId) -> str:
     """Return the order id of the classification that runs beside the answer: in the first step of its run."""
     return work_order_id(StepId(turn_id=TurnId(run_id=run_id, turn_seq=1), step_seq=1), BESIDE_CALL_ID)
 
 
-def degraded_order_id(input_id: str) -> str:
+def derive_degraded_order_id(input_id: str) -> str:
     return f"WO-DEGRADED-{input_id}"
 
 
-def degraded_call_key(session_id: str, input_id: str) -> str:
+def derive_degraded_call_key(session_id: str, input_id: str) -> str:
     """Return the idempotency key of the host's last call; its number stands for the session, since input ids repeat."""
-    return call_key(degraded_order_id(input_id), 1 + int(_digest(session_id)[:8], 16))
+    return call_key(derive_degraded_order_id(input_id), 1 + int(_hash_parts(session_id)[:8], 16))
 
 
-def consolidation_order_id(agent_id: str, principal: str | None, signal_id: str, window_key: int, number: int) -> str:
+def derive_consolidation_id(agent_id: str, principal: str | None, signal_id: str, window_key: int, number: int) -> str:
     """Return `WO-CONS-<hash(agent, principal, signal, window key)>-<n>`: the n-th try of a signal in a window."""
-    return f"WO-CONS-{_digest(agent_id, principal, signal_id, window_key)}-{number}"
+    return f"WO-CONS-{_hash_parts(agent_id, principal, signal_id, window_key)}-{number}"
 
 
-def order_of_call(key: str) -> str:
+def get_order_of_call(key: str) -> str:
     """Return the work order of a call's key; "" for what is none."""
     return key.rpartition("#")[0]
 
@@ -189,7 +189,7 @@ def call_id(position: int) -> str:
     return f"{position:03d}"
 
 
-def held_id(call: str, tool_id: str, arguments: dict[str, Any], place: str) -> str:
+def derive_held_id(call: str, tool_id: str, arguments: dict[str, Any], place: str) -> str:
     """Return `<call>-<digest>`: names a call that waits for an approval with what it is to do.
 
     `place`: `<run>.<round>`.
@@ -199,28 +199,28 @@ def held_id(call: str, tool_id: str, arguments: dict[str, Any], place: str) -> s
     return f"{call}-{sha256(pack([tool_id, arguments, place])).hexdigest()[:_DIGEST_CHARS]}"
 
 
-def position_of(held: str) -> str:
+def get_position(held: str) -> str:
     """Return the call id in the name of a held call."""
     return held.partition("-")[0]
 
 
-def caller_call_id(run: RunId, turn_seq: int, call: str) -> str:
+def derive_caller_call_id(run: RunId, turn_seq: int, call: str) -> str:
     """Return `call_<8 hex of the session>_<run>_<round>_<call>`: a call that the caller of a turn runs itself."""
     return f"call_{run.session_id[:8]}_{run.run_seq}_{turn_seq}_{call}"
 
 
-def intent_id(session_id: str, number: int) -> str:
+def derive_intent_id(session_id: str, number: int) -> str:
     """Return `INT-<session>-<nnn>`: the n-th intent of a session, counting from 1."""
     return f"INT-{session_id}-{number:03d}"
 
 
-def intent_entry_id(event_type: str, intent: str) -> str:
+def derive_intent_entry_id(event_type: str, intent: str) -> str:
     """Return `<event type>:<session>/<nnn>`: an intent is declared, superseded and closed once at most."""
     session_id, _, number = intent.removeprefix("INT-").rpartition("-")
-    return entry_id(event_type, f"{session_id}/{number}")
+    return derive_entry_id(event_type, f"{session_id}/{number}")
 
 
-def signal_event_id(session_id: str, run_seq: int, signal_id: str) -> str:
+def derive_signal_event_id(session_id: str, run_seq: int, signal_id: str) -> str:
     """Return `EVT-<session>-<run>-<signal>`: one event per signal and run, however often it is sent."""
     return f"EVT-{session_id}-{run_seq}-{signal_id}"
 
@@ -229,23 +229,23 @@ _END_MARKS = " .!…。！"  # noqa: RUF001 - as they are typed
 """Not a question mark: with it a text says something else."""
 
 
-def words_of(text: str) -> str:
+def normalise_words(text: str) -> str:
     """Return a text's words without case, white space and closing mark: texts with the same words say the same."""
     return " ".join(text.casefold().split()).rstrip(_END_MARKS)
 
 
-def statement_signal_id(subject: str) -> str:
+def derive_statement_id(subject: str) -> str:
     """Return `explicit:<hash>` of what a statement is about, its words if nothing else is known; no id shows them."""
-    return f"explicit:{_digest(subject)}"
+    return f"explicit:{_hash_parts(subject)}"
 
 
-def gate_window_key(as_of: str, window_hours: float) -> int:
+def compute_window_key(as_of: str, window_hours: float) -> int:
     """Return `floor(unix hours of as_of / window_hours)`, in whole microseconds so that no rounding moves a border."""
     since = datetime.fromisoformat(as_of) - datetime(1970, 1, 1, tzinfo=UTC)
     return since // timedelta(microseconds=round(window_hours * 3_600_000_000))
 
 
-def artifact_id(
+def derive_artifact_id(
     principal: str | None,
     source_signal_ids: Iterable[str],
     window_key: int | str,
@@ -254,27 +254,27 @@ def artifact_id(
     prompt_pack_version: str,
 ) -> str:
     """Return `ART-<hash>` of principal (None: all), sorted sources, window key (`explicit`: stated), model, pack."""
-    return f"ART-{_digest(principal, sorted(source_signal_ids), window_key, model, prompt_pack_version)}"
+    return f"ART-{_hash_parts(principal, sorted(source_signal_ids), window_key, model, prompt_pack_version)}"
 
 
-def overlay_id(agent_id: str, artifact: str) -> str:
+def derive_overlay_id(agent_id: str, artifact: str) -> str:
     """Return `OVL-<hash>`: an agent's artifact has one overlay, however often it is logged."""
-    return f"OVL-{_digest(agent_id, artifact)}"
+    return f"OVL-{_hash_parts(agent_id, artifact)}"
 
 
-def _digest(*parts: Any) -> str:
+def _hash_parts(*parts: Any) -> str:
     """Return a hash of the parts. 80 bits are enough: an agent's ids are thousands, not billions."""
     return sha256(pack(list(parts))).hexdigest()[:20]
 
 
-def body_ref(submission_id: str, number: int) -> str:
+def derive_body_ref(submission_id: str, number: int) -> str:
     """Return `<submission id>/<n>`: the n-th body (from 0) of the entry that brought it."""
     return f"{submission_id}/{number}"
 
 
-def image_id(session_id: str, digest: str) -> str:
+def derive_image_id(session_id: str, digest: str) -> str:
     """Return the submission id of an image that a message of this session brought, by its SHA-256."""
-    return entry_id("TURN_IMAGE", f"{session_id}/{digest}")
+    return derive_entry_id("TURN_IMAGE", f"{session_id}/{digest}")
 
 
 def split_body_ref(ref: str) -> tuple[str, int]:
@@ -306,35 +306,35 @@ class TurnRef(NamedTuple):
 NO_TURN = TurnRef()
 
 
-def turn_trace(session_id: str, input_id: str) -> str:
+def derive_turn_trace(session_id: str, input_id: str) -> str:
     """Return `<session>/<input>`: the trace of a turn's first frame, whose own ids name neither."""
     return f"{session_id}/{input_id}"
 
 
-def entry_id(event_type: str, about: str) -> str:
+def derive_entry_id(event_type: str, about: str) -> str:
     """Return `<event type>:<what it is about>`: the submission id of an entry."""
     return f"{event_type}:{about}"
 
 
-def dispatched_id(wo_id: str) -> str:
+def derive_dispatched_id(wo_id: str) -> str:
     """Return the submission id of WO_DISPATCHED: the order as it was given out."""
-    return entry_id("WO_DISPATCHED", wo_id)
+    return derive_entry_id("WO_DISPATCHED", wo_id)
 
 
-def ended_id(wo_id: str) -> str:
+def derive_ended_id(wo_id: str) -> str:
     """Return the submission id of OrderEnded, on its session's stream."""
-    return entry_id("OrderEnded", wo_id)
+    return derive_entry_id("OrderEnded", wo_id)
 
 
-def completed_id(run: object) -> str:
-    return entry_id("RunCompleted", str(run))
+def derive_completed_id(run: object) -> str:
+    return derive_entry_id("RunCompleted", str(run))
 
 
-def snapshot_id(digest: str) -> str:
-    return entry_id("CONFIG_SNAPSHOT", digest)
+def derive_snapshot_id(digest: str) -> str:
+    return derive_entry_id("CONFIG_SNAPSHOT", digest)
 
 
-def by_writer(about: str, instance: str) -> str:
+def derive_writer_id(about: str, instance: str) -> str:
     """Return `<what it is about>/<writer>`: of entries that several writers may make about one thing, or one counts."""
     return f"{about}/{instance}"
 
@@ -349,47 +349,47 @@ def end_key(wo_id: str) -> str:
     return f"end:{wo_id}"
 
 
-def sent_key(attempt: str) -> str:
+def derive_sent_key(attempt: str) -> str:
     """Return the once key of PROMPT_SENT; `attempt`: `<call key>/<number>`."""
     return f"sent:{attempt}"
 
 
-def got_key(attempt: str) -> str:
+def derive_got_key(attempt: str) -> str:
     """Return the once key for which the two possible ends of an attempt compete."""
     return f"got:{attempt}"
 
 
-def requested_id(session_id: str, input_id: str) -> str:
+def derive_requested_id(session_id: str, input_id: str) -> str:
     """Return the submission id of RunRequested, by which HO2 admits an input."""
-    return entry_id("RunRequested", f"{session_id}/{input_id}")
+    return derive_entry_id("RunRequested", f"{session_id}/{input_id}")
 
 
-def started_id(session_id: str) -> str:
+def derive_started_id(session_id: str) -> str:
     """Return the submission id of SESSION_START: the first append of the first tenure."""
-    return entry_id("SESSION_START", f"{session_id}/1.1")
+    return derive_entry_id("SESSION_START", f"{session_id}/1.1")
 
 
-def turn_key(session_id: str, input_id: str) -> str:
+def derive_turn_key(session_id: str, input_id: str) -> str:
     """Return the once key for which everything competes that can be the one answer to an input."""
     return f"turn:{session_id}/{input_id}"
 
 
-def session_key(session_id: str) -> str:
+def derive_session_key(session_id: str) -> str:
     """Return the once key of SESSION_START, by which whoever knows a session's id finds its agent."""
     return f"session:{session_id}"
 
 
-def candidates_key(session_id: str, input_id: str) -> str:
+def derive_candidates_key(session_id: str, input_id: str) -> str:
     """Return the once key of CONSOLIDATION_DUE: what the answer names, the same for everybody who answers the input."""
     return f"candidates:{session_id}/{input_id}"
 
 
-def delivered_key(session_id: str, input_id: str) -> str:
+def derive_delivered_key(session_id: str, input_id: str) -> str:
     """Return the once key of TurnDegraded{delivered: true}, what a client was told without the record; it wins."""
     return f"delivered:{session_id}/{input_id}"
 
 
-def turn_in(ids: Iterable[str]) -> TurnRef:
+def find_turn(ids: Iterable[str]) -> TurnRef:
     """Return the turn that these ids (trace, message, correlation and causation id, routing key) name together.
 
     The session is the first one named; run and input are taken from ids of that session alone.
@@ -412,40 +412,40 @@ def turn_in(ids: Iterable[str]) -> TurnRef:
 
 def trace_from(message_id: str) -> str:
     """Return the trace in a derived id: `<session>/<input>`, `<session>-<run>` or the session; else empty."""
-    turn = turn_in([message_id])
-    return turn_trace(turn.session_id, turn.input_id) if turn.input_id else turn.run or turn.session_id
+    turn = find_turn([message_id])
+    return derive_turn_trace(turn.session_id, turn.input_id) if turn.input_id else turn.run or turn.session_id
 
 
 _LEAST_CHARS = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
 
 
-def iso(now_s: float) -> str:
+def format_iso(now_s: float) -> str:
     """Return a wall-clock time (seconds since 1970, UTC) as `Timestamp`."""
-    return iso_of_us(round(now_s * 1_000_000))
+    return format_iso_us(round(now_s * 1_000_000))
 
 
-def iso_of_us(at_us: int) -> str:
+def format_iso_us(at_us: int) -> str:
     """Return a time in microseconds since 1970, UTC, as `Timestamp`. Raises ValueError for one of no year."""
     try:
-        return f"{_second(at_us // 1_000_000)}.{at_us % 1_000_000:06d}Z"
+        return f"{format_second(at_us // 1_000_000)}.{at_us % 1_000_000:06d}Z"
     except (OverflowError, OSError):
         raise ValueError(f"not a time: {at_us} microseconds since 1970") from None
 
 
 @lru_cache(maxsize=64)
-def us_of_iso(text: str) -> int:
+def parse_iso_us(text: str) -> int:
     """Return microseconds since 1970 of a `Timestamp`. Raises ValueError for a day or an hour that there is not."""
-    return _second_of(text[:19]) * 1_000_000 + int(text[20:26])
+    return parse_second(text[:19]) * 1_000_000 + int(text[20:26])
 
 
 @lru_cache(maxsize=8)
-def _second(second: int) -> str:
+def format_second(second: int) -> str:
     """Return a whole second in words; cached, as a turn names the same one some twenty times."""
     return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 @lru_cache(maxsize=64)
-def _second_of(text: str) -> int:
+def parse_second(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
@@ -465,5 +465,5 @@ def is_follow_up(input_id: str) -> bool:
     return input_id.startswith(_FOLLOW_UP)
 
 
-def lease_id_of(run_id: RunId, number: int) -> str:
+def derive_lease_id(run_id: RunId, number: int) -> str:
     return f"LEASE-{run_id}-{number}"

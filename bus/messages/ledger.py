@@ -20,10 +20,10 @@ from hobus.bus.record.entry import (
     Part,
     Provenance,
     WriteEntry,
-    checked_part,
-    each,
-    packed_entry,
-    written_entry,
+    check_part,
+    pack_entry,
+    read_each,
+    read_written_entry,
 )
 
 __all__ = ["Ack", "Entry", "Part", "Provenance", "WriteEntry"]
@@ -49,7 +49,7 @@ EVERY_SESSION = "session"
 """To readers: the journals of all sessions. No stream has that name."""
 
 
-def session_stream(session_id: str) -> str:
+def name_session_stream(session_id: str) -> str:
     return f"session/{session_id}"
 
 
@@ -71,7 +71,7 @@ class Write(Message, wire="ledger.write"):
     ] = field(default_factory=list[Part])
 
     def to_bytes(self) -> bytes:
-        entries = [(entry.packed or packed_entry(entry), entry.bodies) for entry in self.entries]
+        entries = [(entry.packed or pack_entry(entry), entry.bodies) for entry in self.entries]
         return pack((entries, self.urgent, self.parts))
 
     @classmethod
@@ -79,10 +79,10 @@ class Write(Message, wire="ledger.write"):
         entries, urgent, parts = _WRITE.decode(data)
         if not entries:
             raise ValueError("entries: there is none")
-        found = parts and each("parts", checked_part, parts)
+        found = parts and read_each("parts", check_part, parts)
         if found and sum(part.entries for part in found) != len(entries):
             raise ValueError(f"parts: of {sum(part.entries for part in found)} entries, not {len(entries)}")
-        return cls(entries=each("entries", written_entry, entries), urgent=urgent, parts=found)
+        return cls(entries=read_each("entries", read_written_entry, entries), urgent=urgent, parts=found)
 
 
 class Import(Write, wire="ledger.import"):

@@ -255,12 +255,12 @@ class SessionReady(Message, wire="session.ready"):
     is_new: Annotated[bool, Meta(description="false: the session existed")]
 
 
-def words_of(text: str, results: Iterable[CallResult]) -> str:
+def render_words(text: str, results: Iterable[CallResult]) -> str:
     """Return what a turn says: the user's message, or the results of calls as a person would read them."""
     return text or "\n".join(f"Result of {result.tool_call_id}: {result.content}" for result in results)
 
 
-def lasting_of(overrides: SessionConfig | None) -> SessionConfig:
+def keep_lasting(overrides: SessionConfig | None) -> SessionConfig:
     """Return what of a first turn's overrides is its session's, too: model and attention template."""
     if overrides is None:
         return SessionConfig()
@@ -269,7 +269,7 @@ def lasting_of(overrides: SessionConfig | None) -> SessionConfig:
     )
 
 
-def form_of(overrides: SessionConfig | None) -> str:
+def describe_form(overrides: SessionConfig | None) -> str:
     """Return what tells the forms of answers apart that requests of one input ask for; empty: none of its own."""
     schema = None if overrides is None else overrides.output_schema
     return "" if schema is None else hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()

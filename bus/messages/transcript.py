@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.json import Decoder
 
-from hobus.bus.json_text import text_of
+from hobus.bus.json_text import write_json
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.work_order import Segment, ToolCall, WorkOrder
 
@@ -33,14 +33,14 @@ _KEPT, _KEPT_CHARS = 4096, 4096
 _SHORTENED = "Earlier in this conversation, shortened:\n"
 
 
-def begins(role: str, call_id: str = "") -> str:
+def write_head(role: str, call_id: str = "") -> str:
     return f"{_MARK}{role} {call_id}".rstrip() + _END
 
 
 def ends(calls: Sequence[ToolCall] = ()) -> str:
     """Return what stands behind a message, with the calls that an assistant's message asks for."""
     asked = [call.model_dump(exclude_defaults=True) for call in calls]
-    return f"{_CALLS}{text_of(asked)}{_END}" if asked else _END
+    return f"{_CALLS}{write_json(asked)}{_END}" if asked else _END
 
 
 class Told(NamedTuple):
@@ -50,32 +50,32 @@ class Told(NamedTuple):
     digest: bytes
 
 
-def told(order: WorkOrder) -> Told | None:
+def tell_transcript(order: WorkOrder) -> Told | None:
     """Return the earlier turns of this order; None: it shows none."""
     text = next((one.text for one in order.input_context if one.name == NAME), "")
-    return Told(len(text), _digest(text)) if text else None
+    return Told(len(text), _hash_text(text)) if text else None
 
 
 def goes_on(order: WorkOrder, last: Told | None) -> WorkOrder:
     """Return the order without the earlier turns that its session's last prompt had; whole where they differ now."""
     said = next((one for one in order.input_context if one.name == NAME), None)
-    if said is None or last is None or _digest(said.text[: last.chars]) != last.digest:
+    if said is None or last is None or _hash_text(said.text[: last.chars]) != last.digest:
         return order
     new = said.model_copy(update={"text": said.text[last.chars :]})
     inputs = [new if one is said else one for one in order.input_context]
     return order.model_copy(update={"input_context": inputs, "history_after": last.digest})
 
 
-def whole(known: str, new: str, after: bytes) -> str | None:
+def join_whole(known: str, new: str, after: bytes) -> str | None:
     """Return the text that goes on with `new` from one of this digest; None unless `known` fits, or is whole."""
-    return next((text + new for text in (known, known.removesuffix(new)) if _digest(text) == after), None)
+    return next((text + new for text in (known, known.removesuffix(new)) if _hash_text(text) == after), None)
 
 
-def _digest(text: str) -> bytes:
+def _hash_text(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def expanded(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
+def expand(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
     """Return the messages as a provider is asked with them: earlier turns are messages like all others.
 
     Raises ValueError for a text that `begins` and `ends` did not write.
@@ -85,24 +85,24 @@ def expanded(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
 
 def _read(text: str) -> list[PromptMessage]:
     digest, *pieces = text.split(_MARK)
-    older = [_message("user", _SHORTENED + digest.rstrip(_END))] if digest else []
-    return older + [_one(piece) if piece[_KEPT_CHARS:] else _one_kept(piece) for piece in pieces]
+    older = [_make_message("user", _SHORTENED + digest.rstrip(_END))] if digest else []
+    return older + [_read_one(piece) if piece[_KEPT_CHARS:] else _one_kept(piece) for piece in pieces]
 
 
-def _one(piece: str) -> PromptMessage:
+def _read_one(piece: str) -> PromptMessage:
     head, _, rest = piece.partition(_END)
     name, _, call_id = head.partition(" ")
     role = _ROLES.get(name)
     if role is None:
         raise ValueError(f"a message of an earlier turn is by {name[:20]!r}")
     said, _, calls = rest.removesuffix(_END).partition(_CALLS)
-    return _message(role, said, call_id, _CALLED.decode(calls) if calls else [])
+    return _make_message(role, said, call_id, _CALLED.decode(calls) if calls else [])
 
 
-_one_kept = lru_cache(maxsize=_KEPT)(_one)
+_one_kept = lru_cache(maxsize=_KEPT)(_read_one)
 
 
-def _message(
+def _make_message(
     role: Literal["user", "assistant", "tool"], text: str, call_id: str = "", calls: Sequence[ToolCall] = ()
 ) -> PromptMessage:
     """Build a message unchecked: a turn's prompt has dozens of them, and its text was checked."""

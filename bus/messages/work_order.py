@@ -32,7 +32,7 @@ ORDER_TRANSITIONS: Mapping[tuple[WorkOrderState, WorkOrderState], OrderRole] = {
 """(from, to) -> who may."""
 
 
-def moved(wo_id: str, state: WorkOrderState, to: To, role: OrderRole) -> To:
+def move_state(wo_id: str, state: WorkOrderState, to: To, role: OrderRole) -> To:
     """Return the next state. Raises WorkOrderFault(rejected) for a move that is none, or another role's."""
     allowed = ORDER_TRANSITIONS.get((state, to))
     if allowed is None:

@@ -17,18 +17,18 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hobus.bus.messages.ids import (
-    candidates_key,
-    delivered_key,
+    derive_candidates_key,
+    derive_delivered_key,
+    derive_got_key,
+    derive_sent_key,
+    derive_session_key,
+    derive_turn_key,
     end_key,
-    got_key,
-    sent_key,
-    session_key,
     start_key,
-    turn_key,
 )
 from hobus.bus.messages.ledger import STREAMS
 from hobus.bus.record.entry import Entry, WriteEntry
-from hobus.bus.record.payload import payload_of
+from hobus.bus.record.payload import unpack_payload
 from hobus.bus.record.payloads import governance, memory, orders, projection, prompts
 from hobus.bus.record.session_facts import RUN_ENDS, SESSION_FACTS
 
@@ -116,7 +116,7 @@ def _input_of_session(about: str, entry: WriteEntry, _sender: str) -> bool:
     return about.startswith(stem) and _INPUT.fullmatch(about.removesuffix(_DELIVERED)[len(stem) :]) is not None
 
 
-def _matching(pattern: str) -> Callable[[str, WriteEntry, str], bool]:
+def _make_matcher(pattern: str) -> Callable[[str, WriteEntry, str], bool]:
     compiled = re.compile(pattern)
     return lambda about, _entry, _sender: compiled.fullmatch(about) is not None
 
@@ -131,9 +131,9 @@ def _anything(about: str, _entry: WriteEntry, _sender: str) -> bool:
     return about != ""
 
 
-_consolidation = _matching(r"WO-CONS-[A-Za-z0-9-]+")
-_transcript = _matching(r"([a-z0-9][a-z0-9_-]{0,39}/){1,2}[0-9a-f]{64}")  # key, perhaps user, and what was said
-_http_key = _matching(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{16}")  # principal and fingerprint
+_consolidation = _make_matcher(r"WO-CONS-[A-Za-z0-9-]+")
+_transcript = _make_matcher(r"([a-z0-9][a-z0-9_-]{0,39}/){1,2}[0-9a-f]{64}")  # key, perhaps user, and what was said
+_http_key = _make_matcher(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{16}")  # principal and fingerprint
 
 
 # --- what once keys are made of ---------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def _end_of_order(about: str, sender: str) -> str:
 def _is_degraded_turn(about: str, entry: WriteEntry, _sender: str) -> bool:
     """Return whether the entry is under the turn's key; of what was delivered, under the key of that."""
     session_id, _, input_id = about.removesuffix(_DELIVERED).partition("/")
-    key_of = delivered_key if about.endswith(_DELIVERED) else turn_key
+    key_of = derive_delivered_key if about.endswith(_DELIVERED) else derive_turn_key
     return entry.once == key_of(session_id, input_id)
 
 
@@ -162,19 +162,19 @@ def _ends_in_input(key: str | None, stem: str) -> bool:
 
 
 def _starts_session(_about: str, entry: WriteEntry, _sender: str) -> bool:
-    return entry.once == session_key(entry.stream[_JOURNAL_CHARS:])
+    return entry.once == derive_session_key(entry.stream[_JOURNAL_CHARS:])
 
 
 def _is_sent(about: str, entry: WriteEntry, _sender: str) -> bool:
-    return entry.once == sent_key(about)
+    return entry.once == derive_sent_key(about)
 
 
 def _is_got(about: str, entry: WriteEntry, _sender: str) -> bool:
-    return entry.once == got_key(about)
+    return entry.once == derive_got_key(about)
 
 
 def _ends_turn(_about: str, entry: WriteEntry, _sender: str) -> bool:
-    return _ends_in_input(entry.once, turn_key(entry.stream[_JOURNAL_CHARS:], ""))
+    return _ends_in_input(entry.once, derive_turn_key(entry.stream[_JOURNAL_CHARS:], ""))
 
 
 def _ends_order(about: str, entry: WriteEntry, sender: str) -> bool:
@@ -182,7 +182,7 @@ def _ends_order(about: str, entry: WriteEntry, sender: str) -> bool:
 
 
 def _names_candidates(_about: str, entry: WriteEntry, _sender: str) -> bool:
-    return _ends_in_input(entry.once, candidates_key(entry.provenance.session_id, ""))
+    return _ends_in_input(entry.once, derive_candidates_key(entry.provenance.session_id, ""))
 
 
 # --- the rows ---------------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ _JOURNAL_WRITERS = {"TurnDegraded": ("host",), "SessionArrived": ("operator",)}
 _ONCE = {"TurnDegraded": _is_degraded_turn, "SESSION_START": _starts_session}
 
 
-def _journal() -> list[EntryKind]:
+def _list_journal_kinds() -> list[EntryKind]:
     rows: list[EntryKind] = []
     for cls in SESSION_FACTS:
         event_type = cls.entry_name
@@ -236,7 +236,7 @@ def _journal() -> list[EntryKind]:
 
 
 KINDS: tuple[EntryKind, ...] = (
-    *_journal(),
+    *_list_journal_kinds(),
     # HO2, beside journals
     EntryKind("WO_QUALITY_GATE", "ho2m", ("ho2",), _counted, orders.QualityGate),
     EntryKind("ESCALATION", "ho2m", ("ho2",), _counted, orders.Escalation),
@@ -369,21 +369,21 @@ def is_session_stream(stream: str) -> bool:
 
 
 @lru_cache(maxsize=_STREAMS_KEPT)
-def stream_kind(stream: str) -> str:
+def get_stream_kind(stream: str) -> str:
     """Return SESSION for a session's journal, a named stream's own name, and "" for a name that no stream has."""
     if is_session_stream(stream):
         return SESSION
     return stream if stream in STREAMS else ""
 
 
-def kind_of(role: str, stream: str, event_type: str) -> EntryKind | None:
+def find_kind(role: str, stream: str, event_type: str) -> EntryKind | None:
     """Return the row of such an entry by this role; None where it may write none."""
-    return _ROWS.get((stream_kind(stream), event_type, role))
+    return _ROWS.get((get_stream_kind(stream), event_type, role))
 
 
-def searched_bodies(stream: str, event_type: str) -> tuple[SearchedBody, ...]:
+def list_searched_bodies(stream: str, event_type: str) -> tuple[SearchedBody, ...]:
     """Return which bodies of such an entry are searched; most have none."""
-    return _SEARCHED.get((stream_kind(stream), event_type), ())
+    return _SEARCHED.get((get_stream_kind(stream), event_type), ())
 
 
 def read_body(entry: Entry | WriteEntry, number: int = 0) -> tuple[Any, ...] | None:
@@ -392,10 +392,10 @@ def read_body(entry: Entry | WriteEntry, number: int = 0) -> tuple[Any, ...] | N
     None where it was erased, or is text or an event of a session. Raises ValueError, naming the first field that is not
     as its class has it.
     """
-    classes = _CLASSES.get((stream_kind(entry.stream), entry.event_type), ())
+    classes = _CLASSES.get((get_stream_kind(entry.stream), entry.event_type), ())
     cls = classes[number] if number < len(classes) else None
     body = entry.bodies[number] if number < len(entry.bodies) else None
-    return None if cls is None or body is None else payload_of(cls, body)
+    return None if cls is None or body is None else unpack_payload(cls, body)
 
 
 def may_write_entry(
@@ -405,7 +405,7 @@ def may_write_entry(
 
     `is_claimed` is asked for the once key that must have been claimed before, if there is one.
     """
-    row = _ROWS.get((stream_kind(entry.stream), entry.event_type, role))
+    row = _ROWS.get((get_stream_kind(entry.stream), entry.event_type, role))
     if row is None:
         return False
     about = entry.submission_id

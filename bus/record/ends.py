@@ -1,19 +1,19 @@
 """How an input of a session ended, and how an order, by the entry that ended it; for whoever reads the record. Pure.
 
-Another way to end an input is taught to `end_in`, of an order to `order_receipt`, and to nobody else.
+Another way to end an input is taught to `end_in`, of an order to `read_order_receipt`, and to nobody else.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from hobus.bus.messages.ids import body_ref
+from hobus.bus.messages.ids import derive_body_ref
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import Receipt
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.entry import Entry, WriteEntry
-from hobus.bus.record.journal import Recorded, own_text, recorded, result_of
-from hobus.bus.record.payloads.orders import receipt_in
+from hobus.bus.record.journal import Recorded, find_own_text, read_recorded, unpack_result
+from hobus.bus.record.payloads.orders import read_receipt
 from hobus.bus.record.session_facts import RUN_ENDS, SessionFact
 
 OF_EXECUTORS = frozenset({"WO_COMPLETED", "WO_FAILED", "WO_LATE"})
@@ -41,7 +41,7 @@ def end_in(event: SessionFact, entry: Entry | WriteEntry | Recorded) -> End | No
         case events.RunFailed():
             return End(event.input_id, "failed", event.detail_ref or "", code=event.code)
         case events.RunCancelled():
-            ref = body_ref(entry.submission_id, 1) if len(entry.bodies) > 1 else ""
+            ref = derive_body_ref(entry.submission_id, 1) if len(entry.bodies) > 1 else ""
             return End(event.input_id, "cancelled", ref, code="cancelled", reason=event.reason or "")
         case events.TurnDegraded():
             return End(event.input_id, "degraded", reply_ref=event.reply_ref, reason=event.reason)
@@ -49,48 +49,48 @@ def end_in(event: SessionFact, entry: Entry | WriteEntry | Recorded) -> End | No
             return None
 
 
-def result_in(entry: Recorded, ref: str) -> TurnResult | None:
+def read_result(entry: Recorded, ref: str) -> TurnResult | None:
     """Return the TurnResult that this entry brought; None where it was erased."""
     if entry.result is not None:
         return entry.result
     _, _, number = ref.rpartition("/")
     body = entry.bodies[int(number)] if number.isdigit() and int(number) < len(entry.bodies) else None
-    return None if body is None else result_or_none(body)
+    return None if body is None else parse_result(body)
 
 
 def reply_in(entry: Recorded, end: End, result: TurnResult | None) -> str | None:
     """Return the reply as later prompts show it; None where there is none, or it was erased."""
-    own = own_text(entry, end.reply_ref)
+    own = find_own_text(entry, end.reply_ref)
     return own if own is not None or result is None else result.response
 
 
-def why_failed(entry: Recorded, end: End) -> str | None:
+def explain_failure(entry: Recorded, end: End) -> str | None:
     """Return words of a run that failed: of its fault, or those that its verdict was told in; None: there are none."""
     _, _, number = end.result_ref.rpartition("/")
     body = entry.bodies[int(number)] if number.isdigit() and int(number) < len(entry.bodies) else None
     if end.became != "failed" or not body:
         return None
-    verdict = result_or_none(body)
+    verdict = parse_result(body)
     return body.decode("utf-8", "replace") if verdict is None else verdict.response
 
 
-def result_or_none(body: bytes) -> TurnResult | None:
+def parse_result(body: bytes) -> TurnResult | None:
     """Return the TurnResult in a body; None if it is none."""
     try:
-        return result_of(body)
+        return unpack_result(body)
     except ValueError:
         return None
 
 
-def order_receipt(entry: Entry | WriteEntry) -> Receipt | None:
+def read_order_receipt(entry: Entry | WriteEntry) -> Receipt | None:
     """Return the receipt with which an order ended, its text blank where it has a ref; None where it was erased.
 
     Raises ValueError for what is no end of an order.
     """
     if entry.event_type in OF_EXECUTORS:
-        return receipt_in(entry)
+        return read_receipt(entry)
     if entry.event_type != "OrderEnded":
         raise ValueError(f"{entry.submission_id} is no end of an order")
-    ended = recorded(entry)
+    ended = read_recorded(entry)
     said = None if ended is None else ended.event.event
     return Receipt.model_validate(said.receipt) if isinstance(said, events.OrderEnded) else None

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
 from msgspec import Meta
 from msgspec.msgpack import Decoder
 
-from hobus.bus.messages.base import metas_in, pack
+from hobus.bus.messages.base import find_metas, pack
 from hobus.bus.messages.ids import ID_MAX_CHARS
 
 SCHEMA_VERSION = 4
@@ -186,37 +186,37 @@ _STORED = Decoder(tuple[_Written, tuple[int, str, _Number, bytes, list[_Number]]
 _PACKED = Decoder(Packed)
 
 
-def _bounds() -> dict[str, tuple[int, int]]:
+def _find_bounds() -> dict[str, tuple[int, int]]:
     """Return least and greatest length of each bounded text, in the order of `_IDS`; of a session as of an id."""
     found: dict[str, tuple[int, int]] = {}
     hints = get_type_hints(WriteEntry, include_extras=True)
     for name in _IDS[: _ONCE + 1]:
         found[name] = next(
-            (meta.min_length or 0, meta.max_length) for meta in metas_in(hints[name]) if meta.max_length is not None
+            (meta.min_length or 0, meta.max_length) for meta in find_metas(hints[name]) if meta.max_length is not None
         )
     return {"session_id": (0, ID_MAX_CHARS), **found}
 
 
-_BOUNDS = _bounds()
+_BOUNDS = _find_bounds()
 _BOUNDED = re.compile(_BETWEEN.join(f"[^{_BETWEEN}]{{{least},{most}}}" for least, most in _BOUNDS.values()) + _BETWEEN)
 """Matches the beginning of ids of which no part is too short or too long."""
 
 
-def packed_entry(entry: WriteEntry) -> bytes:
+def pack_entry(entry: WriteEntry) -> bytes:
     """Return the bytes that an entry's writer makes. Raises ValueError or OverflowError if it cannot be packed."""
-    return entry.packed or _packed(entry)
+    return entry.packed or _pack(entry)
 
 
 def with_bytes(entry: WriteEntry) -> WriteEntry:
-    """Return the entry packed once, however often it is sent. Raises ValueError or OverflowError as `packed_entry`."""
+    """Return the entry packed once, however often it is sent. Raises ValueError or OverflowError as `pack_entry`."""
     if entry.packed:
         return entry
     found: PackedEntry = tuple.__new__(PackedEntry, entry)  # `_make` counts the fields again, in Python
-    found.packed = _packed(entry)
+    found.packed = _pack(entry)
     return found
 
 
-def wire_size(entries: Iterable[WriteEntry]) -> int:
+def estimate_wire_size(entries: Iterable[WriteEntry]) -> int:
     """Return at least as many bytes as these entries, packed, take in a frame."""
     parts: list[bytes] = []
     for entry in entries:
@@ -224,29 +224,29 @@ def wire_size(entries: Iterable[WriteEntry]) -> int:
     return sum(map(len, parts)) + _WIRE_BYTES * len(parts)
 
 
-def spooled_entry(payload: bytes) -> WriteEntry:
-    """Return an entry as a spool holds it. Raises ValueError as `written_entry`."""
-    return written_entry(_PACKED.decode(payload))
+def read_spooled_entry(payload: bytes) -> WriteEntry:
+    """Return an entry as a spool holds it. Raises ValueError as `read_written_entry`."""
+    return read_written_entry(_PACKED.decode(payload))
 
 
-def written_entry(pair: Packed) -> WriteEntry:
+def read_written_entry(pair: Packed) -> WriteEntry:
     """Return an entry from its bytes and its bodies. Raises ValueError, naming what is not as it should be."""
     packed, bodies = pair
     try:
         written = _WRITTEN.decode(packed)
     except ValueError as fault:
         raise ValueError(f"not [ids, at_us, run_seq, round_seq, tenure]: {fault}") from None
-    entry: PackedEntry = tuple.__new__(PackedEntry, (*_spelled(*written, is_bounded=True), bodies))
+    entry: PackedEntry = tuple.__new__(PackedEntry, (*_spell(*written, is_bounded=True), bodies))
     entry.packed = packed
     return entry
 
 
-def checked(entry: WriteEntry) -> WriteEntry:
+def check_entry(entry: WriteEntry) -> WriteEntry:
     """Return the entry if the ledger would take its fields: for one that is made of what a stranger said.
 
     Raises ValueError, naming the first field that is not as it should be.
     """
-    written_entry((packed_entry(entry), []))
+    read_written_entry((pack_entry(entry), []))
     return entry
 
 
@@ -262,10 +262,10 @@ def to_stored(
 def encode_stored(stored: Entry) -> bytes:
     """Return the stored bytes. Raises ValueError or OverflowError for a value that MessagePack cannot hold."""
     own = SCHEMA_VERSION, stored.origin, stored.ledger_at_us, b"".join(stored.body_hashes), stored.body_lengths
-    return PAIR + _packed(stored) + pack(own)
+    return PAIR + _pack(stored) + pack(own)
 
 
-def spelled_bytes(stored: Entry, length: int) -> int:
+def estimate_spelled_bytes(stored: Entry, length: int) -> int:
     """Return at least as many bytes as an entry of `length` stored bytes has for its readers."""
     spelled = length + len(stored.provenance.session_id.encode()) * _MARKS_MAX
     return spelled + spelled // 32  # what is longer than 31 bytes has a head of more than one
@@ -286,19 +286,19 @@ def decode_stored(data: bytes) -> Entry:
     if version != SCHEMA_VERSION or len(joined) != HASH_BYTES * len(lengths):
         raise ValueError(f"not an entry of schema version {SCHEMA_VERSION}: hashes, or its version")
     hashes = [joined[at : at + HASH_BYTES] for at in range(0, len(joined), HASH_BYTES)]
-    fields = (*_spelled(*written, is_bounded=False), origin, ledger_at_us, hashes, lengths, -1, b"", ())
+    fields = (*_spell(*written, is_bounded=False), origin, ledger_at_us, hashes, lengths, -1, b"", ())
     stored: Entry = tuple.__new__(Entry, fields)
     return stored
 
 
-def checked_part(part: Part) -> Part:
+def check_part(part: Part) -> Part:
     """Return the part if its numbers can be. Raises ValueError, naming the field that is not as it should be."""
     if part.resting >= part.entries:
-        raise _not_there("resting")
+        raise _refuse_absent("resting")
     return part
 
 
-def each(name: str, read: Callable[[F], T], items: Sequence[F]) -> list[T]:
+def read_each(name: str, read: Callable[[F], T], items: Sequence[F]) -> list[T]:
     """Return what `read` makes of each item. Raises ValueError that names the item."""
     found: list[T] = []
     try:
@@ -308,7 +308,7 @@ def each(name: str, read: Callable[[F], T], items: Sequence[F]) -> list[T]:
     return found
 
 
-def _packed(entry: WriteEntry | Entry) -> bytes:
+def _pack(entry: WriteEntry | Entry) -> bytes:
     fields: tuple[Any, ...] = entry[:_WRITTEN_FIELDS]
     submission_id, stream, event_type, at_us, decision, reason, about, parents, trace, prev, tenure, once = fields
     agent_id, agent_class, framework_id, package_id, session_id, run_seq, round_seq, order_id, tier = about
@@ -327,7 +327,7 @@ def _packed(entry: WriteEntry | Entry) -> bytes:
     return pack((ids, at_us, run_seq, round_seq, tenure))
 
 
-def _spelled(  # noqa: PLR0913 - as they stand in the bytes
+def _spell(  # noqa: PLR0913 - as they stand in the bytes
     ids: str | list[str | None], at_us: int, run_seq: int, round_seq: int, tenure: int | None, *, is_bounded: bool
 ) -> tuple[Any, ...]:
     """Return a writer's fields of what `_packed` made of them. Raises ValueError, naming the first that is wrong.
@@ -339,8 +339,8 @@ def _spelled(  # noqa: PLR0913 - as they stand in the bytes
         whole = ids.replace(_MARK, ids.partition(_BETWEEN)[0] or _MARK, _MARKS_MAX)
         parts = whole.split(_BETWEEN)
         if _MARK in whole or (is_bounded and _BOUNDED.match(whole) is None):
-            raise ValueError(_fault_of(parts, is_bounded=True) or f"ids: a mark too many, at most {_MARKS_MAX}")
-    elif fault := _fault_of(parts := [*ids], is_bounded=is_bounded):
+            raise ValueError(_find_fault(parts, is_bounded=True) or f"ids: a mark too many, at most {_MARKS_MAX}")
+    elif fault := _find_fault(parts := [*ids], is_bounded=is_bounded):
         raise ValueError(fault)
     try:
         (
@@ -348,7 +348,7 @@ def _spelled(  # noqa: PLR0913 - as they stand in the bytes
             prev, agent_id, agent_class, framework_id, package_id, order_id, tier, *parents,
         ) = parts  # fmt: skip
     except ValueError:
-        raise _not_there("ids") from None
+        raise _refuse_absent("ids") from None
     if type(ids) is str:
         once, prev = once or None, None if tenure is None else prev
     about = (agent_id, agent_class, framework_id, package_id, session_id, run_seq, round_seq, order_id, tier)
@@ -358,7 +358,7 @@ def _spelled(  # noqa: PLR0913 - as they stand in the bytes
     )  # fmt: skip
 
 
-def _fault_of(parts: Sequence[str | None], *, is_bounded: bool) -> str:
+def _find_fault(parts: Sequence[str | None], *, is_bounded: bool) -> str:
     """Return which part of an entry's ids is too short, too long, or not there; empty: none."""
     for (name, (least, most)), part in zip(_BOUNDS.items(), parts, strict=False):
         if part is None and name != "once":
@@ -368,5 +368,5 @@ def _fault_of(parts: Sequence[str | None], *, is_bounded: bool) -> str:
     return "ids: not a text" if None in parts[len(_BOUNDS) + 1 :] else ""  # `prev` alone may be none there
 
 
-def _not_there(field: str) -> ValueError:
+def _refuse_absent(field: str) -> ValueError:
     return ValueError(f"{field}: not what an entry has there")

@@ -19,13 +19,22 @@ from typing import Any, NamedTuple
 from msgspec import Struct, convert
 
 from hobus.bus.messages.base import pack, unpack
-from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
+from hobus.bus.messages.ids import (
+    RunId,
+    StepId,
+    ToolBatchId,
+    TurnId,
+    derive_body_ref,
+    format_iso_us,
+    parse_iso_us,
+    split_body_ref,
+)
 from hobus.bus.messages.ledger import Entry, WriteEntry
-from hobus.bus.messages.session import Remembered, TurnResult, form_of
+from hobus.bus.messages.session import Remembered, TurnResult, describe_form
 from hobus.bus.messages.work_order import Cost
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.entry import HASH_BYTES
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.orders import SignalsNamed
 from hobus.bus.record.session_facts import RunRequested, SessionEvent, SessionStarted
 from hobus.bus.record.text_parts import is_list
@@ -78,11 +87,11 @@ class _About(Struct, frozen=True):
 
 def pack_event(event: SessionEvent, submission_id: str, at_us: int, earlier: Sequence[SessionEvent] = ()) -> bytes:
     """Return body 0 of the entry with this id and time. Raises ValueError for an event of several runs or sessions."""
-    told = [[TOLD_WITH.index(type(one.event)), *_fields_of(one, submission_id, at_us)] for one in earlier]
-    return pack([*told, *_fields_of(event, submission_id, at_us)])
+    told = [[TOLD_WITH.index(type(one.event)), *_list_fields(one, submission_id, at_us)] for one in earlier]
+    return pack([*told, *_list_fields(event, submission_id, at_us)])
 
 
-def _fields_of(event: SessionEvent, submission_id: str, at_us: int) -> list[Any]:
+def _list_fields(event: SessionEvent, submission_id: str, at_us: int) -> list[Any]:
     said = event.event
     run_id, turn_id, step_id = event.run_id, event.turn_id, event.step_id
     about = _About(event.session_id, submission_id, at_us, run_id, event.session_epoch, event.step_epoch)
@@ -92,7 +101,7 @@ def _fields_of(event: SessionEvent, submission_id: str, at_us: int) -> list[Any]
         None if step_id is None else step_id.step_seq,
         event.session_epoch,
         event.step_epoch,
-        us_of_iso(said.at) - at_us,
+        parse_iso_us(said.at) - at_us,
     ]
     fields += [
         value if (value := getattr(said, name)) is None or written is None else written(value, about)
@@ -105,29 +114,33 @@ def _fields_of(event: SessionEvent, submission_id: str, at_us: int) -> list[Any]
     return fields
 
 
-def _short(text: str, about: _About) -> str | int | bytes:
+def _shorten(text: str, about: _About) -> str | int | bytes:
     """Return a ref or an id, as short as it can be."""
     own, session_id = about.submission_id, about.session_id
-    if text.startswith(own) and (number := text[len(own) + 1 :]).isdigit() and text == body_ref(own, int(number)):
+    if (
+        text.startswith(own)
+        and (number := text[len(own) + 1 :]).isdigit()
+        and text == derive_body_ref(own, int(number))
+    ):
         return int(number)
-    return _of_session(text, session_id)
+    return _shorten_by_session(text, session_id)
 
 
-def _of_session(text: str, session_id: str) -> str | bytes:
+def _shorten_by_session(text: str, session_id: str) -> str | bytes:
     if session_id not in text or _OWN_SESSION in text:
         return text
     return text.replace(session_id, _OWN_SESSION).encode()
 
 
-def _subject(text: str, about: _About) -> str | int | bytes:
-    return 0 if about.submission_id.partition(":")[2] == text else _of_session(text, about.session_id)
+def _shorten_subject(text: str, about: _About) -> str | int | bytes:
+    return 0 if about.submission_id.partition(":")[2] == text else _shorten_by_session(text, about.session_id)
 
 
-def _shorts(texts: list[str], about: _About) -> list[str | int | bytes]:
-    return [_short(text, about) for text in texts]
+def _shorten_all(texts: list[str], about: _About) -> list[str | int | bytes]:
+    return [_shorten(text, about) for text in texts]
 
 
-def _hash(text: str, _about: _About) -> str | bytes:
+def _pack_hash(text: str, _about: _About) -> str | bytes:
     """Return a hexadecimal SHA-256 as its 32 bytes; anything else unchanged."""
     try:
         found = bytes.fromhex(text)
@@ -136,17 +149,17 @@ def _hash(text: str, _about: _About) -> str | bytes:
     return found if len(found) == HASH_BYTES and found.hex() == text else text
 
 
-def _digest(text: str, about: _About) -> str | bytes:
+def _pack_digest(text: str, about: _About) -> str | bytes:
     """Return a digest, `sha256:<hex>`, as the 32 bytes of its hash; anything else unchanged."""
-    found = _hash(text.removeprefix(_SHA256), about) if text.startswith(_SHA256) else text
+    found = _pack_hash(text.removeprefix(_SHA256), about) if text.startswith(_SHA256) else text
     return found if type(found) is bytes else text
 
 
-def _us_after(text: str, about: _About) -> int:
-    return us_of_iso(text) - about.at_us
+def _pack_time(text: str, about: _About) -> int:
+    return parse_iso_us(text) - about.at_us
 
 
-def _step(step: StepId, about: _About) -> list[int]:
+def _pack_step(step: StepId, about: _About) -> list[int]:
     """Return round and step; of a run that is not the event's, its number before them."""
     run_id = step.turn_id.run_id
     if run_id is about.run_id or run_id == about.run_id:
@@ -156,23 +169,23 @@ def _step(step: StepId, about: _About) -> list[int]:
     return [run_id.run_seq, step.turn_id.turn_seq, step.step_seq]
 
 
-def _batch(batch: ToolBatchId, about: _About) -> list[int]:
-    return [*_step(batch.step_id, about), batch.batch_seq]
+def _pack_batch(batch: ToolBatchId, about: _About) -> list[int]:
+    return [*_pack_step(batch.step_id, about), batch.batch_seq]
 
 
-def _given(results: list[events.GivenResult], about: _About) -> list[Any]:
-    return [[one.tool_call_id, _short(one.content_ref, about)] for one in results]
+def _pack_given(results: list[events.GivenResult], about: _About) -> list[Any]:
+    return [[one.tool_call_id, _shorten(one.content_ref, about)] for one in results]
 
 
 def _open_calls(calls: events.OpenCalls, about: _About) -> list[Any]:
-    return [_of_session(calls.wo_id, about.session_id), calls.call_ids]
+    return [_shorten_by_session(calls.wo_id, about.session_id), calls.call_ids]
 
 
 # An order and a receipt are maps of what is not at its default. What the entry says already is left out: which order,
 # of which session, and the fence where it is the moment's own.
 
 
-def _fence(about: _About) -> dict[str, Any] | None:
+def _pack_fence(about: _About) -> dict[str, Any] | None:
     run_id = about.run_id
     if run_id is None:
         return None
@@ -188,53 +201,53 @@ class _Way(NamedTuple):
     digest: Callable[[Any, _About], Any]
 
 
-def _rewritten(form: dict[str, Any], about: _About, way: _Way) -> dict[str, Any]:
+def _rewrite(form: dict[str, Any], about: _About, way: _Way) -> dict[str, Any]:
     return {
         name: value if value is None or name not in _PARTS else _PARTS[name](value, about, way)
         for name, value in form.items()
     }
 
 
-def _segment(segment: dict[str, Any], about: _About, way: _Way) -> dict[str, Any]:
+def _rewrite_segment(segment: dict[str, Any], about: _About, way: _Way) -> dict[str, Any]:
     if "ref" not in segment or segment["ref"] is None:
         return segment
     return segment | {"ref": way.ref(segment["ref"], about.session_id)}
 
 
-def _segments(segments: Any, about: _About, way: _Way) -> list[dict[str, Any]]:
-    return [_segment(segment, about, way) for segment in _listed(segments)]
+def _rewrite_segments(segments: Any, about: _About, way: _Way) -> list[dict[str, Any]]:
+    return [_rewrite_segment(segment, about, way) for segment in _require_list(segments)]
 
 
-def _exchanges(exchanges: Any, about: _About, way: _Way) -> list[dict[str, Any]]:
-    return [_rewritten(exchange, about, way) for exchange in _listed(exchanges)]
+def _rewrite_exchanges(exchanges: Any, about: _About, way: _Way) -> list[dict[str, Any]]:
+    return [_rewrite(exchange, about, way) for exchange in _require_list(exchanges)]
 
 
-def _id(text: Any, about: _About, way: _Way) -> Any:
+def _rewrite_id(text: Any, about: _About, way: _Way) -> Any:
     return way.ref(text, about.session_id)
 
 
-def _ids(texts: Any, about: _About, way: _Way) -> list[Any]:
-    return [way.ref(text, about.session_id) for text in _listed(texts)]
+def _rewrite_ids(texts: Any, about: _About, way: _Way) -> list[Any]:
+    return [way.ref(text, about.session_id) for text in _require_list(texts)]
 
 
 _PARTS: dict[str, Callable[[Any, _About, _Way], Any]] = {
     **dict.fromkeys(("planned_at", "completed_at"), lambda value, about, way: way.time(value, about)),
-    **dict.fromkeys(("parent_wo_id", "intent_id"), _id),
-    **dict.fromkeys(("input_context", "results"), _segments),
+    **dict.fromkeys(("parent_wo_id", "intent_id"), _rewrite_id),
+    **dict.fromkeys(("input_context", "results"), _rewrite_segments),
     "config_digest": lambda value, about, way: way.digest(value, about),
-    "prompt_received_ids": _ids,
-    "exchanges": _exchanges,
-    "output_result": _rewritten,
-    "text": _segment,
+    "prompt_received_ids": _rewrite_ids,
+    "exchanges": _rewrite_exchanges,
+    "output_result": _rewrite,
+    "text": _rewrite_segment,
 }
 """By the name of a field of an order, of an exchange in it, of a receipt, or of its result."""
 _KNOWN = frozenset({"wo_id", "session_id", "wo_type"})
 
 
-def _form(form: dict[str, Any], about: _About) -> dict[str, Any]:
-    fence = _fence(about)
+def _pack_form(form: dict[str, Any], about: _About) -> dict[str, Any]:
+    fence = _pack_fence(about)
     kept = {name: value for name, value in form.items() if name not in _KNOWN and (name != "fence" or value != fence)}
-    return _rewritten(kept, about, _WRITING)
+    return _rewrite(kept, about, _WRITING)
 
 
 def pack_result(result: TurnResult) -> bytes:
@@ -248,41 +261,41 @@ def pack_result(result: TurnResult) -> bytes:
     if result.run_id is not None and result.run_id.session_id == result.session_id:
         form["run_id"] = result.run_id.run_seq
     if result.exchange_entry_ids:
-        form["exchange_entry_ids"] = [_of_session(one, result.session_id) for one in result.exchange_entry_ids]
+        form["exchange_entry_ids"] = [_shorten_by_session(one, result.session_id) for one in result.exchange_entry_ids]
     return pack(form)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def started_id(session_id: str) -> str:
+def find_start_id(session_id: str) -> str:
     """Return the submission id of a session's SESSION_START, where its first owner began it."""
     return f"SESSION_START:{session_id}/1.1"
 
 
-def principal_in(entry: Entry | None) -> str:
+def read_principal(entry: Entry | None) -> str:
     """Return whose session this SESSION_START began; empty where it is none, or says nothing any more."""
-    found = recorded(entry)
+    found = read_recorded(entry)
     return found.event.event.principal if found is not None and isinstance(found.event.event, SessionStarted) else ""
 
 
-def recorded(entry: Entry | WriteEntry | None) -> Recorded | None:
+def read_recorded(entry: Entry | WriteEntry | None) -> Recorded | None:
     """Return the event behind an entry; None without one, or where it was erased or is of an unknown version."""
     if entry is None or not entry.bodies or entry.bodies[0] is None:
         return None
     try:
-        *earlier, event = events_in(entry)
+        *earlier, event = read_events(entry)
     except ValueError:
         return None
     return Recorded(entry.submission_id, event, tuple(entry.bodies), entry.provenance.agent_id, tuple(earlier))
 
 
-def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:
-    """Return the event that an entry is named after. Raises ValueError as `events_in` does."""
-    return events_in(entry)[-1]
+def read_event(entry: Entry | WriteEntry | None) -> SessionEvent:
+    """Return the event that an entry is named after. Raises ValueError as `read_events` does."""
+    return read_events(entry)[-1]
 
 
-def events_in(entry: Entry | WriteEntry | None) -> list[SessionEvent]:
+def read_events(entry: Entry | WriteEntry | None) -> list[SessionEvent]:
     """Return all events of an entry, in order; the last one it is named after.
 
     Raises ValueError, naming what is not as it should be; also where there is none.
@@ -299,25 +312,25 @@ def events_in(entry: Entry | WriteEntry | None) -> list[SessionEvent]:
     told = 0
     while told < len(fields) and type(fields[told]) is list:
         told += 1
-    return [*[_earlier_in(one, entry) for one in fields[:told]], _event_of(kind, fields[told:], entry)]
+    return [*[_read_earlier(one, entry) for one in fields[:told]], _read_event_fields(kind, fields[told:], entry)]
 
 
-def _earlier_in(fields: list[Any], entry: Entry | WriteEntry) -> SessionEvent:
+def _read_earlier(fields: list[Any], entry: Entry | WriteEntry) -> SessionEvent:
     number = fields[0] if fields else None
     if type(number) is not int or not 0 <= number < len(TOLD_WITH):
         raise ValueError("earlier: not the number of an event that another one's entry tells")
-    return _event_of(TOLD_WITH[number], fields[1:], entry)
+    return _read_event_fields(TOLD_WITH[number], fields[1:], entry)
 
 
-def _event_of(kind: type[events.SessionFact], fields: list[Any], entry: Entry | WriteEntry) -> SessionEvent:
+def _read_event_fields(kind: type[events.SessionFact], fields: list[Any], entry: Entry | WriteEntry) -> SessionEvent:
     written = _FIELDS[kind.kind]
     most = len(_HEAD) + len(written)
     if not most - kind.ADDED_LATER <= len(fields) <= most:
         raise ValueError(f"not an array of {most} fields")
     session_id = entry.stream.partition("/")[2]
-    where = _where(session_id, fields)
+    where = _locate(session_id, fields)
     about = _About(session_id, entry.submission_id, entry.at_us, where["run_id"], fields[3], fields[4])
-    values: dict[str, Any] = {"at": _time(fields[5], about)}
+    values: dict[str, Any] = {"at": _unpack_time(fields[5], about)}
     for (name, _, read), value in zip(written, fields[len(_HEAD) :], strict=False):
         try:
             values[name] = value if read is None or value is None else read(value, about)
@@ -328,7 +341,7 @@ def _event_of(kind: type[events.SessionFact], fields: list[Any], entry: Entry | 
     return SessionEvent(session_id=session_id, session_epoch=fields[3], step_epoch=fields[4], event=said, **where)
 
 
-def quoted_reply(entry: Entry | WriteEntry) -> tuple[str, str]:
+def read_quoted_reply(entry: Entry | WriteEntry) -> tuple[str, str]:
     """Return (where the reply stands, the reply as the answer quotes it) of a RunCompleted.
 
     Both blank if it quotes none.
@@ -351,39 +364,41 @@ def quoted_reply(entry: Entry | WriteEntry) -> tuple[str, str]:
     response = form.get("response", "")
     if type(response) is not str:
         raise ValueError("response: not a text")
-    return _long(value, about), response
+    return _lengthen(value, about), response
 
 
-def result_of(body: bytes) -> TurnResult:
+def unpack_result(body: bytes) -> TurnResult:
     """Return the answer behind `pack_result`. Raises ValueError, naming what is not as it should be."""
     form = unpack(body)
     if type(form) is not dict:
         raise ValueError("not an answer")
     session_id, run_seq = form.get("session_id"), form.get("run_id")
     if "cost" in form:
-        form["cost"] = dict(zip(Cost.__struct_fields__, _listed(form["cost"]), strict=True))
+        form["cost"] = dict(zip(Cost.__struct_fields__, _require_list(form["cost"]), strict=True))
     if type(session_id) is str:
         if type(run_seq) is int:
             form["run_id"] = {"session_id": session_id, "run_seq": run_seq}
         if "exchange_entry_ids" in form:
-            form["exchange_entry_ids"] = [_with_session(one, session_id) for one in _listed(form["exchange_entry_ids"])]
+            form["exchange_entry_ids"] = [
+                _with_session(one, session_id) for one in _require_list(form["exchange_entry_ids"])
+            ]
     return TurnResult.model_validate(form)
 
 
 def answer_in(body: bytes, due: Entry | None) -> TurnResult:
     """Return a recorded answer with what memory made of it; a verdict names nothing of it. Raises ValueError."""
-    result = result_of(body)
+    result = unpack_result(body)
     if result.outcome != "success":
         return result
-    candidates, remembered = learned_in(due)
+    candidates, remembered = read_learned(due)
     return result.model_copy(
         update={"consolidation_candidates": candidates, "remembered": remembered or result.remembered}
     )
 
 
-def learned_in(due: Entry | None) -> tuple[list[str], Remembered | None]:
+def read_learned(due: Entry | None) -> tuple[list[str], Remembered | None]:
     """Return the candidates that this CONSOLIDATION_DUE names, and what was stated; empty without it or its payload."""
-    named = None if due is None else payload_in(SignalsNamed, due)
+    named = None if due is None else read_payload(SignalsNamed, due)
     if due is None or named is None:
         return [], None
     candidates = list(named.signal_ids)
@@ -395,7 +410,7 @@ def learned_in(due: Entry | None) -> tuple[list[str], Remembered | None]:
     )
 
 
-def own_text(entry: Recorded, ref: str) -> str | None:
+def find_own_text(entry: Recorded, ref: str) -> str | None:
     """Return the text behind a ref into this very entry; None if the ref leads elsewhere, or the text was erased."""
     try:
         submission_id, number = split_body_ref(ref)
@@ -407,7 +422,7 @@ def own_text(entry: Recorded, ref: str) -> str | None:
     return None if body is None or is_list(body) else body.decode(errors="replace")
 
 
-def body_behind(entry: Entry | WriteEntry, ref: str) -> bytes:
+def find_body(entry: Entry | WriteEntry, ref: str) -> bytes:
     """Return the bytes behind a ref into this entry. Raises ValueError where they were erased."""
     number = split_body_ref(ref)[1]
     body = entry.bodies[number] if number < len(entry.bodies) else None
@@ -416,21 +431,21 @@ def body_behind(entry: Entry | WriteEntry, ref: str) -> bytes:
     return body
 
 
-def agent_in(start: Entry | None) -> str:
+def read_agent(start: Entry | None) -> str:
     """Return the agent of the session that this SESSION_START begins; empty without one that reads."""
-    begun = recorded(start)
+    begun = read_recorded(start)
     return begun.event.event.agent_id if begun and isinstance(begun.event.event, events.SessionStarted) else ""
 
 
-def form_in(asked: Entry | None) -> str | None:
-    """Return what `form_of` says of the settings in a RunRequested's entry; None where there is none to read."""
+def read_form(asked: Entry | None) -> str | None:
+    """Return what `describe_form` says of the settings in a RunRequested's entry; None where there is none to read."""
     if asked is None or not asked.bodies or asked.bodies[0] is None:
         return None
-    event = event_in(asked).event
-    return form_of(event.run_overrides) if isinstance(event, RunRequested) else None
+    event = read_event(asked).event
+    return describe_form(event.run_overrides) if isinstance(event, RunRequested) else None
 
 
-def _where(session_id: str, fields: list[Any]) -> dict[str, Any]:
+def _locate(session_id: str, fields: list[Any]) -> dict[str, Any]:
     run_id = turn_id = step_id = None
     for name, number, least in zip(_HEAD, fields, (1, 1, 1, 0, 0), strict=False):
         if (type(number) is not int or number < least) and (number is not None or not least):
@@ -446,9 +461,9 @@ def _where(session_id: str, fields: list[Any]) -> dict[str, Any]:
     return {"run_id": run_id, "turn_id": turn_id, "step_id": step_id}
 
 
-def _long(value: Any, about: _About) -> str:
+def _lengthen(value: Any, about: _About) -> str:
     if type(value) is int and value > 0:
-        return body_ref(about.submission_id, value)
+        return derive_body_ref(about.submission_id, value)
     return _with_session(value, about.session_id)
 
 
@@ -460,7 +475,7 @@ def _with_session(value: Any, session_id: str) -> str:
     return value
 
 
-def _of_subject(value: Any, about: _About) -> str:
+def _lengthen_subject(value: Any, about: _About) -> str:
     return (
         about.submission_id.partition(":")[2]
         if type(value) is int and value == 0
@@ -468,11 +483,11 @@ def _of_subject(value: Any, about: _About) -> str:
     )
 
 
-def _longs(values: Any, about: _About) -> list[str]:
-    return [_long(value, about) for value in _listed(values)]
+def _lengthen_all(values: Any, about: _About) -> list[str]:
+    return [_lengthen(value, about) for value in _require_list(values)]
 
 
-def _hash_of(value: Any, _about: _About) -> str:
+def _unpack_hash(value: Any, _about: _About) -> str:
     if type(value) is bytes and len(value) == HASH_BYTES:
         return value.hex()
     if type(value) is not str:
@@ -480,60 +495,63 @@ def _hash_of(value: Any, _about: _About) -> str:
     return value
 
 
-def _digest_of(value: Any, about: _About) -> str:
-    return _SHA256 + _hash_of(value, about) if type(value) is bytes else _hash_of(value, about)
+def _unpack_digest(value: Any, about: _About) -> str:
+    return _SHA256 + _unpack_hash(value, about) if type(value) is bytes else _unpack_hash(value, about)
 
 
-def _time(value: Any, about: _About) -> str:
+def _unpack_time(value: Any, about: _About) -> str:
     if type(value) is not int:
         raise ValueError("at: not a number of microseconds")
-    return iso_of_us(about.at_us + value)
+    return format_iso_us(about.at_us + value)
 
 
-def _step_of(value: Any, about: _About) -> StepId:
-    *run, turn_seq, step_seq = _listed(value)
+def _unpack_step(value: Any, about: _About) -> StepId:
+    *run, turn_seq, step_seq = _require_list(value)
     run_id = RunId(session_id=about.session_id, run_seq=run[0]) if run else about.run_id
     if len(run) > 1 or run_id is None:
         raise ValueError("not the numbers of a step")
     return StepId(turn_id=TurnId(run_id=run_id, turn_seq=turn_seq), step_seq=step_seq)
 
 
-def _batch_of(value: Any, about: _About) -> ToolBatchId:
-    *step, batch_seq = _listed(value)
-    return ToolBatchId(step_id=_step_of(step, about), batch_seq=batch_seq)
+def _unpack_batch(value: Any, about: _About) -> ToolBatchId:
+    *step, batch_seq = _require_list(value)
+    return ToolBatchId(step_id=_unpack_step(step, about), batch_seq=batch_seq)
 
 
-def _listed(value: Any) -> list[Any]:
+def _require_list(value: Any) -> list[Any]:
     if type(value) is not list:
         raise ValueError("not a list")
     return value
 
 
-def _given_of(value: Any, about: _About) -> list[dict[str, Any]]:
-    return [{"tool_call_id": call, "content_ref": _long(ref, about)} for call, ref in _listed(value)]
+def _unpack_given(value: Any, about: _About) -> list[dict[str, Any]]:
+    return [{"tool_call_id": call, "content_ref": _lengthen(ref, about)} for call, ref in _require_list(value)]
 
 
 def _open_calls_of(value: Any, about: _About) -> dict[str, Any]:
-    wo_id, call_ids = _listed(value)
+    wo_id, call_ids = _require_list(value)
     return {"wo_id": _with_session(wo_id, about.session_id), "call_ids": call_ids}
 
 
-def _form_of(form: Any, about: _About) -> dict[str, Any]:
+def _unpack_form(form: Any, about: _About) -> dict[str, Any]:
     if type(form) is not dict:
         raise ValueError("not a map")
-    return _rewritten(form, about, _READING)
+    return _rewrite(form, about, _READING)
 
 
-_WRITING, _READING = _Way(_us_after, _of_session, _digest), _Way(_time, _with_session, _digest_of)
+_WRITING, _READING = (
+    _Way(_pack_time, _shorten_by_session, _pack_digest),
+    _Way(_unpack_time, _with_session, _unpack_digest),
+)
 
 
 def _fill(kind: type[Any], values: dict[str, Any], about: _About) -> None:
     """Restore in an order or a receipt what the entry says of it; in the place that it has in a whole one."""
     if kind is events.OrderDispatched and type(values["order"]) is dict:
-        known = {"wo_id": values["wo_id"], "session_id": about.session_id, "fence": _fence(about)}
+        known = {"wo_id": values["wo_id"], "session_id": about.session_id, "fence": _pack_fence(about)}
         values["order"] = {**known, "wo_type": values["wo_type"], **values["order"]}
     elif kind is events.OrderEnded and type(values["receipt"]) is dict:
-        values["receipt"] = {"wo_id": values["wo_id"], "fence": _fence(about)} | values["receipt"]
+        values["receipt"] = {"wo_id": values["wo_id"], "fence": _pack_fence(about)} | values["receipt"]
 
 
 # --- which field is written how ---------------------------------------------------------------------------------------
@@ -542,29 +560,29 @@ _Turned = Callable[[Any, _About], Any]
 _AS_IS: tuple[_Turned | None, _Turned | None] = (None, None)
 
 _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
-    "wo_id": (_subject, _of_subject),
-    "step_id": (_step, _step_of),
-    "tool_batch_id": (_batch, _batch_of),
-    **dict.fromkeys(("steers", "steers_unobserved", "active_intent_ids"), (_shorts, _longs)),
-    "results": (_given, _given_of),
+    "wo_id": (_shorten_subject, _lengthen_subject),
+    "step_id": (_pack_step, _unpack_step),
+    "tool_batch_id": (_pack_batch, _unpack_batch),
+    **dict.fromkeys(("steers", "steers_unobserved", "active_intent_ids"), (_shorten_all, _lengthen_all)),
+    "results": (_pack_given, _unpack_given),
     "open_calls": (_open_calls, _open_calls_of),
-    "input_digest": (_hash, _hash_of),
-    "config_digest": (_digest, _digest_of),
+    "input_digest": (_pack_hash, _unpack_hash),
+    "config_digest": (_pack_digest, _unpack_digest),
     **dict.fromkeys(("files", "callers"), (lambda records, _about: [one.model_dump() for one in records], None)),
     "command": (lambda command, _about: command.model_dump(), None),
-    **dict.fromkeys(("order", "receipt"), (_form, _form_of)),
+    **dict.fromkeys(("order", "receipt"), (_pack_form, _unpack_form)),
     **dict.fromkeys(
         ("session_config", "run_overrides", "model", "lease"),
         (lambda record, _about: record.model_dump(exclude_defaults=True), None),
     ),
-    **dict.fromkeys(("deadline_at", "issued_at", "expires_at"), (_us_after, _time)),
+    **dict.fromkeys(("deadline_at", "issued_at", "expires_at"), (_pack_time, _unpack_time)),
     **dict.fromkeys(
         (
             "after", "lease_id", "continues",
             "input_ref", "reply_ref", "result_ref", "detail_ref", "record_ref", "objective_ref",
             "intent_id", "parent_intent_id", "superseded_by_intent_id", "chosen",
         ),
-        (_short, _long),
+        (_shorten, _lengthen),
     ),
 }  # fmt: skip
 """How fields of these names are written and read, in whatever event; every other one is a text, a number or a flag."""

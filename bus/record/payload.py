@@ -37,47 +37,47 @@ class HasBodies(Protocol):
 
 def pack_payload(value: tuple[Any, ...]) -> bytes:
     """Return the bytes of a payload; fields at their defaults behind the last other one are left out."""
-    least, end, defaults = _defaults(type(value))
+    least, end, defaults = _find_defaults(type(value))
     while end > least and value[end - 1] == defaults[end - 1 - least]:
         end -= 1
     return pack(value[:end])
 
 
-def payload_of(cls: type[P], body: bytes) -> P:
+def unpack_payload(cls: type[P], body: bytes) -> P:
     """Return the payload behind a body. Raises ValueError, naming the first field that is not as its class has it."""
     try:
-        expand = _expansion(cls)
-        return _decoder(cls).decode(body) if expand is None else convert(expand(unpack(body)), cls)
+        expand = _find_expansion(cls)
+        return _make_decoder(cls).decode(body) if expand is None else convert(expand(unpack(body)), cls)
     except ValidationError as fault:
         said = str(fault)
         at = _AT.search(said)
-        where = f".{_fields(cls)[int(at[1])]}{at[2]}" if at else ""
+        where = f".{_list_fields(cls)[int(at[1])]}{at[2]}" if at else ""
         raise ValueError(f"{cls.__name__}{where}: {said[: at.start()] if at else said}") from None
     except ValueError as fault:
         raise ValueError(f"{cls.__name__}: {fault}") from None
 
 
-def payload_in(cls: type[P], entry: HasBodies) -> P | None:
-    """Return the payload of an entry; None if erased, or not asked for. Raises ValueError as `payload_of`."""
+def read_payload(cls: type[P], entry: HasBodies) -> P | None:
+    """Return the payload of an entry; None if erased, or not asked for. Raises ValueError as `unpack_payload`."""
     body = entry.bodies[0] if entry.bodies else None
-    return None if body is None else payload_of(cls, body)
+    return None if body is None else unpack_payload(cls, body)
 
 
 @cache
-def _defaults(cls: type) -> tuple[int, int, tuple[Any, ...]]:
+def _find_defaults(cls: type) -> tuple[int, int, tuple[Any, ...]]:
     """Return how many fields have no default, how many there are, and the defaults of the last ones in order."""
     defaults: dict[str, Any] = getattr(cls, "_field_defaults", {})
-    count = len(_fields(cls))
+    count = len(_list_fields(cls))
     return count - len(defaults), count, tuple(defaults.values())
 
 
-def _fields(cls: type) -> tuple[str, ...]:
+def _list_fields(cls: type) -> tuple[str, ...]:
     names: tuple[str, ...] = getattr(cls, "_fields", ())
     return names
 
 
 @cache
-def _decoder(cls: type[P]) -> Decoder[P]:
+def _make_decoder(cls: type[P]) -> Decoder[P]:
     return Decoder(cls)
 
 
@@ -85,25 +85,27 @@ _Expand = Callable[[Any], Any]
 
 
 @cache
-def _expansion(hint: Any) -> _Expand | None:
+def _find_expansion(hint: Any) -> _Expand | None:
     """Return how a packed value of this type gets the field names of its records; None: it holds none."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (tuple, list):
-        each = _expansion(inner[0])
+        each = _find_expansion(inner[0])
         return each and (lambda found: [each(one) for one in found] if type(found) is list else found)
     if origin in (Union, UnionType):
-        forms = [form for one in inner if (form := _expansion(one)) is not None]
+        forms = [form for one in inner if (form := _find_expansion(one)) is not None]
         return (lambda found: forms[0](found) if type(found) is list else found) if forms else None
     if not isinstance(hint, type):
         return None
     if issubclass(hint, Record):
         return partial(_with_names, hint)
     hints = get_type_hints(hint) if hasattr(hint, "_fields") else {}
-    held = [(position, form) for position, one in enumerate(hints.values()) if (form := _expansion(one)) is not None]
-    return partial(_expanded, held) if held else None
+    held = [
+        (position, form) for position, one in enumerate(hints.values()) if (form := _find_expansion(one)) is not None
+    ]
+    return partial(_expand, held) if held else None
 
 
-def _expanded(held: Sequence[tuple[int, _Expand]], found: Any) -> Any:
+def _expand(held: Sequence[tuple[int, _Expand]], found: Any) -> Any:
     for position, form in held:
         if type(found) is list and position < len(found):
             found[position] = form(found[position])

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hobus.bus.messages.ids import body_ref
-from hobus.bus.record.catalog import searched_bodies
+from hobus.bus.messages.ids import derive_body_ref
+from hobus.bus.record.catalog import list_searched_bodies
 from hobus.bus.record.entry import Entry
-from hobus.bus.record.journal import quoted_reply
+from hobus.bus.record.journal import read_quoted_reply
 from hobus.bus.record.session_facts import RunCompleted
 
 
@@ -28,13 +28,13 @@ class SearchedText(NamedTuple):
     text: str
 
 
-def searched_texts(entry: Entry) -> list[SearchedText]:
+def list_searched_texts(entry: Entry) -> list[SearchedText]:
     """Return the texts of an entry that was read with its bodies, without erased, blank and unreadable ones."""
     found: list[SearchedText] = []
-    for number, kind in searched_bodies(entry.stream, entry.event_type):
+    for number, kind in list_searched_bodies(entry.stream, entry.event_type):
         body = entry.bodies[number] if number < len(entry.bodies) else None
         if body is not None:
-            text, ref = body.decode("utf-8", "replace"), body_ref(entry.submission_id, number)
+            text, ref = body.decode("utf-8", "replace"), derive_body_ref(entry.submission_id, number)
         elif entry.event_type == RunCompleted.kind:
             text, ref = _reply_elsewhere(entry)
         else:
@@ -49,7 +49,7 @@ def _reply_elsewhere(entry: Entry) -> tuple[str, str]:
     if len(entry.bodies[1:]) != 1:  # beside its event the answer alone
         return "", ""
     try:
-        ref, reply = quoted_reply(entry)
+        ref, reply = read_quoted_reply(entry)
     except ValueError:  # of another version, or forged: nothing is found in it
         return "", ""
     return (reply, ref) if ref else ("", "")

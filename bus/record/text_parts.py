@@ -46,7 +46,7 @@ class KeptText(NamedTuple):
     text: str
 
 
-def merged(parts: Iterable[TextPart]) -> list[TextPart]:
+def merge(parts: Iterable[TextPart]) -> list[TextPart]:
     """Return the text in as few parts as can be: what stands between two recorded texts is one."""
     found: list[TextPart] = []
     for part in parts:
@@ -57,44 +57,44 @@ def merged(parts: Iterable[TextPart]) -> list[TextPart]:
     return found
 
 
-def whole(name: str, parts: Sequence[TextPart]) -> Segment:
+def join_parts(name: str, parts: Sequence[TextPart]) -> Segment:
     return Segment(name=name, text="".join([part.text for part in parts]))
 
 
-def body_of(parts: Sequence[TextPart]) -> bytes:
-    return _listed(_forms(parts))
+def pack_body(parts: Sequence[TextPart]) -> bytes:
+    return _pack_list(_pack_forms(parts))
 
 
-def _forms(parts: Sequence[TextPart]) -> list[Part]:
+def _pack_forms(parts: Sequence[TextPart]) -> list[Part]:
     return [(None, text) if ref is None else (ref, stretch) for ref, text, stretch in parts]
 
 
-def shared(parts: Sequence[TextPart], kept: KeptText | None, new_ref: str) -> tuple[bytes, KeptText | None]:
+def share_text(parts: Sequence[TextPart], kept: KeptText | None, new_ref: str) -> tuple[bytes, KeptText | None]:
     """Return the body that lists these parts without a long first text, and that text if it is to be recorded anew.
 
     `kept`: the last one that was recorded so; `new_ref`: where this one would be.
     """
     first = parts[0]
     if first.ref is not None or len(first.text) < _LONG_CHARS:
-        return body_of(parts), None
-    listed = _forms(parts[1:])
+        return pack_body(parts), None
+    listed = _pack_forms(parts[1:])
     if kept is not None:
         start = kept.text.find(first.text[: first.text.find("\n") + 1])
-        common = common_chars(kept.text[max(0, start) :], first.text)
+        common = count_common_chars(kept.text[max(0, start) :], first.text)
         if start >= 0 and len(first.text) - common <= len(first.text) * _FRESH_SHARE:
             stretch = (kept.ref, f"{start}:{start + common}")
-            return _listed([stretch, (None, first.text[common:]), *listed]), None
-    return _listed([(new_ref, ""), *listed]), KeptText(new_ref, first.text)
+            return _pack_list([stretch, (None, first.text[common:]), *listed]), None
+    return _pack_list([(new_ref, ""), *listed]), KeptText(new_ref, first.text)
 
 
-def _listed(parts: Sequence[Part]) -> bytes:
+def _pack_list(parts: Sequence[Part]) -> bytes:
     """Pack the list: a session's id that a ref names stands once, in front, and a repeated text by its first place."""
     found = next((match for ref, _ in parts if ref is not None and (match := _SESSION.search(ref))), None)
     session_id = "" if found is None else found[0]
     items: list[Any] = [session_id]
     places: dict[str, int] = {}
     refs = [ref for ref, _ in parts if ref is not None]
-    short = _shortened(refs, session_id)
+    short = _shorten(refs, session_id)
     for place, (ref, text) in enumerate(parts, 1):
         if ref is not None:
             items += (short[ref],) if ref in short and not text else ([short.get(ref, ref), text],)
@@ -106,7 +106,7 @@ def _listed(parts: Sequence[Part]) -> bytes:
     return _MARK + pack(items)
 
 
-def _shortened(refs: Sequence[str], session_id: str) -> dict[str, bytes]:
+def _shorten(refs: Sequence[str], session_id: str) -> dict[str, bytes]:
     """Shorten all refs at once, two for each turn of a prompt; empty where one could not be read back."""
     together = "\n".join(refs)
     if not session_id or _OWN_SESSION in together or together.count("\n") >= len(refs):
@@ -114,7 +114,7 @@ def _shortened(refs: Sequence[str], session_id: str) -> dict[str, bytes]:
     return dict(zip(refs, together.replace(session_id, _OWN_SESSION).encode().split(b"\n"), strict=True))
 
 
-def of_part(stretch: str, text: str) -> str:
+def cut_part(stretch: str, text: str) -> str:
     """Return what a part shows of the text behind its ref. Raises ValueError for a damaged list."""
     if not stretch:
         return text
@@ -122,15 +122,15 @@ def of_part(stretch: str, text: str) -> str:
     return text[start:end]
 
 
-def joined(parts: Sequence[Part], texts: Mapping[str, str]) -> str:
-    return "".join([text if ref is None else of_part(text, texts[ref]) for ref, text in parts])
+def join(parts: Sequence[Part], texts: Mapping[str, str]) -> str:
+    return "".join([text if ref is None else cut_part(text, texts[ref]) for ref, text in parts])
 
 
 def is_list(body: bytes) -> bool:
     return body.startswith(_MARK)
 
 
-def parts_in(body: bytes) -> list[Part] | None:
+def read_parts(body: bytes) -> list[Part] | None:
     """Return the parts that a body lists; None for a plain text. Raises ValueError for a damaged list."""
     if not is_list(body):
         return None
@@ -139,7 +139,7 @@ def parts_in(body: bytes) -> list[Part] | None:
         raise ValueError("not a list of parts")
     session_id = items[0]
 
-    def whole_ref(ref: str | bytes) -> str:
+    def lengthen_ref(ref: str | bytes) -> str:
         return ref.decode().replace(_OWN_SESSION, session_id) if isinstance(ref, bytes) else ref
 
     parts: list[Part] = []
@@ -150,15 +150,15 @@ def parts_in(body: bytes) -> list[Part] | None:
             case int() if 0 < item < len(items) and type(items[item]) is str:
                 parts.append((None, items[item]))
             case bytes():
-                parts.append((whole_ref(item), ""))
+                parts.append((lengthen_ref(item), ""))
             case [(str() | bytes()) as ref, str() as stretch]:
-                parts.append((whole_ref(ref), stretch))
+                parts.append((lengthen_ref(ref), stretch))
             case _:
                 raise ValueError("not a part of a list")
     return parts
 
 
-def common_chars(one: str, other: str) -> int:
+def count_common_chars(one: str, other: str) -> int:
     """Return how many characters both begin with; by halving, since comparing a stretch costs next to nothing."""
     low, high = 0, min(len(one), len(other))
     while low < high:

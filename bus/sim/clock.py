@@ -18,8 +18,8 @@ class SimClock:
         self.monotonic = loop.time
         """Virtual seconds, the loop's own."""
         self._epoch_s = epoch_s
-        self._random = seeded(seed, name)
-        self._namespace = uuid.UUID(bytes=digest_of(seed, name)[:16])
+        self._random = make_draw(seed, name)
+        self._namespace = uuid.UUID(bytes=hash_seed(seed, name)[:16])
         self._ids = 0
 
     def now(self) -> float:
@@ -39,10 +39,10 @@ Draw = Random
 """A stream of draws; the same name gives the same ones."""
 
 
-def seeded(seed: int, name: str) -> Draw:
+def make_draw(seed: int, name: str) -> Draw:
     """Return the random draws of `name` under `seed`, independent of what other names draw."""
-    return Random(digest_of(seed, name))  # noqa: S311 - the same
+    return Random(hash_seed(seed, name))  # noqa: S311 - the same
 
 
-def digest_of(seed: int, name: str) -> bytes:
+def hash_seed(seed: int, name: str) -> bytes:
     return hashlib.sha256(f"{seed}\n{name}".encode()).digest()

@@ -114,7 +114,7 @@ class SimMedium:
             if before is not None:
                 self.files[path] = before
 
-        self.unsynced_names.append((_folder(path), undo))
+        self.unsynced_names.append((_get_folder(path), undo))
 
 
 @dataclass(slots=True)
@@ -193,8 +193,8 @@ class SimDisk:
         if file is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            if _folder(path) not in self.medium.folders:
-                raise FileNotFoundError(errno.ENOENT, "no such directory", _folder(path))
+            if _get_folder(path) not in self.medium.folders:
+                raise FileNotFoundError(errno.ENOENT, "no such directory", _get_folder(path))
             file = _File()
             self.medium.put(path, file)
         return SimFile(self, path, file, write)
@@ -205,7 +205,7 @@ class SimDisk:
 
     def list(self, path: str = "") -> list[str]:
         self.check()
-        names = [name for name in [*self.medium.files, *self.medium.folders] if name and _folder(name) == path]
+        names = [name for name in [*self.medium.files, *self.medium.folders] if name and _get_folder(name) == path]
         return sorted(name.rpartition("/")[2] for name in names)
 
     def make_dir(self, path: str) -> None:
@@ -257,5 +257,5 @@ class SimDisk:
         return None
 
 
-def _folder(path: str) -> str:
+def _get_folder(path: str) -> str:
     return path.rpartition("/")[0]

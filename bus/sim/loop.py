@@ -47,7 +47,7 @@ _TOGETHER_S = 1e-6
 _EMPTY = contextvars.Context()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing, in place of a cancelled callback."""
 
 
@@ -64,7 +64,7 @@ class SimHandle(Struct, eq=False):
     def cancel(self) -> None:
         """Cancel as asyncio does, and release the callback at once, however far its time is."""
         self.is_cancelled = True
-        self.callback, self.args, self.context = _nothing, (), _EMPTY
+        self.callback, self.args, self.context = _do_nothing, (), _EMPTY
 
     def cancelled(self) -> bool:
         return self.is_cancelled
@@ -168,7 +168,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if step.is_cancelled or (process is not None and not process.is_alive):
                 continue
             if process is not None and process.is_frozen:
-                process.hold(partial(self._again, step))
+                process.hold(partial(self._run_again, step))
                 continue
             try:
                 step.context.run(step.callback, *step.args)
@@ -182,7 +182,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 if process.steps == process.dies_at:
                     process.end_behind_step()
 
-    def _again(self, step: SimHandle) -> None:
+    def _run_again(self, step: SimHandle) -> None:
         self.soon.append(step)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # noqa: ARG002 - asyncio's signature

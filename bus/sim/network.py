@@ -24,7 +24,7 @@ from hobus.bus.broker.core import BrokerCore
 from hobus.bus.broker.events import Connected, ConnectionLost, Event, FrameReceived, Send, Tick
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.lane_server import Authenticate, LaneServer
-from hobus.bus.lanes import LANES, role_of
+from hobus.bus.lanes import LANES, get_role
 from hobus.bus.link import OnFrames
 from hobus.bus.sim.loop import SimHandle, VirtualLoop
 from hobus.bus.sim.process import SimProcess
@@ -230,7 +230,7 @@ class SimNetwork:
             if connection.process is process:
                 connection.link = 0
 
-    def connection_of(self, instance: str, server: str) -> SimConnection | None:
+    def find_connection(self, instance: str, server: str) -> SimConnection | None:
         """Return the connection of this process to the broker ("") or a service's lane."""
         return next(
             (one for one in self.connections.values() if one.process.instance == instance and one.server == server),
@@ -250,7 +250,7 @@ class SimNetwork:
         connection.links_made += 1
         connection.link = connection.links_made
         connection.arrives_at = {"up": 0.0, "down": 0.0}
-        self._later(connection, "up", lambda: self._at_server(connection, connection.link, (b"",)))
+        self._deliver_later(connection, "up", lambda: self._deliver_to_server(connection, connection.link, (b"",)))
         waiting, connection.waiting = connection.waiting, []
         for header, body in waiting:
             self.to_server(connection, header, body)
@@ -276,21 +276,21 @@ class SimNetwork:
 
     def to_server(self, connection: SimConnection, header: bytes, body: bytes) -> None:
         """Deliver a frame to the broker or the lane after the delay; lose it if no lane is bound then."""
-        at_server = partial(self._at_server, connection, connection.link, (header, body))
+        at_server = partial(self._deliver_to_server, connection, connection.link, (header, body))
         if self.weather is None:
-            self._later(connection, "up", at_server)
+            self._deliver_later(connection, "up", at_server)
         else:
-            self._in_weather(self.weather, connection, "up", header, at_server)
+            self._send_in_weather(self.weather, connection, "up", header, at_server)
 
     def to_client(self, sender: str, connection: SimConnection, header: bytes, body: bytes) -> None:
         """Deliver a frame to the process after the delay; lose it if process or connection is gone then."""
-        at_client = partial(self._at_client, sender, connection, connection.breaks, (header, body))
+        at_client = partial(self._deliver_to_client, sender, connection, connection.breaks, (header, body))
         if self.weather is None:
-            self._later(connection, "down", at_client)
+            self._deliver_later(connection, "down", at_client)
         else:
-            self._in_weather(self.weather, connection, "down", header, at_client)
+            self._send_in_weather(self.weather, connection, "down", header, at_client)
 
-    def _in_weather(
+    def _send_in_weather(
         self,
         weather: Weather,
         connection: SimConnection,
@@ -298,13 +298,13 @@ class SimNetwork:
         header: bytes,
         deliver: Callable[..., None],
     ) -> None:
-        fate = weather.fate(role_of(connection.process.instance), connection.server, header)
+        fate = weather.draw_fate(get_role(connection.process.instance), connection.server, header)
         for number in range(fate.copies):
-            self._later(connection, direction, partial(deliver, is_copy=number > 0), fate.extra_s)
+            self._deliver_later(connection, direction, partial(deliver, is_copy=number > 0), fate.extra_s)
         if fate.breaks:
             self.break_off(connection)
 
-    def _at_server(
+    def _deliver_to_server(
         self, connection: SimConnection, link: int, frames: tuple[bytes, ...], *, is_copy: bool = False
     ) -> None:
         """Deliver a frame, or the empty one that begins a connection; lose it if the server it was sent to is gone."""
@@ -313,7 +313,7 @@ class SimNetwork:
         process, is_frame = connection.process.instance, len(frames) > 1
         if connection.server == "":
             if self.is_broker_frozen:
-                self._unread.append(lambda: self._at_server(connection, link, frames, is_copy=is_copy))
+                self._unread.append(lambda: self._deliver_to_server(connection, link, frames, is_copy=is_copy))
                 return
             if is_frame:
                 self._note(process, "broker", frames[0], frames[1], is_copy=is_copy)
@@ -324,20 +324,20 @@ class SimNetwork:
         if end is None or not end.is_open or not end.process.is_alive:
             return
         if end.process.is_frozen:
-            end.process.hold(lambda: self._at_server(connection, link, frames, is_copy=is_copy))
+            end.process.hold(lambda: self._deliver_to_server(connection, link, frames, is_copy=is_copy))
             return
         if is_frame:
             self._note(process, end.server.instance, frames[0], frames[1], is_copy=is_copy)
         end.process.context.copy().run(end.server.receive, connection.routing, frames)
 
-    def _at_client(
+    def _deliver_to_client(
         self, sender: str, connection: SimConnection, breaks: int, frame: tuple[bytes, bytes], *, is_copy: bool = False
     ) -> None:
         process, on_frames = connection.process, connection.on_frames
         if breaks != connection.breaks or not (connection.is_open and process.is_alive) or on_frames is None:
             return
         if process.is_frozen:
-            process.hold(lambda: self._at_client(sender, connection, breaks, frame, is_copy=is_copy))
+            process.hold(lambda: self._deliver_to_client(sender, connection, breaks, frame, is_copy=is_copy))
             return
         self._note(sender, process.instance, *frame, is_copy=is_copy)
         process.context.copy().run(on_frames, *frame)
@@ -366,16 +366,18 @@ class SimNetwork:
             return  # an early alarm finds nothing to do and is set anew
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = self.loop.call_at(at, self._alarmed, context=self._context)
+        self._alarm = self.loop.call_at(at, self._on_alarm, context=self._context)
 
-    def _alarmed(self) -> None:
+    def _on_alarm(self) -> None:
         self._alarm = None
         if not self.is_broker_frozen:
             self.step(Tick())
 
     # --- time -------------------------------------------------------------------------------------------------------
 
-    def _later(self, connection: SimConnection, direction: Direction, deliver: Deliver, extra_s: float = 0.0) -> None:
+    def _deliver_later(
+        self, connection: SimConnection, direction: Direction, deliver: Deliver, extra_s: float = 0.0
+    ) -> None:
         """Deliver behind every earlier frame of this connection and direction."""
         last = connection.arrives_at
         at = max(self.loop.now + DELAY_S + extra_s, last[direction], connection.blocked_until[direction])

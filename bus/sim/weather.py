@@ -45,7 +45,7 @@ class Weather(Struct, frozen=True, kw_only=True):
     slow: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     """(role, server) -> what each frame of that connection takes longer."""
 
-    def fate(self, role: str, server: str, header: bytes) -> Fate:
+    def draw_fate(self, role: str, server: str, header: bytes) -> Fate:
         """Draw what happens to a frame of this connection, in either direction."""
         extra_s = self.slow.get((role, server), 0.0)
         if self.delay_s:

@@ -22,7 +22,7 @@ from hobus.bus import limits
 from hobus.bus.dispatch import Actor
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.lane_server import LaneServer
-from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS, lanes_of
+from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS, list_lanes
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.peer import Peer
 from hobus.bus.sim.clock import SimClock
@@ -76,12 +76,12 @@ class World:
         self._config_digest = config_digest
         self._counts: dict[str, int] = {}
         self._buried: list[SimProcess] = []
-        clock = SimClock(self.loop, seed=seed, name="network", epoch_s=self._wall_epoch)
+        clock = SimClock(self.loop, seed=seed, name="network", epoch_s=self._compute_epoch)
         self.network = SimNetwork(
-            self.loop, settings, self._authenticate, epoch="sim1", epoch_s=self._wall_epoch, draw=clock.random
+            self.loop, settings, self._authenticate, epoch="sim1", epoch_s=self._compute_epoch, draw=clock.random
         )
 
-    def _wall_epoch(self) -> float:
+    def _compute_epoch(self) -> float:
         return self.wall_epoch_s
 
     def __enter__(self) -> Self:
@@ -93,7 +93,7 @@ class World:
     def _authenticate(self, hello: Hello) -> Refused | None:
         """Check a simulated launcher's token: one per incarnation, valid while that lives."""
         started = self.processes.get(hello.instance)
-        if started is None or not started.process.is_alive or hello.token != _token(hello.instance):
+        if started is None or not started.process.is_alive or hello.token != _derive_token(hello.instance):
             return Refused(code="bad_token", detail=f"{hello.instance} has no valid token")
         return None
 
@@ -103,7 +103,7 @@ class World:
         """Return the disk port of the next incarnation on the medium `name`, for the actor and for `start`."""
         return SimDisk(self.media.setdefault(name, SimMedium(DISK_BYTES)))
 
-    def instance_of(self, role: str) -> str:
+    def name_instance(self, role: str) -> str:
         """Return a fresh instance name, `<role>/<n>@<incarnation>`, counted."""
         self._counts[role] = self._counts.get(role, 0) + 1
         return f"{role}/{self._counts[role]}@s{self._counts[role]}"
@@ -125,14 +125,14 @@ class World:
         With an actor it offers its role's service, and binds the lane of that if it has one. `lanes`: services it has
         a lane to; those of its role unless said otherwise.
         """
-        instance = instance or self.instance_of(role)
+        instance = instance or self.name_instance(role)
         offered = [role] if actor is not None else []
         process = SimProcess(instance)
-        clock = SimClock(self.loop, seed=self.seed, name=instance, epoch_s=self._wall_epoch)
-        connects_to = ["", *(lanes if lanes is not None else lanes_of(role))]
+        clock = SimClock(self.loop, seed=self.seed, name=instance, epoch_s=self._compute_epoch)
+        connects_to = ["", *(lanes if lanes is not None else list_lanes(role))]
         links = {name: self.network.connect(process, name) for name in connects_to}
         peer = Peer(
-            actor, instance=instance, role=role, offers=offered, slots=slots, token=_token(instance),
+            actor, instance=instance, role=role, offers=offered, slots=slots, token=_derive_token(instance),
             settings=self.settings, clock=clock, links=links, config_digest=self._config_digest, version="sim",
             tools=tools,
         )  # fmt: skip
@@ -201,7 +201,7 @@ class World:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run the coroutine in virtual time and return its result; the next run goes on from there."""
         try:
-            result = self.loop.run_until_complete(self._bounded(coroutine))
+            result = self.loop.run_until_complete(self._run_bounded(coroutine))
         except asyncio.CancelledError:
             if self.errors:
                 raise SimulationFailed("; ".join(self.errors)) from None
@@ -214,7 +214,7 @@ class World:
             raise SimulationFailed("; ".join(self.errors))
         return result
 
-    async def _bounded(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    async def _run_bounded(self, coroutine: Coroutine[Any, Any, T]) -> T:
         self._running = asyncio.current_task()
         timer = self.loop.call_later(VIRTUAL_LIMIT_S, self.fail, f"not done after {VIRTUAL_LIMIT_S} virtual seconds")
         try:
@@ -269,5 +269,5 @@ async def _end_of(actor: Actor | None, peer: Peer, starting: asyncio.Task[None])
     return await ended
 
 
-def _token(instance: str) -> str:
+def _derive_token(instance: str) -> str:
     return f"token of {instance}"

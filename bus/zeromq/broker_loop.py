@@ -37,8 +37,17 @@ from hobus.bus.broker.tap_record import Tap
 from hobus.bus.errors import ConfigError
 from hobus.bus.log import Logger
 from hobus.bus.port import Clock
-from hobus.bus.zeromq.context import ZeroMQ, private_ipc
-from hobus.bus.zeromq.drained import EVENTS, MANY, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, receiver_of, sender_of
+from hobus.bus.zeromq.context import ZeroMQ, restrict_ipc
+from hobus.bus.zeromq.drained import (
+    EVENTS,
+    MANY,
+    NOBLOCK,
+    NOBLOCK_MORE,
+    POLLIN,
+    make_option_reader,
+    make_receiver,
+    make_sender,
+)
 from hobus.bus.zeromq.key_book import KeyFiles
 from hobus.bus.zeromq.remote_router import MARK, RemoteRouter
 from hobus.bus.zeromq.tap import TapPublisher
@@ -143,7 +152,7 @@ class BrokerLoop:
         try:
             if remote is not None:
                 self._remote = RemoteRouter(self._zeromq, settings, *remote, clock=clock)
-            self._router = self._bound_router(endpoint)
+            self._router = self._bind_router(endpoint)
             self._tap = TapPublisher(self._zeromq, tap_endpoint, epoch=epoch, clock=clock)
         except (zmq.ZMQError, ConfigError) as error:
             if self._remote is not None:
@@ -152,12 +161,12 @@ class BrokerLoop:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(f"cannot bind {endpoint} or {tap_endpoint}: {error}; is another one running?") from error
-        self._option, self._send = option_of(self._router), sender_of(self._router)
-        self._receive = receiver_of(self._router)
+        self._option, self._send = make_option_reader(self._router), make_sender(self._router)
+        self._receive = make_receiver(self._router)
         # The sockets' own descriptors: zmq's poller asks every socket for its EVENTS twice per wake-up.
         self._poller = select.poll()
-        self._router_descriptor = option_of(self._router)(zmq.FD)
-        self._tap_descriptor = option_of(self._tap.socket)(zmq.FD)
+        self._router_descriptor = make_option_reader(self._router)(zmq.FD)
+        self._tap_descriptor = make_option_reader(self._tap.socket)(zmq.FD)
         remote_descriptors = self._remote.descriptors if self._remote is not None else ()
         for descriptor in (self._router_descriptor, self._tap_descriptor, *self._stops, *remote_descriptors):
             self._poller.register(descriptor, select.POLLIN)
@@ -205,11 +214,11 @@ class BrokerLoop:
         self._tap.close()
         self._zeromq.close()
 
-    def _bound_router(self, endpoint: str) -> zmq.Socket[bytes]:
+    def _bind_router(self, endpoint: str) -> zmq.Socket[bytes]:
         router = self._zeromq.bound(zmq.ROUTER)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         router.bind(endpoint)
-        private_ipc(endpoint)
+        restrict_ipc(endpoint)
         return router
 
     def _drain(self, *, has_spoken: bool) -> bool:
@@ -240,7 +249,7 @@ class BrokerLoop:
             elif len(parts) == _PROBE_PARTS and not parts[1]:
                 self._do(step(Connected(parts[0]), now), now)
             else:
-                self._do(step(_garbage(parts[0], parts[1:]), now), now)
+                self._do(step(_make_garbage(parts[0], parts[1:]), now), now)
         return True
 
     def _drain_remote(self, remote: RemoteRouter) -> bool:
@@ -269,7 +278,7 @@ class BrokerLoop:
             elif len(parts) == _PROBE_PARTS - 1 and not parts[0]:
                 self._do(step(Connected(connection), now), now)
             else:
-                self._do(step(_garbage(connection, parts, Origin(key, address)), now), now)
+                self._do(step(_make_garbage(connection, parts, Origin(key, address)), now), now)
         return count > 0
 
     def _do(self, actions: list[Action], now: float) -> None:
@@ -347,5 +356,5 @@ class BrokerLoop:
         return max(0, math.ceil((min(known) - now) * 1000)) if known else -1
 
 
-def _garbage(connection: bytes, parts: list[bytes], origin: Origin = LOCAL) -> FrameGarbage:
+def _make_garbage(connection: bytes, parts: list[bytes], origin: Origin = LOCAL) -> FrameGarbage:
     return FrameGarbage(connection, f"{len(parts)} parts, not header and body", sum(map(len, parts)), origin)

@@ -75,7 +75,7 @@ class Callers:
         """Return whether this connection, which proved that key and sent this, may speak."""
         caller = self._known.get(connection)
         if caller is None:
-            caller = _caller_of(frame, key)
+            caller = _identify_caller(frame, key)
             remember(self._known, connection, caller, at_most=self._known_max)
             with self._lock:
                 is_one_too_many = caller.inode and not self._doorway.heard(caller.inode, key)
@@ -127,14 +127,14 @@ class Callers:
                 if event == zmq.EVENT_MONITOR_STOPPED:
                     break
                 with self._lock:
-                    self._happened(event, value)
+                    self._on_event(event, value)
             except zmq.ContextTerminated:
                 break
             except Exception:  # noqa: BLE001 - logged with its traceback; if nobody takes events, the I/O thread stands
                 _log.exception("watching_callers_failed")
         self._monitor.close(linger=0)
 
-    def _happened(self, event: int, value: int) -> None:
+    def _on_event(self, event: int, value: int) -> None:
         if event & _FAILED:
             self._counts["handshakes_failed"] += 1
             return
@@ -145,19 +145,19 @@ class Callers:
             with suppress(OSError):  # it has ended since
                 inode, _ = _look(value)
                 self._inodes[value], self._descriptors[inode] = inode, value
-                if (excess := self._doorway.accepted(inode)) is not None:
+                if (excess := self._doorway.add_accepted(inode)) is not None:
                     self._counts["connections_ended"] += 1
                     _shut(self._descriptors[excess], excess)
 
 
-def _caller_of(frame: zmq.Frame, key: str) -> RemoteConnection:
+def _identify_caller(frame: zmq.Frame, key: str) -> RemoteConnection:
     """Identify a message's connection; one that has ended meanwhile cannot be cut, and need not be."""
     try:
         descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
         inode, there = _look(descriptor)
     except (OSError, ValueError, zmq.ZMQError):
         return RemoteConnection(-1, 0, key)
-    return RemoteConnection(descriptor if _plain(address) == there else -1, inode, key)
+    return RemoteConnection(descriptor if _strip_address(address) == there else -1, inode, key)
 
 
 # A descriptor is the I/O thread's, who may close it, and its number is used again: it is remembered together with the
@@ -166,22 +166,22 @@ def _caller_of(frame: zmq.Frame, key: str) -> RemoteConnection:
 
 def _look(descriptor: int) -> tuple[int, str]:
     """Return a connection's inode, and the address at its other end. Raises OSError if it is none (any more)."""
-    with _own(descriptor) as own:
-        return os.fstat(own.fileno()).st_ino, _plain(str(own.getpeername()[0]))
+    with _make_socket(descriptor) as own:
+        return os.fstat(own.fileno()).st_ino, _strip_address(str(own.getpeername()[0]))
 
 
 def _shut(descriptor: int, inode: int) -> None:
     """Shut a connection both ways, if the descriptor is still its own. Raises OSError."""
-    with _own(descriptor) as own:
+    with _make_socket(descriptor) as own:
         if os.fstat(own.fileno()).st_ino == inode:
             own.shutdown(socket.SHUT_RDWR)
 
 
-def _own(descriptor: int) -> socket.socket:
+def _make_socket(descriptor: int) -> socket.socket:
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         raise OSError("no socket any more")
     return socket.socket(fileno=os.dup(descriptor))
 
 
-def _plain(address: str) -> str:
+def _strip_address(address: str) -> str:
     return address.removeprefix("::ffff:")

@@ -32,15 +32,15 @@ class ZeroMQ:
 
         It answers those of its peers, and ends a connection whose peer is silent for longer than that one said.
         """
-        return self._limited(kind, limits.RECEIVE_MAX)
+        return self._make_limited(kind, limits.RECEIVE_MAX)
 
     def feed(self, kind: int) -> zmq.Socket[bytes]:
         """Make either end of the tap: a reader that is slower than `limits.TAP_HWM` batches misses the next ones."""
-        return self._limited(kind, limits.TAP_HWM)
+        return self._make_limited(kind, limits.TAP_HWM)
 
     def connecting(self, kind: int) -> zmq.Socket[bytes]:
         """Make a peer's socket, with heartbeats; what it takes in is bounded by credit and mailbox, not by ZeroMQ."""
-        socket = self._socket(kind)
+        socket = self._make_socket(kind)
         silence_ms = int(self._settings.peer_timeout_ms * limits.HEARTBEAT_TIMEOUT_SHARE)
         socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_INTERVAL_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, silence_ms)
@@ -48,12 +48,12 @@ class ZeroMQ:
         socket.setsockopt(zmq.RCVHWM, 0)
         return socket
 
-    def _limited(self, kind: int, receive_max: int) -> zmq.Socket[bytes]:
-        socket = self._socket(kind)
+    def _make_limited(self, kind: int, receive_max: int) -> zmq.Socket[bytes]:
+        socket = self._make_socket(kind)
         socket.setsockopt(zmq.RCVHWM, receive_max)
         return socket
 
-    def _socket(self, kind: int) -> zmq.Socket[bytes]:
+    def _make_socket(self, kind: int) -> zmq.Socket[bytes]:
         socket = self._context.socket(kind)
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.SNDHWM, limits.HIGH_WATER_MARK)
@@ -67,7 +67,7 @@ class ZeroMQ:
         self._context.destroy(linger=0)
 
 
-def private_ipc(endpoint: str) -> None:
+def restrict_ipc(endpoint: str) -> None:
     """Make a bound ipc socket's file its user's alone."""
     if endpoint.startswith("ipc://"):
         Path(endpoint.removeprefix("ipc://")).chmod(0o600)
@@ -87,6 +87,6 @@ class Features(NamedTuple):
     has_ipc: bool
 
 
-def features() -> Features:
+def read_features() -> Features:
     """Return the version of libzmq, and whether it encrypts (CURVE) and has local sockets (ipc)."""
     return Features(zmq.zmq_version(), zmq.has("curve"), zmq.has("ipc"))

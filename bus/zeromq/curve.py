@@ -25,7 +25,7 @@ class KeyPair:
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint(self.public)
+        return compute_fingerprint(self.public)
 
 
 def check_available() -> None:
@@ -34,12 +34,12 @@ def check_available() -> None:
         raise ConfigError("this ZeroMQ library was built without CURVE, so nothing may be bound to TCP: install pyzmq")
 
 
-def new_pair() -> KeyPair:
+def draw_pair() -> KeyPair:
     """Draw a fresh pair by the system's clock port, as every secret is."""
-    return pair_of(z85.encode(bytes.fromhex(SystemClock().secret())))
+    return derive_pair(z85.encode(bytes.fromhex(SystemClock().secret())))
 
 
-def pair_of(secret: bytes) -> KeyPair:
+def derive_pair(secret: bytes) -> KeyPair:
     """Return the pair with this secret half (Z85). Raises ValueError for anything else."""
     try:
         return KeyPair(public=zmq.curve_public(secret), secret=secret)
@@ -47,12 +47,12 @@ def pair_of(secret: bytes) -> KeyPair:
         raise ValueError("not a CURVE secret key") from error
 
 
-def fingerprint(public: bytes) -> str:
+def compute_fingerprint(public: bytes) -> str:
     """Return the name of a public key (Z85) for people and records: `key:<16 hex>` of its SHA-256."""
     return f"key:{hashlib.sha256(public).hexdigest()[:16]}"
 
 
-def raw(key: bytes) -> bytes:
+def decode_key(key: bytes) -> bytes:
     """Return the 32 bytes behind Z85 text. Raises ValueError for anything else."""
     if len(key) != 40:  # noqa: PLR2004 - a CURVE key in Z85
         raise ValueError("not a CURVE key")
@@ -62,14 +62,14 @@ def raw(key: bytes) -> bytes:
         raise ValueError("not a CURVE key") from error
 
 
-def text(key: bytes) -> bytes:
+def encode_key(key: bytes) -> bytes:
     return z85.encode(key)
 
 
 BROKER_FIX = "then every worker has to join again"
 
 
-def kept_pair(path: Path, *, after_loss: str = BROKER_FIX) -> KeyPair:
+def keep_pair(path: Path, *, after_loss: str = BROKER_FIX) -> KeyPair:
     """Return the pair of this file, made at first use; `after_loss`: what follows without it.
 
     Raises ConfigError for a file that is damaged or open to others.
@@ -77,12 +77,12 @@ def kept_pair(path: Path, *, after_loss: str = BROKER_FIX) -> KeyPair:
     try:
         secret = path.read_bytes().strip()
     except FileNotFoundError:
-        pair = new_pair()
+        pair = draw_pair()
         disk.write_private(path, pair.secret + b"\n")
         return pair
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise ConfigError(f"the key file {path} can be read by others: chmod 600 it, then start again")
     try:
-        return pair_of(secret)
+        return derive_pair(secret)
     except ValueError:
         raise ConfigError(f"the key file {path} is damaged: put its copy back, or remove it; {after_loss}") from None

@@ -103,7 +103,7 @@ class CurveLink(DealerLink):
 
     def _open(self) -> None:
         ends = self._ends
-        self._raw = dealer = self._dealer()
+        self._raw = dealer = self._make_dealer()
         dealer.setsockopt(zmq.RECONNECT_IVL, -1)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 0)
         dealer.setsockopt(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_TIMEOUT_MS)
@@ -113,16 +113,16 @@ class CurveLink(DealerLink):
         dealer.setsockopt(zmq.CURVE_PUBLICKEY, ends.pair.public)
         dealer.setsockopt(zmq.CURVE_SECRETKEY, ends.pair.secret)
         monitor = dealer.get_monitor_socket(_EVENTS)
-        self._socket = self._drained(dealer, self._received)
-        self._monitor = DrainedSocket(monitor, self._monitored)
+        self._socket = self._watch_socket(dealer, self._received)
+        self._monitor = DrainedSocket(monitor, self._on_monitor)
         # Both time-outs of the socket are over by then: it is stuck, whatever the reason.
-        self._timer = self._loop.call_later(3 * limits.HANDSHAKE_TIMEOUT_MS / 1000, self._failed, "unreachable", "")
+        self._timer = self._loop.call_later(3 * limits.HANDSHAKE_TIMEOUT_MS / 1000, self._end_failed, "unreachable", "")
         try:
             dealer.connect(f"tcp://{ends.address}")
         except zmq.ZMQError as error:  # a name that resolves to nothing, now
-            self._loop.call_soon(self._failed, "unreachable", str(error))
+            self._loop.call_soon(self._end_failed, "unreachable", str(error))
 
-    def _monitored(self, frames: list[bytes]) -> None:
+    def _on_monitor(self, frames: list[bytes]) -> None:
         event: int = struct.unpack("=hi", frames[0])[0]
         if event == int(zmq.EVENT_HANDSHAKE_SUCCEEDED):
             self._is_connected = True
@@ -130,11 +130,11 @@ class CurveLink(DealerLink):
             self._cancel_timer()
             self._on_happened(Happened("connected"))
         elif self._is_connected:
-            self._failed("lost", "")
+            self._end_failed("lost", "")
         else:
-            self._failed(_HAPPENED[event], "")
+            self._end_failed(_HAPPENED[event], "")
 
-    def _failed(self, what: Literal["refused", "no_handshake", "unreachable", "lost"], why: str) -> None:
+    def _end_failed(self, what: Literal["refused", "no_handshake", "unreachable", "lost"], why: str) -> None:
         """End this connection, and try the next one after a pause."""
         if self._socket is None:
             return

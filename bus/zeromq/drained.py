@@ -37,11 +37,15 @@ class DrainedSocket:
         self._on_message = on_message
         self._on_writable = on_writable
         self._loop = asyncio.get_running_loop()
-        self._option, self._send, self._receive = option_of(socket), sender_of(socket), receive or receiver_of(socket)
+        self._option, self._send, self._receive = (
+            make_option_reader(socket),
+            make_sender(socket),
+            receive or make_receiver(socket),
+        )
         self._descriptor = self._option(zmq.FD)
         self._again: asyncio.Handle | None = None
         self._is_draining = False
-        self._loop.add_reader(self._descriptor, self._woken)
+        self._loop.add_reader(self._descriptor, self._on_wake)
         self._look_again()  # the edge may have come before we watched
 
     def send(self, frames: Sequence[bytes]) -> bool:
@@ -76,9 +80,9 @@ class DrainedSocket:
 
     def _look_again(self) -> None:
         if self._again is None:
-            self._again = self._loop.call_soon(self._woken)
+            self._again = self._loop.call_soon(self._on_wake)
 
-    def _woken(self) -> None:
+    def _on_wake(self) -> None:
         if self._again is not None:
             self._again.cancel()
             self._again = None
@@ -144,21 +148,21 @@ SendPart = Callable[[bytes, int], None]
 Receive = Callable[[], list[bytes]]
 
 
-def option_of(socket: zmq.Socket[bytes]) -> Option:
+def make_option_reader(socket: zmq.Socket[bytes]) -> Option:
     return cast("Option", socket.get)
 
 
-def sender_of(socket: zmq.Socket[bytes]) -> SendPart:
+def make_sender(socket: zmq.Socket[bytes]) -> SendPart:
     """Return a function that sends one part with flags; it raises zmq.Again or another zmq.ZMQError."""
     return cast("SendPart", super(zmq.Socket, socket).send)
 
 
-def receiver_of(socket: zmq.Socket[bytes], parts_at_least: int = 1) -> Receive:
+def make_receiver(socket: zmq.Socket[bytes], parts_at_least: int = 1) -> Receive:
     """Return a function that takes one whole message without blocking; it raises zmq.Again if there is none.
 
     `parts_at_least`: so many a trusted sender's message always has; asking for each costs more than a part.
     """
-    receive, option = cast("Callable[[int], bytes]", socket.recv), option_of(socket)
+    receive, option = cast("Callable[[int], bytes]", socket.recv), make_option_reader(socket)
     if socket.type == zmq.ROUTER:
         parts_at_least = 2  # a routing id never comes alone
 

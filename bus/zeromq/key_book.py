@@ -25,7 +25,7 @@ from hobus.bus.envelope import HEADER_VERSION
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.bus.record.payloads.governance import KeyEnrolled, KeyRefused, KeyRevoked, TokenMade
 from hobus.bus.zeromq import curve
 
@@ -68,7 +68,7 @@ class WorkerFile(Record):
 
     @property
     def fingerprint(self) -> str:
-        return curve.fingerprint(self.public_key.encode())
+        return curve.compute_fingerprint(self.public_key.encode())
 
     @property
     def ended(self) -> list[str]:
@@ -81,28 +81,28 @@ class KeyFiles:
 
     def __init__(self, folder: Path, *, settings: BusSettings, version: str, config_digest: str) -> None:
         """Read everything; skip damaged tokens and workers. Raises ConfigError for a damaged broker key, OSError."""
-        self._folder = disk.private_folder(folder)
+        self._folder = disk.make_private_folder(folder)
         self._settings = settings
         self._version = version
         self._digest = config_digest
-        self.pair = curve.kept_pair(folder / _BROKER_KEY)
+        self.pair = curve.keep_pair(folder / _BROKER_KEY)
         self.listens = ""
-        self._tokens = {token.key_hash: token for token in tokens_in(folder)}
+        self._tokens = {token.key_hash: token for token in read_tokens(folder)}
         self._enrolled: dict[str, WorkerFile] = {}  # by name, revoked ones too
         self._workers: dict[str, WorkerFile] = {}  # by public key
         self._ended: set[str] = set()  # fingerprints
         for one in enrolled_in(folder):
             self._go_by(one)
         damaged_too = (folder / _ENROLLED).glob("[!.]*.json")
-        self._newest = max((_number_of(path.stem) for path in damaged_too), default=0)
+        self._newest = max((_get_number(path.stem) for path in damaged_too), default=0)
         self._gone_since: dict[str, float] = {}
-        self._records = [_token_record(token) for token in self._tokens.values()]
-        self._records += [_worker_record(one) for one in self._workers.values()]
-        self._records += [_revoked_record(one, key) for one in self._enrolled.values() for key in one.ended]
+        self._records = [_make_token_record(token) for token in self._tokens.values()]
+        self._records += [_make_worker_record(one) for one in self._workers.values()]
+        self._records += [_make_revoked_record(one, key) for one in self._enrolled.values() for key in one.ended]
 
     def knows(self, public: bytes) -> bool:
         """Return whether a connection with this key (Z85) may speak at all; one of a spent token may, to be told so."""
-        return public.decode("ascii", "replace") in self._workers or _hash(public) in self._tokens
+        return public.decode("ascii", "replace") in self._workers or _hash_key(public) in self._tokens
 
     def use_snapshot(self, digest: str) -> None:
         """Require this snapshot from now on; who is connected already hears of it as everybody does."""
@@ -124,7 +124,7 @@ class KeyFiles:
             why = f"{worker.fingerprint} is enrolled as {worker.name}, as no other"
             return Refused(code="role_mismatch", detail=why)
         if hello.version != self._version:
-            return self._other_version(hello.version)
+            return self._refuse_version(hello.version)
         if hello.offers and hello.config_digest != self._digest:
             return Refused(
                 code="other_config",
@@ -143,10 +143,10 @@ class KeyFiles:
         """
         if (known := self._workers.get(key)) is not None:
             return self._join_anew(known, join, now)
-        token = self._tokens.get(_hash(key.encode()))
-        refused = self._refusal(join, key, token, now)
+        token = self._tokens.get(_hash_key(key.encode()))
+        refused = self._find_refusal(join, key, token, now)
         if refused is not None:
-            facts = KeyRefused(_shown(join.public_key), token=token.token_id if token else "")
+            facts = KeyRefused(_show_key(join.public_key), token=token.token_id if token else "")
             self._records.append(Noted("KEY_REFUSED", "REJECTED", refused.code, facts))
             return refused
         worker = self._workers.get(join.public_key)
@@ -159,21 +159,21 @@ class KeyFiles:
             if refused := self._unstored(worker):
                 return refused
             self._newest += 1
-            self._records.append(_worker_record(worker))
+            self._records.append(_make_worker_record(worker))
         assert worker is not None  # noqa: S101 - a refusal otherwise
         return Joined(name=worker.name, config_digest=self._digest)
 
-    def _refusal(self, join: Join, key: str, token: TokenFile | None, now: float) -> Refused | None:
+    def _find_refusal(self, join: Join, key: str, token: TokenFile | None, now: float) -> Refused | None:
         if join.protocol != HEADER_VERSION:
             why = f"the worker speaks protocol {join.protocol}, this cluster {HEADER_VERSION}: use one version"
             return Refused(code="bad_protocol", detail=why)
         if join.version != self._version:
-            return self._other_version(join.version)
-        if why := self._unfit(join.public_key, key):
+            return self._refuse_version(join.version)
+        if why := self._explain_unfit(join.public_key, key):
             return Refused(code="malformed", detail=f"the key to enrol is {why}")
         if join.public_key in self._workers:
             return None  # its answer was lost
-        fingerprint = curve.fingerprint(join.public_key.encode())
+        fingerprint = curve.compute_fingerprint(join.public_key.encode())
         if fingerprint in self._ended:
             why = f"{fingerprint} was revoked: join with a key of its own, in a new directory"
             return Refused(code="not_enrolled", detail=why)
@@ -182,9 +182,9 @@ class KeyFiles:
         if join.role != token.role:
             return Refused(code="role_mismatch", detail=f"{token.token_id} is for {token.role} alone")
         if now * 1_000_000 >= token.expires_at_us:
-            why = f"{token.token_id} expired at {iso(token.expires_at_us / 1_000_000)}: make a new one"
+            why = f"{token.token_id} expired at {format_iso(token.expires_at_us / 1_000_000)}: make a new one"
             return Refused(code="token_expired", detail=why)
-        if used_of(token, self._enrolled.values()) >= token.uses:
+        if count_used(token, self._enrolled.values()) >= token.uses:
             workers = f"worker{'s' * (token.uses > 1)}{' at once' * bool(token.gone_s)}"
             return Refused(
                 code="token_used",
@@ -199,7 +199,7 @@ class KeyFiles:
         """
         if not worker.ends_at_us:
             return Refused(code="bad_token", detail=f"{worker.name} has joined already, and no rotation was requested")
-        why = self._unfit(join.public_key, worker.public_key)
+        why = self._explain_unfit(join.public_key, worker.public_key)
         if why or join.public_key in self._workers:
             return Refused(code="malformed", detail=f"the key to enrol is {why or 'of another worker'}")
         anew = worker.model_copy(
@@ -212,16 +212,16 @@ class KeyFiles:
             return Refused(code="not_enrolled", detail=f"{anew.fingerprint} was revoked: make another one")
         if refused := self._unstored(anew):
             return refused
-        self._records += [_worker_record(anew), _revoked_record(anew, worker.fingerprint)]
+        self._records += [_make_worker_record(anew), _make_revoked_record(anew, worker.fingerprint)]
         return Joined(name=worker.name, config_digest=self._digest)
 
-    def _unfit(self, public: str, key: str) -> str:
+    def _explain_unfit(self, public: str, key: str) -> str:
         """Return why no worker can have this key; "" if one can."""
-        if public in (key, self.pair.public.decode()) or _hash(public.encode()) in self._tokens:
+        if public in (key, self.pair.public.decode()) or _hash_key(public.encode()) in self._tokens:
             return "another's: a worker makes one for itself"
         return "" if _is_key(public) else "none: 40 characters of Z85"
 
-    def _other_version(self, version: str) -> Refused:
+    def _refuse_version(self, version: str) -> Refused:
         why = f"the worker runs hobus {version[:64]!r}, this cluster {self._version!r}: install one version"
         return Refused(code="bad_version", detail=why)
 
@@ -246,16 +246,16 @@ class KeyFiles:
 
     def revoke(self, name: str) -> str:
         """Take back the public key of this worker, durably, and return it; it is let in no more. Raises BusError."""
-        revoked = self._changed(name, is_revoked=True)
+        revoked = self._change(name, is_revoked=True)
         self._gone_since.pop(name, None)
-        self._records.append(_revoked_record(revoked, revoked.fingerprint))
+        self._records.append(_make_revoked_record(revoked, revoked.fingerprint))
         return revoked.public_key
 
     def rotate(self, name: str, ends_at: float) -> None:
         """Rotate a key; see `bus.broker.enrolment.KeyBook`."""
-        self._changed(name, ends_at_us=round(ends_at * 1_000_000))
+        self._change(name, ends_at_us=round(ends_at * 1_000_000))
 
-    def _changed(self, name: str, **changes: int) -> WorkerFile:
+    def _change(self, name: str, **changes: int) -> WorkerFile:
         worker = self._enrolled.get(name)
         if worker is None or worker.is_revoked:
             raise BusError("not_found", f"no worker {name[:80]!r} is enrolled; see `hobus keys list`")
@@ -269,7 +269,7 @@ class KeyFiles:
         worker = self._workers.get(key)
         return worker is not None and worker.ends_at_us > 0
 
-    def overdue(self, connected: Container[str], now: float, wall: float) -> list[str]:
+    def list_overdue(self, connected: Container[str], now: float, wall: float) -> list[str]:
         """See `bus.broker.enrolment.KeyBook`."""
         found: list[str] = []
         for worker in self._workers.values():
@@ -286,16 +286,16 @@ class KeyFiles:
         """Create a token durably; asked again, the same answer. Raises BusError."""
         if not _is_key(wanted.public_key):
             raise BusError("malformed", "the token's public key is none")
-        if beyond := beyond_bounds(wanted.ttl_s, wanted.uses):
+        if beyond := find_excess_bound(wanted.ttl_s, wanted.uses):
             raise BusError("rejected", beyond)
-        key_hash = _hash(wanted.public_key.encode())
-        token = self._tokens.get(key_hash) or self._new_token(key_hash, wanted, now)
+        key_hash = _hash_key(wanted.public_key.encode())
+        token = self._tokens.get(key_hash) or self._make_token(key_hash, wanted, now)
         return TokenCreated(
             token_id=token.token_id, address=self.listens, broker_key=self.pair.public.decode(),
             expires_at_us=token.expires_at_us,
         )  # fmt: skip
 
-    def _new_token(self, key_hash: str, wanted: CreateToken, now: float) -> TokenFile:
+    def _make_token(self, key_hash: str, wanted: CreateToken, now: float) -> TokenFile:
         token = TokenFile(
             token_id=f"join-{key_hash[:12]}", key_hash=key_hash, role=wanted.role, uses=wanted.uses,
             created_at_us=round(now * 1_000_000), expires_at_us=round((now + wanted.ttl_s) * 1_000_000),
@@ -306,11 +306,11 @@ class KeyFiles:
         except OSError as error:
             raise BusError("unavailable", f"the token could not be stored: {error.strerror}") from error
         self._tokens[key_hash] = token
-        self._records.append(_token_record(token))
+        self._records.append(_make_token_record(token))
         return token
 
 
-def beyond_bounds(ttl_s: int, uses: int) -> str:
+def find_excess_bound(ttl_s: int, uses: int) -> str:
     """Return what of a token exceeds its bound, and the bound; empty: nothing."""
     for option, value, limit, unit in (
         ("--ttl", ttl_s, limits.JOIN_TTL_MAX_S, " s"),
@@ -321,41 +321,41 @@ def beyond_bounds(ttl_s: int, uses: int) -> str:
     return ""
 
 
-def tokens_in(folder: Path) -> list[TokenFile]:
+def read_tokens(folder: Path) -> list[TokenFile]:
     """Return all join tokens, oldest first."""
     return sorted(_read_all(folder / _TOKENS, TokenFile), key=lambda token: (token.created_at_us, token.token_id))
 
 
 def enrolled_in(folder: Path) -> list[WorkerFile]:
     """Return all workers that were ever enrolled, oldest first."""
-    return sorted(_read_all(folder / _ENROLLED, WorkerFile), key=lambda worker: _number_of(worker.name))
+    return sorted(_read_all(folder / _ENROLLED, WorkerFile), key=lambda worker: _get_number(worker.name))
 
 
-def workers_in(folder: Path) -> list[WorkerFile]:
+def read_workers(folder: Path) -> list[WorkerFile]:
     """Return all whose key is good, oldest first."""
     return [worker for worker in enrolled_in(folder) if not worker.is_revoked]
 
 
-def damaged_in(folder: Path) -> list[Path]:
+def list_damaged(folder: Path) -> list[Path]:
     """Return unreadable files of tokens and workers: whom they named is not let in."""
     kinds = ((_TOKENS, TokenFile), (_ENROLLED, WorkerFile))
-    return [path for name, cls in kinds for path in _files(folder / name) if _read(path, cls) is None]
+    return [path for name, cls in kinds for path in _list_files(folder / name) if _read(path, cls) is None]
 
 
-def used_of(token: TokenFile, enrolled: Iterable[WorkerFile]) -> int:
+def count_used(token: TokenFile, enrolled: Iterable[WorkerFile]) -> int:
     """Return how many workers came by this token; of an ephemeral one, how many of them are left."""
     return sum(one.token_id == token.token_id and not (token.gone_s and one.is_revoked) for one in enrolled)
 
 
 def revoke(folder: Path, name: str) -> None:
     """Revoke this worker's key durably, without a running broker. Raises OSError."""
-    for worker in workers_in(folder):
+    for worker in read_workers(folder):
         if worker.name == name:
             _write_worker(folder, worker.model_copy(update={"is_revoked": True}))
 
 
 def _write_worker(folder: Path, worker: WorkerFile) -> None:
-    _write(folder / _ENROLLED / f"{_short(worker.name)}.json", worker)
+    _write(folder / _ENROLLED / f"{_shorten_name(worker.name)}.json", worker)
 
 
 def _write(path: Path, record: Record) -> None:
@@ -369,13 +369,13 @@ def forget_all(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("[!.]*.json"))
 
 
 def _read_all(folder: Path, cls: type[R]) -> list[R]:
     found: list[R] = []
-    for path in _files(folder):
+    for path in _list_files(folder):
         record = _read(path, cls)
         if record is None:
             _log.warning("key_file_damaged", file=str(path))
@@ -391,37 +391,37 @@ def _read(path: Path, cls: type[R]) -> R | None:
         return None
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return name.partition("/")[2]
 
 
-def _hash(public: bytes) -> str:
+def _hash_key(public: bytes) -> str:
     return hashlib.sha256(public).hexdigest()
 
 
 def _is_key(public: str) -> bool:
     try:
-        curve.raw(public.encode())
+        curve.decode_key(public.encode())
     except ValueError:
         return False
     return True
 
 
-def _shown(public: str) -> str:
-    return curve.fingerprint(public.encode()) if _is_key(public) else ""
+def _show_key(public: str) -> str:
+    return curve.compute_fingerprint(public.encode()) if _is_key(public) else ""
 
 
-def _number_of(name: str) -> int:
+def _get_number(name: str) -> int:
     digits = name.rpartition("-")[2]
     return int(digits) if digits.isdigit() else 0
 
 
-def _token_record(token: TokenFile) -> Noted:
+def _make_token_record(token: TokenFile) -> Noted:
     facts = TokenMade(token.token_id, token.role, token.uses, token.created_at_us, token.expires_at_us)
     return Noted("TOKEN_CREATED", "", "", facts, submission_id=f"TOKEN_CREATED:{token.token_id}")
 
 
-def _worker_record(worker: WorkerFile) -> Noted:
+def _make_worker_record(worker: WorkerFile) -> Noted:
     facts = KeyEnrolled(
         worker.fingerprint, worker.name, worker.role, worker.token_id, worker.host, worker.version,
         worker.enrolled_at_us, worker.before[-1] if worker.before else "",
@@ -429,6 +429,6 @@ def _worker_record(worker: WorkerFile) -> Noted:
     return Noted("KEY_ENROLLED", "ACCEPTED", "", facts, submission_id=f"KEY_ENROLLED:{worker.fingerprint}")
 
 
-def _revoked_record(worker: WorkerFile, key: str) -> Noted:
-    facts = KeyRevoked(key, _short(worker.name), worker.token_id)
+def _make_revoked_record(worker: WorkerFile, key: str) -> Noted:
+    facts = KeyRevoked(key, _shorten_name(worker.name), worker.token_id)
     return Noted("KEY_REVOKED", "", "", facts, submission_id=f"KEY_REVOKED:{key}")

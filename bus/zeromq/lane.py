@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from hobus.bus import limits
 from hobus.bus.conduct import FRAME_BYTES
 from hobus.bus.link import LaneEnd
-from hobus.bus.zeromq.context import ZeroMQ, private_ipc
+from hobus.bus.zeromq.context import ZeroMQ, restrict_ipc
 from hobus.bus.zeromq.drained import DrainedSocket
 
 
@@ -26,7 +26,7 @@ class ZeroMQLane:
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.bind(endpoint)
         self.endpoint: str = socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        private_ipc(self.endpoint)
+        restrict_ipc(self.endpoint)
         self._server = server
         server.bind(self)
         self._socket = DrainedSocket(socket, self._received)
@@ -34,7 +34,7 @@ class ZeroMQLane:
 
     def unsent(self) -> Mapping[bytes, int]:
         """Return bytes of answers that have not left yet, by connection."""
-        return self._unsent.by_connection()
+        return self._unsent.map_by_connection()
 
     def _received(self, frames: list[bytes]) -> None:
         self._server.receive(frames[0], frames[1:])
@@ -100,13 +100,13 @@ class Unsent:
         self._of[routing] = marks
         self._of.move_to_end(routing)
         if len(self._of) > self._connections_max:
-            self.by_connection()
+            self.map_by_connection()
             idle = next((one for one, held in self._of.items() if not held.waiting), None)
             if idle is not None:
                 del self._of[idle]
         return True
 
-    def by_connection(self) -> dict[bytes, int]:
+    def map_by_connection(self) -> dict[bytes, int]:
         """Return bytes that have not left yet, of those connections that have any."""
         if not self._marked:  # as a rule
             return {}

@@ -18,7 +18,7 @@ from hobus.bus import limits
 from hobus.bus.errors import BusError
 from hobus.bus.link import OnFrames
 from hobus.bus.zeromq.context import ZeroMQ
-from hobus.bus.zeromq.drained import DrainedSocket, receiver_of
+from hobus.bus.zeromq.drained import DrainedSocket, make_receiver
 
 if TYPE_CHECKING:
     from hobus.bus.settings import BusSettings
@@ -38,17 +38,17 @@ class DealerLink:
         self._is_open = True
         self.garbage = 0
 
-    def _dealer(self) -> zmq.Socket[bytes]:
+    def _make_dealer(self) -> zmq.Socket[bytes]:
         dealer = self._zeromq.connecting(zmq.DEALER)
         dealer.setsockopt(zmq.IMMEDIATE, 1)
         dealer.setsockopt(zmq.PROBE_ROUTER, 1)
         return dealer
 
-    def _drained(
+    def _watch_socket(
         self, dealer: zmq.Socket[bytes], on_message: Callable[[list[bytes]], None] | None = None
     ) -> DrainedSocket:
         """Watch the socket from now on; broker and lanes send nothing but header and body."""
-        receive = receiver_of(dealer, _FRAMES)
+        receive = make_receiver(dealer, _FRAMES)
         return DrainedSocket(dealer, on_message or self._received, self._flush, receive=receive)
 
     def _begin(self) -> None:
@@ -101,9 +101,9 @@ class ZeroMQLink(DealerLink):
         self._endpoint = endpoint
 
     def _begin(self) -> None:
-        dealer = self._dealer()
+        dealer = self._make_dealer()
         if self._endpoint.startswith("ipc://"):
             dealer.setsockopt(zmq.RECONNECT_IVL, limits.LOCAL_RECONNECT_MIN_MS)
             dealer.setsockopt(zmq.RECONNECT_IVL_MAX, limits.LOCAL_RECONNECT_MAX_MS)
         dealer.connect(self._endpoint)
-        self._socket = self._drained(dealer)
+        self._socket = self._watch_socket(dealer)

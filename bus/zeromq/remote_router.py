@@ -24,7 +24,7 @@ from hobus.bus.port import Clock
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.callers import Callers
 from hobus.bus.zeromq.context import ZeroMQ, end_monitor
-from hobus.bus.zeromq.drained import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
+from hobus.bus.zeromq.drained import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, make_option_reader, make_sender
 from hobus.bus.zeromq.key_book import KeyFiles
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ class Stranger(NamedTuple):
     address: str
 
 
-def question_of(parts: list[bytes]) -> ConnectionQuestion | None:
+def read_question(parts: list[bytes]) -> ConnectionQuestion | None:
     """Return the question in a ZAP request (without its routing); None for what is none about CURVE in this domain."""
     if len(parts) != 7 or parts[0] != _VERSION or parts[2] != DOMAIN or parts[5] != _CURVE:  # noqa: PLR2004 - RFC 27
         return None
     if len(parts[6]) != _KEY_BYTES:
         return None
-    return ConnectionQuestion(parts[1], parts[3].decode("ascii", "replace")[:64], curve.text(parts[6]))
+    return ConnectionQuestion(parts[1], parts[3].decode("ascii", "replace")[:64], curve.encode_key(parts[6]))
 
 
 class ZapHandler:
@@ -71,7 +71,7 @@ class ZapHandler:
         self._is_banned = is_banned
         self._socket = zeromq.bound(zmq.ROUTER)
         self._socket.bind(_ENDPOINT)
-        self._option = option_of(self._socket)
+        self._option = make_option_reader(self._socket)
         self.descriptor = self._option(zmq.FD)
 
     def answer(self) -> list[Stranger]:
@@ -79,7 +79,7 @@ class ZapHandler:
         strangers: list[Stranger] = []
         while self._option(EVENTS) & POLLIN:
             parts = self._socket.recv_multipart(zmq.NOBLOCK)
-            question = question_of(parts[2:])
+            question = read_question(parts[2:])
             if question is None:
                 self._say(parts, b"400", b"not a question about a CURVE key", b"")
             elif self._knows(question.public) and self._is_banned(question.public.decode("ascii", "replace")):
@@ -88,7 +88,7 @@ class ZapHandler:
                 self._say(parts, b"200", b"OK", question.public)
             else:
                 self._say(parts, b"400", b"unknown key", b"")
-                strangers.append(Stranger(curve.fingerprint(question.public), question.address))
+                strangers.append(Stranger(curve.compute_fingerprint(question.public), question.address))
         return strangers
 
     def _say(self, asked: list[bytes], status: bytes, text: bytes, user: bytes) -> None:
@@ -128,16 +128,16 @@ class RemoteRouter:
         try:
             # Before the socket is bound: nobody can come before there is an answer.
             self._zap = ZapHandler(zeromq, keys.knows, is_banned=self.callers.is_banned)
-            self._router = self._bound(router, address)
+            self._router = self._bind(router, address)
         except (zmq.ZMQError, ConfigError):
             self.callers.close()  # its thread must not wait at a socket that somebody else closes: libzmq aborts
             raise
-        self._option, self._send = option_of(self._router), sender_of(self._router)
+        self._option, self._send = make_option_reader(self._router), make_sender(self._router)
         self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT).removeprefix("tcp://")
         keys.listens = self.address
         self.descriptors = (self._option(zmq.FD), self._zap.descriptor)
 
-    def _bound(self, router: zmq.Socket[bytes], address: str) -> zmq.Socket[bytes]:
+    def _bind(self, router: zmq.Socket[bytes], address: str) -> zmq.Socket[bytes]:
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         router.setsockopt(zmq.CURVE_SERVER, 1)
         router.setsockopt(zmq.CURVE_SECRETKEY, self._keys.pair.secret)
@@ -181,7 +181,7 @@ class RemoteRouter:
         """Check that a connection with a random key over this very socket is refused. Raises ConfigError otherwise."""
         clock, verdict = SystemClock(), 0
         stranger = self._zeromq.connecting(zmq.DEALER)
-        pair = curve.new_pair()
+        pair = curve.draw_pair()
         stranger.setsockopt(zmq.CURVE_PUBLICKEY, pair.public)
         stranger.setsockopt(zmq.CURVE_SECRETKEY, pair.secret)
         stranger.setsockopt(zmq.CURVE_SERVERKEY, self._keys.pair.public)
@@ -191,7 +191,7 @@ class RemoteRouter:
         poller.register(monitor, zmq.POLLIN)
         poller.register(self._zap.descriptor, zmq.POLLIN)
         try:
-            stranger.connect(f"tcp://{_reachable(self.address)}")
+            stranger.connect(f"tcp://{_find_reachable(self.address)}")
             ends_at = clock.monotonic() + limits.HANDSHAKE_TIMEOUT_MS / 1000
             while not verdict and (left_s := ends_at - clock.monotonic()) > 0:
                 ready = dict(poller.poll(int(left_s * 1000) + 1))
@@ -211,7 +211,7 @@ class RemoteRouter:
         self._zap.close()
 
 
-def _reachable(address: str) -> str:
+def _find_reachable(address: str) -> str:
     """Return the address by which this machine itself reaches the socket."""
     host, _, port = address.rpartition(":")
     if host not in _WILDCARDS:

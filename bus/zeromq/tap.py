@@ -16,10 +16,18 @@ import zmq
 from hobus.bus import limits
 from hobus.bus.broker.ring import Ring
 from hobus.bus.broker.tap_record import Tap
-from hobus.bus.broker.tap_wire import BODIES, LIVE, TapAssembler, TapBatch, live_batch, question_of, ring_topic
+from hobus.bus.broker.tap_wire import (
+    BODIES,
+    LIVE,
+    TapAssembler,
+    TapBatch,
+    make_ring_topic,
+    pack_live_batch,
+    read_ring_topic,
+)
 from hobus.bus.clock import SystemClock
 from hobus.bus.port import Clock
-from hobus.bus.zeromq.context import ZeroMQ, private_ipc
+from hobus.bus.zeromq.context import ZeroMQ, restrict_ipc
 from hobus.bus.zeromq.drained import DrainedSocket
 
 _SUBSCRIBE, _UNSUBSCRIBE = 1, 0
@@ -44,7 +52,7 @@ class TapPublisher:
         self.socket.setsockopt(zmq.MAXMSGSIZE, _TOPIC_MAX_BYTES)
         self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # every subscription is told, and when a topic has none left
         self.socket.bind(endpoint)
-        private_ipc(endpoint)
+        restrict_ipc(endpoint)
 
     @property
     def is_answering(self) -> bool:
@@ -74,7 +82,7 @@ class TapPublisher:
             except zmq.Again:
                 return False
             if data:
-                self._subscription(data[0], data[1:])
+                self._note_subscription(data[0], data[1:])
         return True
 
     def answer_some(self) -> None:
@@ -86,7 +94,7 @@ class TapPublisher:
                 return
             del self._answers[topic]
 
-    def _subscription(self, verb: int, topic: bytes) -> None:
+    def _note_subscription(self, verb: int, topic: bytes) -> None:
         """Note that a reader has come, or that the last one of a topic has left."""
         if verb == _UNSUBSCRIBE:
             self._listened.discard(topic)
@@ -94,14 +102,14 @@ class TapPublisher:
         elif verb == _SUBSCRIBE and topic in (LIVE, BODIES):
             self._listened.add(topic)
             self._newly.add(topic)
-        elif verb == _SUBSCRIBE and (question := question_of(topic)) and len(self._answers) < limits.TAP_HWM:
+        elif verb == _SUBSCRIBE and (question := read_ring_topic(topic)) and len(self._answers) < limits.TAP_HWM:
             since = self._clock.now() - question.since_s
             self._answers[topic] = self._ring.answer(
                 self._epoch, since=since, next_sequence=self._next_sequence, with_bodies=question.with_bodies
             )
 
     def _send_live(self, topic: bytes, taps: list[Tap]) -> None:
-        self._send(topic, live_batch(self._epoch, taps, self._next_sequence, with_bodies=topic == BODIES))
+        self._send(topic, pack_live_batch(self._epoch, taps, self._next_sequence, with_bodies=topic == BODIES))
 
     def _send(self, topic: bytes, payload: bytes) -> None:
         self.has_sent = True
@@ -140,7 +148,7 @@ class TapReader:
         """Everything that was tapped when `ask_head` was called was read, or is counted as lost."""
         self._ring_topic = b""
         if since_s is not None:
-            self._ring_topic = ring_topic(SystemClock().new_id(), since_s, with_bodies=with_bodies)
+            self._ring_topic = make_ring_topic(SystemClock().new_id(), since_s, with_bodies=with_bodies)
             socket.setsockopt(zmq.SUBSCRIBE, self._ring_topic)
         socket.connect(endpoint)
         self._socket = DrainedSocket(socket, self._received)
@@ -154,7 +162,7 @@ class TapReader:
     def ask_head(self) -> None:
         """Ask how far the broker is; the answer comes behind everything that was sent before it."""
         if not self._is_closed:
-            self._head_topics.append(ring_topic(SystemClock().new_id(), 0.0, with_bodies=self._with_bodies))
+            self._head_topics.append(make_ring_topic(SystemClock().new_id(), 0.0, with_bodies=self._with_bodies))
             self._socket_of_zmq.setsockopt(zmq.SUBSCRIBE, self._head_topics[-1])
 
     async def is_heard(self) -> None:

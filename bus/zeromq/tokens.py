@@ -50,8 +50,8 @@ def mint(state_dir: Path, instance: str, role: str, pid: int | None) -> str:
     folder.mkdir(mode=0o700, exist_ok=True)
     secret = SystemClock().secret()
     started = _start_time(pid) if pid is not None else None
-    token = _Token(instance=instance, role=role, hash=_hash(secret), pid=pid, started=started)
-    path = folder / _file_name(instance)
+    token = _Token(instance=instance, role=role, hash=_hash_secret(secret), pid=pid, started=started)
+    path = folder / _name_file(instance)
     of_its_name = path.name.partition("@")[0] + "@"
     for name in _names(folder):
         if name.startswith(of_its_name) and name != path.name:
@@ -62,7 +62,7 @@ def mint(state_dir: Path, instance: str, role: str, pid: int | None) -> str:
 
 def revoke(state_dir: Path, instance: str) -> None:
     """Refuse this incarnation's token from now on."""
-    (state_dir / _FOLDER / _file_name(instance)).unlink(missing_ok=True)
+    (state_dir / _FOLDER / _name_file(instance)).unlink(missing_ok=True)
 
 
 class TokenDirectory:
@@ -76,17 +76,19 @@ class TokenDirectory:
         if INSTANCE_PATTERN.fullmatch(hello.instance) is None:
             return Refused(code="malformed", detail="the instance is not `<role>/<n>@<epoch>`")
         try:
-            token = _Token.model_validate_json((self._folder / _file_name(hello.instance)).read_bytes())
+            token = _Token.model_validate_json((self._folder / _name_file(hello.instance)).read_bytes())
         except FileNotFoundError:
-            return self._bad(hello, "there is no token for this incarnation: start it through the launcher")
+            return self._refuse_bad(hello, "there is no token for this incarnation: start it through the launcher")
         except (OSError, ValueError) as error:
-            return self._bad(hello, f"its token file cannot be read ({type(error).__name__}): restart this process")
-        if not hmac.compare_digest(token.hash, _hash(hello.token)) or token.instance != hello.instance:
-            return self._bad(hello, "the token is not the one made for this incarnation")
+            return self._refuse_bad(
+                hello, f"its token file cannot be read ({type(error).__name__}): restart this process"
+            )
+        if not hmac.compare_digest(token.hash, _hash_secret(hello.token)) or token.instance != hello.instance:
+            return self._refuse_bad(hello, "the token is not the one made for this incarnation")
         if token.role != hello.role:
             return Refused(code="role_mismatch", detail=f"the token of {hello.instance} is for another role")
         if token.started is not None and not token.is_of_the_living():
-            return self._bad(hello, "the process that the token was made for is gone")
+            return self._refuse_bad(hello, "the process that the token was made for is gone")
         return None
 
     def living(self) -> list[str]:
@@ -101,7 +103,7 @@ class TokenDirectory:
                 found.append(token.instance)
         return found
 
-    def _bad(self, hello: Hello, why: str) -> Refused:
+    def _refuse_bad(self, hello: Hello, why: str) -> Refused:
         return Refused(code="bad_token", detail=f"{hello.instance}: {why}")
 
 
@@ -128,11 +130,11 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _file_name(instance: str) -> str:
+def _name_file(instance: str) -> str:
     return instance.replace("/", "+") + _SUFFIX
 
 
-def _hash(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

@@ -44,16 +44,16 @@ SHOWN_MAX = 100
 """So many findings are told to a person; documents for programs have all."""
 
 
-def lines(findings: Sequence[Finding]) -> list[str]:
+def list_lines(findings: Sequence[Finding]) -> list[str]:
     """Return the first of these, one in a line, and how many more there are."""
-    return [*(one.line for one in findings[:SHOWN_MAX]), *more(findings)]
+    return [*(one.line for one in findings[:SHOWN_MAX]), *describe_more(findings)]
 
 
-def more(findings: Sequence[Finding]) -> list[str]:
+def describe_more(findings: Sequence[Finding]) -> list[str]:
     """Return what is said in place of those that are not shown; nothing where all are."""
     left = len(findings) - SHOWN_MAX
     return [f"and {left} more; mend these first"] if left > 0 else []
 
 
-def failed(findings: Sequence[Finding]) -> list[Finding]:
+def list_failed(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity == "fail"]

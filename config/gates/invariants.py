@@ -35,7 +35,7 @@ class Invariants(NamedTuple):
     """Whether tests lie beside this software, as in a checkout; an installation has none."""
 
 
-def unchecked(of: Invariants) -> Iterator[Finding]:
+def find_unchecked(of: Invariants) -> Iterator[Finding]:
     """Yield invariants without a check, and checks that are not there; a note where the invariant is no MUST."""
     for framework_id, framework in of.frameworks.items():
         place = of.paths.get(framework_id, framework_id)
@@ -46,11 +46,11 @@ def unchecked(of: Invariants) -> Iterator[Finding]:
                 mend = "" if severity == "note" else "name its test or its runtime check in enforced_by"
                 yield Finding("G4", place, f"{said} names no check", mend, severity)
             for check in rule.enforced_by:
-                if fault := _why_not(check, framework_id, of):
+                if fault := _explain_no_check(check, framework_id, of):
                     yield Finding("G4", place, f"{said}: {fault}", "name an existing one, or write it", severity)
 
 
-def _why_not(check: str, framework_id: str, of: Invariants) -> str:
+def _explain_no_check(check: str, framework_id: str, of: Invariants) -> str:
     """Return why it is no check; empty: it is one, or, of a test, there is nothing to look it up in."""
     shown = check[: _SHOWN_CHARS * 2]
     if found := _TEST.fullmatch(check):

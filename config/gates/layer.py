@@ -8,11 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from hobus.bus.messages.base import digest_of
+from hobus.bus.messages.base import compute_digest
 from hobus.config import files
-from hobus.config.file_limits import too_long
-from hobus.config.files import GovernedFile, Layers, plain_bytes
-from hobus.config.parse import BadText, json_value
+from hobus.config.file_limits import explain_too_long
+from hobus.config.files import GovernedFile, Layers, read_plain_file
+from hobus.config.parse import BadText, parse_json
 
 SEAL = "packages/sealed.json"
 """Beside the shipped packages: the hash of each of their manifests. That of an installed one is signed."""
@@ -60,7 +60,7 @@ class Layer(NamedTuple):
         return sorted({one.package_id for one in self.listed})
 
 
-def layers_on_disk(layers: Layers, *, max_bytes: int | None, loaded: Iterable[GovernedFile] = ()) -> list[Layer]:
+def read_layers_on_disk(layers: Layers, *, max_bytes: int | None, loaded: Iterable[GovernedFile] = ()) -> list[Layer]:
     """Return every layer from the bottom; a home that has nothing of its own has no layer.
 
     `loaded`: files that were read for loading. Their layers have the very bytes that were loaded, whatever lies there
@@ -68,23 +68,23 @@ def layers_on_disk(layers: Layers, *, max_bytes: int | None, loaded: Iterable[Go
     """
     taken = {file.path: file for file in loaded}
 
-    def places(root: Path) -> dict[str, Path]:
-        names = [*files.governed_names(root), *(one.name for one in taken.values() if one.path == root / one.name)]
+    def list_places(root: Path) -> dict[str, Path]:
+        names = [*files.list_governed(root), *(one.name for one in taken.values() if one.path == root / one.name)]
         return {name: root / name for name in names}
 
-    def layer(kind: LayerKind, root: Path, found: Mapping[str, Path]) -> Layer:
-        return layer_at(kind, root, found, max_bytes=max_bytes, loaded=taken)
+    def make_layer(kind: LayerKind, root: Path, found: Mapping[str, Path]) -> Layer:
+        return read_layer(kind, root, found, max_bytes=max_bytes, loaded=taken)
 
-    found = [layer("shipped", files.SHIPPED_ROOT, places(files.SHIPPED_ROOT))]
-    found += [layer("package", root, places(root)) for root in layers.packages]
-    own = places(layers.own) if layers.own is not None else {}
+    found = [make_layer("shipped", files.SHIPPED_ROOT, list_places(files.SHIPPED_ROOT))]
+    found += [make_layer("package", root, list_places(root)) for root in layers.packages]
+    own = list_places(layers.own) if layers.own is not None else {}
     if layers.config_file is not None:
         own[files.ADMIN_CONFIG] = layers.config_file
     root = layers.own or (layers.config_file.parent if layers.config_file is not None else None)
-    return found if root is None else [*found, layer("own", root, own)]
+    return found if root is None else [*found, make_layer("own", root, own)]
 
 
-def layer_at(
+def read_layer(
     kind: LayerKind,
     root: Path,
     places: Mapping[str, Path],
@@ -96,52 +96,54 @@ def layer_at(
 
     In a package a link is no file.
 
-    `loaded`: as `layers_on_disk`, by path.
+    `loaded`: as `read_layers_on_disk`, by path.
     """
     held = {
-        name: _held(name, path, loaded.get(path), max_bytes, may_be_link=kind != "package")
+        name: _read_held(name, path, loaded.get(path), max_bytes, may_be_link=kind != "package")
         for name, path in sorted(places.items())
     }
     listed: list[Listed] = []
     unreadable: dict[str, str] = {}
     for name, one in held.items():
-        if files.kind_of(name) != "package":
+        if files.find_kind(name) != "package":
             continue
         try:
-            listed += _listed(one)
+            listed += _read_listed(one)
         except (BadText, ValueError) as error:
             unreadable[name] = str(error)
-    hidden = tuple(files.hidden_names(root)) if kind == "package" else ()
-    return Layer(kind, root, held, tuple(listed), unreadable, _sealed(root) if kind == "shipped" else {}, hidden)
+    hidden = tuple(files.list_hidden(root)) if kind == "package" else ()
+    return Layer(kind, root, held, tuple(listed), unreadable, _read_seal(root) if kind == "shipped" else {}, hidden)
 
 
-def _sealed(root: Path) -> dict[str, str]:
+def _read_seal(root: Path) -> dict[str, str]:
     """Return what the seal says; nothing where it cannot be read, so that no manifest is sealed."""
     try:
-        value: Any = json_value((root / SEAL).read_text(encoding="utf-8"))
+        value: Any = parse_json((root / SEAL).read_text(encoding="utf-8"))
     except (BadText, OSError, ValueError):
         return {}
     return {str(name): str(sha256) for name, sha256 in value.items()} if isinstance(value, dict) else {}
 
 
-def _held(name: str, path: Path, loaded: GovernedFile | None, max_bytes: int | None, *, may_be_link: bool) -> LayerFile:
+def _read_held(
+    name: str, path: Path, loaded: GovernedFile | None, max_bytes: int | None, *, may_be_link: bool
+) -> LayerFile:
     try:
         about = path.stat() if may_be_link else path.lstat()
         if not stat.S_ISREG(about.st_mode):
             return LayerFile(path, "", "is not a plain file")
-        if said := too_long(about.st_size, max_bytes):
+        if said := explain_too_long(about.st_size, max_bytes):
             return LayerFile(path, "", said)
-        content = plain_bytes(path, max_bytes) if loaded is None else loaded.content
-        return LayerFile(path, digest_of(content), content=content if files.kind_of(name) == "package" else b"")
+        content = read_plain_file(path, max_bytes) if loaded is None else loaded.content
+        return LayerFile(path, compute_digest(content), content=content if files.find_kind(name) == "package" else b"")
     except OSError as error:
         return LayerFile(path, "", f"cannot be read: {error.strerror}")
 
 
-def _listed(held: LayerFile) -> Iterable[Listed]:
+def _read_listed(held: LayerFile) -> Iterable[Listed]:
     """Return what a manifest lists, whatever else is wrong with it. Raises BadText, ValueError."""
     if held.fault:
         raise BadText(held.fault)
-    value = json_value(held.content.decode())
+    value = parse_json(held.content.decode())
     assets: Any = value.get("assets") if isinstance(value, dict) else None
     if not isinstance(assets, list) or not all(isinstance(one, dict) for one in assets):
         raise BadText("assets: expected a list of objects")

@@ -16,16 +16,16 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages.work_order import Segment
 from hobus.config.assets import AgentFile, BudgetPurpose, Contract
 from hobus.config.gates.finding import Finding
-from hobus.config.own_settings import settings_in
-from hobus.config.prompt_contracts import purposes_of, unused
+from hobus.config.own_settings import flatten_settings
+from hobus.config.prompt_contracts import find_unused, list_purposes
 from hobus.config.prompt_pack import PromptPack, fill_pack, parse_pack
 from hobus.config.schema import AdminConfig
-from hobus.config.secret_refs import looks_secret, redacted
+from hobus.config.secret_refs import looks_secret, redact
 
 _WRITTEN_OUT = "put it into the environment or a file, and write `env:NAME` or `file:PATH` here"
 
 
-def prompts(  # noqa: PLR0913 - one per kind of what a prompt is made of
+def check_prompts(  # noqa: PLR0913 - one per kind of what a prompt is made of
     config: AdminConfig,
     contracts: Mapping[str, Contract],
     packs: Mapping[str, str],
@@ -41,25 +41,25 @@ def prompts(  # noqa: PLR0913 - one per kind of what a prompt is made of
     for contract_id, contract in contracts.items():
         place = paths.get(f"contracts/{contract_id}.json", contract_id)
         if contract_id not in run_before:
-            yield from _schema_findings(contract, place)
+            yield from _check_schema(contract, place)
         text = packs.get(contract.prompt_pack_id)
         try:
             pack = None if text is None else parse_pack(contract.prompt_pack_id, text)
         except ConfigError:
             pack = None  # told by the load
         if pack is not None:
-            yield from _input_findings(contract, pack, place)
-            yield from _budget_findings(contract, pack, place, config, agents)
+            yield from _check_inputs(contract, pack, place)
+            yield from _check_budget(contract, pack, place, config, agents)
 
 
-def unused_parts(
+def find_unused_parts(
     contracts: Mapping[str, Contract],
     packs: Mapping[str, str],
     agents: Mapping[str, AgentFile],
     paths: Mapping[str, str],
 ) -> Iterator[Finding]:
     """Yield notes on what no prompt will ever be made with."""
-    no_contracts, no_packs = unused(contracts, packs, agents)
+    no_contracts, no_packs = find_unused(contracts, packs, agents)
     for contract_id in no_contracts:
         name = f"contracts/{contract_id}.json"
         example = json.dumps({"synthesize": contract_id})
@@ -71,18 +71,18 @@ def unused_parts(
         yield Finding("G3", paths.get(name, name), reason, "", severity="note")
 
 
-def _schema_findings(contract: Contract, place: str) -> Iterator[Finding]:
+def _check_schema(contract: Contract, place: str) -> Iterator[Finding]:
     # By name: what reads JSON Schemas takes longer to load than all gates together take.
     json_schema: Any = importlib.import_module("hobus.config.json_schema")
     for name, schema in (("input_schema", contract.input_schema), ("output_schema", contract.output_schema)):
         try:
             if schema is not None:
-                json_schema.validator_of(schema)
+                json_schema.get_validator(schema)
         except json_schema.SchemaFault as fault:
             yield Finding("G3", place, f"{name}: {fault}", "write a JSON Schema (2020-12) that can be run")
 
 
-def _input_findings(contract: Contract, pack: PromptPack, place: str) -> Iterator[Finding]:
+def _check_inputs(contract: Contract, pack: PromptPack, place: str) -> Iterator[Finding]:
     """Yield inputs that the pack names and nobody gives, without a default; then render the pack."""
     properties: Any = contract.input_schema.get("properties", {})
     required: Any = contract.input_schema.get("required", [])
@@ -102,7 +102,7 @@ def _input_findings(contract: Contract, pack: PromptPack, place: str) -> Iterato
         fill_pack(pack, {name: [Segment(name=name, text="x")] for name in pack.variables})
 
 
-def _budget_findings(
+def _check_budget(
     contract: Contract, pack: PromptPack, place: str, config: AdminConfig, agents: Mapping[str, AgentFile]
 ) -> Iterator[Finding]:
     """Yield packs and answers that leave no room in the budget of an agent that uses them.
@@ -114,7 +114,7 @@ def _budget_findings(
     paid: list[tuple[str, BudgetPurpose]] = [
         (agent_id, purpose)
         for agent_id, agent in agents.items()
-        for purpose in purposes_of(agent, contract.contract_id)
+        for purpose in list_purposes(agent, contract.contract_id)
     ]
     for agent_id, purpose in paid or [(agent_id, "session") for agent_id in agents]:
         try:
@@ -129,14 +129,14 @@ def _budget_findings(
             yield Finding("G3", place, reason, "shorten the pack, lower boundary.max_tokens, or raise that budget")
 
 
-def secrets(
+def find_secrets(
     config: AdminConfig, packs: Mapping[str, str], agents: Mapping[str, AgentFile], paths: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Yield settings that hold a secret; a text of a prompt that looks like one is a warning: it may be an example."""
     whole: dict[str, Any] = config.model_dump(mode="json")
-    shown = settings_in(redacted(whole))
+    shown = flatten_settings(redact(whole))
     place = paths.get("admin_config.json", "admin_config.json")
-    for path, value in settings_in(whole).items():
+    for path, value in flatten_settings(whole).items():
         if shown[path] != value:
             yield Finding("G2", place, f"{path}: holds a secret, by its name or form", _WRITTEN_OUT)
     texts = {f"prompt_packs/{name}.txt": text for name, text in packs.items()}

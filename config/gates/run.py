@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, cast
 from hobus.bus.errors import ConfigError
 from hobus.config import files
 from hobus.config.assets import FileInForce
-from hobus.config.file_limits import file_max_bytes
+from hobus.config.file_limits import get_file_max_bytes
 from hobus.config.files import SHIPPED_ALONE, GovernedFile, Layers
 from hobus.config.gates.finding import TITLES, Finding
-from hobus.config.gates.invariants import Invariants, unchecked
-from hobus.config.gates.layer import Layer, layers_on_disk
-from hobus.config.gates.links import Linked, links
-from hobus.config.gates.ownership import owners_of, ownership
-from hobus.config.gates.prompts import prompts, secrets, unused_parts
+from hobus.config.gates.invariants import Invariants, find_unchecked
+from hobus.config.gates.layer import Layer, read_layers_on_disk
+from hobus.config.gates.links import Linked, find_broken_links
+from hobus.config.gates.ownership import find_breaches, map_owners
+from hobus.config.gates.prompts import check_prompts, find_secrets, find_unused_parts
 from hobus.config.load import Further, ReadLayers, read
 from hobus.config.registries import Manifests
 
@@ -61,7 +61,7 @@ class View:
         found = {
             # Unchecked: what cannot be read is in the list, too, and has no hash.
             name: FileInForce.model_construct(sha256=held[name].sha256, package_id=owner)
-            for name, owner in owners_of(self.layers).items()
+            for name, owner in map_owners(self.layers).items()
         }
         return Manifests(assets["framework"], assets["spec"], assets["package"], found)
 
@@ -70,7 +70,7 @@ def look(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
     """Read what lies there now, each file once: the bytes that are loaded are those that are hashed and judged."""
     reading = read(layers, further=further)
     loaded = [*reading.files.values(), *reading.beneath]
-    return View(reading, layers_on_disk(layers, max_bytes=file_max_bytes(reading.config), loaded=loaded))
+    return View(reading, read_layers_on_disk(layers, max_bytes=get_file_max_bytes(reading.config), loaded=loaded))
 
 
 def run_gates(
@@ -93,24 +93,24 @@ def run_inside(view: View, *, has_tests: bool) -> list[Finding]:
     `has_tests`: whether what the tests beside this software hold of its files is looked at here, too: that the tests
     which invariants name are there, that the schemas of shipped contracts run. Else their hashes are enough.
     """
-    found = list(ownership(view.layers, is_checkout=view.is_checkout))
+    found = list(find_breaches(view.layers, is_checkout=view.is_checkout))
     told = {(one.file, one.reason) for one in found}
-    found += [one for one in _of_load(view.reading) if (one.file, one.reason) not in told]
-    found += _of_links(view)
-    found += _of_prompts(view.reading, has_tests=has_tests)
-    found += _of_invariants(view, has_tests=has_tests)
+    found += [one for one in _judge_load(view.reading) if (one.file, one.reason) not in told]
+    found += _judge_links(view)
+    found += _judge_prompts(view.reading, has_tests=has_tests)
+    found += _judge_invariants(view, has_tests=has_tests)
     order = list(TITLES)
     return sorted(dict.fromkeys(found), key=lambda one: order.index(one.gate))
 
 
 def run_outside(view: View, *, verify: Verify | None = None, check_record: CheckRecord | None = None) -> list[Finding]:
     """Return findings of G5 and G6; without `verify` and `check_record` only that nobody could look."""
-    found = list(_of_signatures(view, verify))
+    found = list(_judge_signatures(view, verify))
     fault = check_record() if check_record is not None else None
     return found if fault is None else [*found, Finding("G6", *fault)]
 
 
-def _of_load(reading: ReadLayers) -> Iterator[Finding]:
+def _judge_load(reading: ReadLayers) -> Iterator[Finding]:
     """Yield G0 for what lies where nothing may, G3 for what a prompt is made of, G2 for the rest."""
     places = {str(file.path): file for file in reading.files.values()}
     faults = list(reading.faults)
@@ -132,55 +132,55 @@ def _of_load(reading: ReadLayers) -> Iterator[Finding]:
             yield Finding("G3" if file is not None and file.kind in _OF_PROMPTS else "G2", *said)
 
 
-def _of_links(view: View) -> Iterator[Finding]:
+def _judge_links(view: View) -> Iterator[Finding]:
     reading = view.reading
-    yield from links(
+    yield from find_broken_links(
         Linked(
             there=view.manifests,
             agents=reading.assets["agent"],
             paths={name: str(file.path) for name, file in reading.files.items()},
             shipped=frozenset(name for name, file in reading.files.items() if file.is_shipped),
-            unknown=frozenset(_named(file) for file in reading.files.values()) - _known(reading),
+            unknown=frozenset(_name_file(file) for file in reading.files.values()) - _list_known(reading),
         )
     )
 
 
-def _named(file: GovernedFile) -> str:
+def _name_file(file: GovernedFile) -> str:
     """Return the id that the file's place gives it."""
     part = file.name.split("/")[1] if "/" in file.name else file.name
     return part.partition("_")[0] if file.kind == "framework" else part
 
 
-def _known(reading: ReadLayers) -> frozenset[str]:
+def _list_known(reading: ReadLayers) -> frozenset[str]:
     return frozenset(name for one in reading.assets.values() for name in one)
 
 
-def _of_prompts(reading: ReadLayers, *, has_tests: bool) -> Iterator[Finding]:
+def _judge_prompts(reading: ReadLayers, *, has_tests: bool) -> Iterator[Finding]:
     if reading.config is None:
         return
     paths = {name: str(file.path) for name, file in reading.files.items()}
     agents, contracts = reading.assets["agent"], reading.assets["contract"]
-    yield from secrets(reading.config, reading.prompt_packs, agents, paths)
+    yield from find_secrets(reading.config, reading.prompt_packs, agents, paths)
     shipped = [file.path.stem for file in reading.files.values() if file.is_shipped and file.kind == "contract"]
     run_before = () if has_tests else shipped
-    yield from prompts(reading.config, contracts, reading.prompt_packs, agents, paths, run_before=run_before)
-    yield from unused_parts(contracts, reading.prompt_packs, agents, paths)
+    yield from check_prompts(reading.config, contracts, reading.prompt_packs, agents, paths, run_before=run_before)
+    yield from find_unused_parts(contracts, reading.prompt_packs, agents, paths)
 
 
-def _of_invariants(view: View, *, has_tests: bool) -> Iterator[Finding]:
-    manifests = {_named(file): file for file in view.reading.files.values() if file.kind == "framework"}
-    yield from unchecked(
+def _judge_invariants(view: View, *, has_tests: bool) -> Iterator[Finding]:
+    manifests = {_name_file(file): file for file in view.reading.files.values() if file.kind == "framework"}
+    yield from find_unchecked(
         Invariants(
             frameworks=view.reading.assets["framework"],
             paths={name: str(file.path) for name, file in manifests.items()},
             tested_here=frozenset(name for name, file in manifests.items() if file.is_shipped),
-            source_of=_source,
+            source_of=_read_source,
             has_tests=has_tests,
         )
     )
 
 
-def _source(path: str) -> str | None:
+def _read_source(path: str) -> str | None:
     """Return source text of this installation; the path has no way to lead out of it."""
     try:
         return (files.SHIPPED_ROOT.parent / path).read_text(encoding="utf-8")
@@ -188,7 +188,7 @@ def _source(path: str) -> str | None:
         return None
 
 
-def _of_signatures(view: View, verify: Verify | None) -> Iterator[Finding]:
+def _judge_signatures(view: View, verify: Verify | None) -> Iterator[Finding]:
     """Yield findings of signatures; what is shipped is held by hash (G0), settings are the home's own."""
     config: Any = view.reading.config
     if config is None:  # at fault: nobody knows the policy, and nothing starts

@@ -30,7 +30,7 @@ class ModelConfig(Section):
     )
 
 
-def _plain_address(url: str) -> str:
+def _check_address(url: str) -> str:
     """Return an address of a server with nothing secret in it. Raises ValueError, which repeats nothing of it."""
     try:
         parts = urlsplit(url)
@@ -46,16 +46,16 @@ def _plain_address(url: str) -> str:
     return url
 
 
-def _reference(text: str | None) -> str | None:
+def _check_reference(text: str | None) -> str | None:
     """Return a reference to a secret, or none. Raises ValueError, which repeats nothing of what stands there."""
     if text is not None and not is_secret_ref(text):
         raise ValueError("must be `env:NAME`, `file:PATH` or null, and never the key itself")
     return text
 
 
-BaseUrl = Annotated[str, AfterValidator(_plain_address)]
+BaseUrl = Annotated[str, AfterValidator(_check_address)]
 
-KeyReference = Annotated[str | None, AfterValidator(_reference)]
+KeyReference = Annotated[str | None, AfterValidator(_check_reference)]
 
 
 class ProviderConfig(Section):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hobus.bus.settings import Positive, Section
-from hobus.bus.tool import entry_of
+from hobus.bus.tool import parse_entry_point
 
 
 class McpServerSettings(Section):
@@ -89,4 +89,4 @@ class ToolsConfig(Section):
 
     @property
     def python_tools(self) -> dict[str, str]:
-        return {entry_of(entry)[0]: entry for entry in self.entry_points}
+        return {parse_entry_point(entry)[0]: entry for entry in self.entry_points}

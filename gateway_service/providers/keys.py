@@ -28,20 +28,20 @@ def read_key(provider_id: str, reference: str | None, given: Mapping[str, str]) 
     kind, _, where = reference.partition(":")
     if kind == "env":
         if where not in given:
-            raise unusable(
+            raise make_unusable(
                 provider_id, f"the environment variable {where} is not set", "set it where the cluster is started"
             )
-        return _checked(provider_id, given[where], f"the environment variable {where}")
+        return _check_key(provider_id, given[where], f"the environment variable {where}")
     try:
         path = Path(where).expanduser()
     except RuntimeError:
-        raise unusable(
+        raise make_unusable(
             provider_id, f"the key file {where} cannot be found: there is no such user", "give its whole path"
         ) from None
-    return _checked(provider_id, _text_of(provider_id, path), f"the file {where}")
+    return _check_key(provider_id, _read_text(provider_id, path), f"the file {where}")
 
 
-def state_of(reference: str | None) -> tuple[int, ...]:
+def read_state(reference: str | None) -> tuple[int, ...]:
     """Return a value that changes when a key's file is written anew; constant for what is no file."""
     if reference is None or not reference.startswith("file:"):
         return ()
@@ -52,35 +52,35 @@ def state_of(reference: str | None) -> tuple[int, ...]:
     return (found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _text_of(provider_id: str, path: Path) -> str:
+def _read_text(provider_id: str, path: Path) -> str:
     what = f"the key file {path}"
     try:
         # A pipe would wait for a writer for ever; what is open is what is looked at.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise unusable(
+        raise make_unusable(
             provider_id, f"{what} cannot be read: {error.strerror}", "make it, for this user alone"
         ) from None
     except ValueError:
-        raise unusable(provider_id, f"{what} cannot be read", "give the path of a file") from None
+        raise make_unusable(provider_id, f"{what} cannot be read", "give the path of a file") from None
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise unusable(provider_id, f"{what} is not a regular file", "write the key into one")
+            raise make_unusable(provider_id, f"{what} is not a regular file", "write the key into one")
         if found.st_uid not in (os.geteuid(), 0):
-            raise unusable(provider_id, f"{what} belongs to somebody else", "make it your own")
+            raise make_unusable(provider_id, f"{what} belongs to somebody else", "make it your own")
         if found.st_mode & _OTHERS:
             mode = stat.S_IMODE(found.st_mode)
-            raise unusable(provider_id, f"{what} can be read by others (mode {mode:04o})", f"chmod 600 {path}")
+            raise make_unusable(provider_id, f"{what} can be read by others (mode {mode:04o})", f"chmod 600 {path}")
         data = os.read(descriptor, _MAX_BYTES + 1)
     except OSError as error:
-        raise unusable(provider_id, f"{what} cannot be read: {error.strerror}", "look at the disk") from None
+        raise make_unusable(provider_id, f"{what} cannot be read: {error.strerror}", "look at the disk") from None
     finally:
         os.close(descriptor)
     return data.decode("latin-1")
 
 
-def key_fault(key: str) -> tuple[str, str] | None:
+def find_key_fault(key: str) -> tuple[str, str] | None:
     """Return what keeps this from being a key, and the fix; None for one. Nothing of it is repeated."""
     if not key:
         return "is empty", "put the key there"
@@ -91,15 +91,15 @@ def key_fault(key: str) -> tuple[str, str] | None:
     return None
 
 
-def _checked(provider_id: str, text: str, what: str) -> str:
+def _check_key(provider_id: str, text: str, what: str) -> str:
     """Return the key without the newline that an editor leaves; anything else around or in it is a mistake."""
     key = text.removesuffix("\n").removesuffix("\r")
-    if (fault := key_fault(key)) is not None:
+    if (fault := find_key_fault(key)) is not None:
         said, fix = fault
-        raise unusable(provider_id, f"{what} {said}", fix)
+        raise make_unusable(provider_id, f"{what} {said}", fix)
     return key
 
 
-def unusable(provider_id: str, what: str, fix: str) -> GatewayError:
+def make_unusable(provider_id: str, what: str, fix: str) -> GatewayError:
     """Return the fault of a provider that cannot be used until somebody fixes it."""
     return GatewayError("PROVIDER_UNUSABLE", f"provider {provider_id} cannot be used: {what}; {fix}")

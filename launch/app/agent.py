@@ -17,9 +17,9 @@ from hobus.bus.messages.session import TurnResult
 from hobus.bus.tool import MARK, Declared, Invocation
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.launch.cluster import own_config
-from hobus.launch.cluster.vendors import ADDRESSES, vendor_instance
+from hobus.launch.cluster.vendors import ADDRESSES, make_vendor_instance
 from hobus.launch.sessions.client_errors import RequestError
-from hobus.launch.sessions.session_client import schema_of
+from hobus.launch.sessions.session_client import make_schema
 
 Tool: TypeAlias = "Callable[..., Any] | str | Agent[Any]"
 """A function with `@tool`, another agent, or a name: of a built-in tool, of one of an MCP server (`<server>__*`: all of
@@ -61,25 +61,29 @@ class Agent(Generic[T]):
     def __post_init__(self) -> None:
         object.__setattr__(self, "written_at", _place_of_caller())
         if wrong := next((one for one in _KINDS if not isinstance(getattr(self, one), _KINDS[one][0])), ""):
-            raise _invalid(f"{self.name!r}: {wrong}: {_KINDS[wrong][1]}")
+            raise _make_invalid(f"{self.name!r}: {wrong}: {_KINDS[wrong][1]}")
         if _NAME.fullmatch(self.name) is None:
-            raise _invalid(f"the name {self.name!r}: a letter, then letters, digits and `_`, 64 at most")
+            raise _make_invalid(f"the name {self.name!r}: a letter, then letters, digits and `_`, 64 at most")
         if (SHIPPED_ROOT / "agents" / f"{self.agent_id}.json").is_file():
-            raise _invalid(f"the name {self.name!r}: hobus has an agent {self.agent_id} of its own; choose another")
+            raise _make_invalid(
+                f"the name {self.name!r}: hobus has an agent {self.agent_id} of its own; choose another"
+            )
         for one in self.functions:
-            entry_of_function(one)
-        names = [_name_of(one) for one in self.tools]
+            make_entry_point(one)
+        names = [_get_name(one) for one in self.tools]
         if doubled := {name for name in names if names.count(name) > 1}:
-            raise _invalid(f"{self.name}: {', '.join(sorted(doubled))} is named twice among its tools; rename one")
-        if lacking := [name for name in map(_name_of, self.approval) if name not in names]:
-            raise _invalid(f"{self.name}: {lacking[0]} waits for an approval and is none of its tools; add it to tools")
+            raise _make_invalid(f"{self.name}: {', '.join(sorted(doubled))} is named twice among its tools; rename one")
+        if lacking := [name for name in map(_get_name, self.approval) if name not in names]:
+            raise _make_invalid(
+                f"{self.name}: {lacking[0]} waits for an approval and is none of its tools; add it to tools"
+            )
         for name, rule in self._rules.items():
-            if fault := _rule_fault(rule, next(one for one in self.tools if _name_of(one) == name)):
-                raise _invalid(f"{self.name}: {rule.__name__}, the approval of {name}: {fault}")
+            if fault := _find_rule_fault(rule, next(one for one in self.tools if _get_name(one) == name)):
+                raise _make_invalid(f"{self.name}: {rule.__name__}, the approval of {name}: {fault}")
         if self.model is not None and not all(self.model.partition(":" if self._vendor else "/")):
             forms = "PROVIDER/MODEL (hobus provider list), openai:MODEL or anthropic:MODEL"
-            raise _invalid(f"{self.name}: the model {self.model!r}: expected {forms}")
-        self._schema()
+            raise _make_invalid(f"{self.name}: the model {self.model!r}: expected {forms}")
+        self._make_schema()
 
     @property
     def agent_id(self) -> str:
@@ -88,27 +92,27 @@ class Agent(Generic[T]):
 
     def to_files(self) -> dict[str, dict[str, Any]]:
         """Return documents by their paths in a home's `config/`, which make this agent there. Raises RequestError."""
-        names = [_name_of(one) for one in self.tools]
+        names = [_get_name(one) for one in self.tools]
         agent: dict[str, Any] = {
             "agent_id": self.agent_id, "agent_class": "RESIDENT", "framework_id": "FMWK-107", "tier": "hot",
-            "system_prompt": self._prompt(), "attention": [], "tools": names, "budget": dict(self.budget),
+            "system_prompt": self._read_prompt(), "attention": [], "tools": names, "budget": dict(self.budget),
             "memory": self.memory, "permissions": {"tools": names, "providers": ["*"], "models": ["*"], "paths": []},
         }  # fmt: skip
-        if (schema := self._schema()) is not None:
+        if (schema := self._make_schema()) is not None:
             agent["output_schema"] = schema
         settings: dict[str, Any] = {}
         if self.model is not None:
             provider, _, model = self.model.partition(":" if self._vendor else "/")
             agent["model"] = {"provider_id": provider, "model_id": model}
         if self._vendor:
-            places_max = own_config.shipped()["gateway"]["providers"]["offline"]["concurrency_max"]
-            instance = vendor_instance(self._vendor, places_max)
+            places_max = own_config.read_shipped()["gateway"]["providers"]["offline"]["concurrency_max"]
+            instance = make_vendor_instance(self._vendor, places_max)
             settings["gateway"] = {"providers": {self._vendor: instance}}
         settings["tools"] = {
-            "entry_points": list(dict.fromkeys(map(entry_of_function, self.functions))),
+            "entry_points": list(dict.fromkeys(map(make_entry_point, self.functions))),
             "approval": [
                 f"{name} if {self._rules[name].__name__}" if name in self._rules else name
-                for name in map(_name_of, self.approval)
+                for name in map(_get_name, self.approval)
             ],
         }
         return {f"agents/{self.agent_id}.json": agent, ADMIN_CONFIG: settings}
@@ -122,7 +126,7 @@ class Agent(Generic[T]):
         try:
             return read(result.response)
         except ValueError as fault:
-            raise _invalid(f"the answer is no {self.name}'s output ({result.outcome}): {fault}") from None
+            raise _make_invalid(f"the answer is no {self.name}'s output ({result.outcome}): {fault}") from None
 
     @property
     def _rules(self) -> dict[str, Callable[..., Any]]:
@@ -142,7 +146,7 @@ class Agent(Generic[T]):
         vendor, separator, _ = (self.model or "").partition(":")
         return vendor if separator and vendor in ADDRESSES else ""
 
-    def _prompt(self) -> str:
+    def _read_prompt(self) -> str:
         """Return the instructions. Raises RequestError, which says where an unreadable file was looked for."""
         if isinstance(self.instructions, str):
             return inspect.cleandoc(self.instructions)
@@ -153,31 +157,35 @@ class Agent(Generic[T]):
             why = f"{file} is not UTF-8 ({error.reason}); save it as that"
         except OSError as error:
             why = f"{file} cannot be read ({error.strerror}); write it, or name another"
-        raise _invalid(f"{self.written_at}: {self.name}: instructions: {why}")
+        raise _make_invalid(f"{self.written_at}: {self.name}: instructions: {why}")
 
-    def _schema(self) -> dict[str, Any] | None:
+    def _make_schema(self) -> dict[str, Any] | None:
         """Return what answers keep. Raises RequestError for an output that no object is."""
-        return None if self.output is None else schema_of(self.output, f"{self.name}: its output")
+        return None if self.output is None else make_schema(self.output, f"{self.name}: its output")
 
 
-def entry_of_function(function: Callable[..., Any]) -> str:
+def make_entry_point(function: Callable[..., Any]) -> str:
     """Return the function as one of `tools.entry_points`: tool processes import the file in which it stands.
 
     Raises RequestError for one that is no tool, or that another process cannot import.
     """
     name = getattr(function, "__qualname__", repr(function))
     if "<lambda>" in name:
-        raise _invalid("a lambda has no name by which a tool process finds it; write a `def` with @tool in its place")
+        raise _make_invalid(
+            "a lambda has no name by which a tool process finds it; write a `def` with @tool in its place"
+        )
     if not callable(function) or not hasattr(function, MARK):
-        raise _invalid(f"{name} is no tool; write @tool above its `def`")
+        raise _make_invalid(f"{name} is no tool; write @tool above its `def`")
     file = inspect.unwrap(function).__code__.co_filename
     if "<locals>" in name:
-        raise _invalid(f"{name} stands inside a function, where no tool process finds it; move it to the top of {file}")
+        raise _make_invalid(
+            f"{name} stands inside a function, where no tool process finds it; move it to the top of {file}"
+        )
     if not Path(file).is_file():
-        raise _invalid(
+        raise _make_invalid(
             f"{name} stands in no file ({file}), as in a notebook's cell; move it to a .py file, and import it"
         )
-    return f"{_name_of(function)} = {Path(file).resolve()}:{name}"
+    return f"{_get_name(function)} = {Path(file).resolve()}:{name}"
 
 
 def _place_of_caller() -> str:
@@ -202,9 +210,9 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 """What each field is to be, and in words: nobody type-checks a notebook."""
 
 
-def _rule_fault(rule: Callable[..., Any], tool: Tool) -> str:
+def _find_rule_fault(rule: Callable[..., Any], tool: Tool) -> str:
     """Return why this function cannot judge calls of this tool; empty: it can. Raises RequestError for none."""
-    entry_of_function(rule)
+    make_entry_point(rule)
     declared: Declared = getattr(rule, MARK)
     if declared.writes or not declared.idempotent:
         return "it is asked before each call and may be asked twice; write @tool(idempotent=True, writes=False)"
@@ -216,11 +224,11 @@ def _rule_fault(rule: Callable[..., Any], tool: Tool) -> str:
     return f"it is given the arguments of the call, and there is no {lacking[0]}" if lacking else ""
 
 
-def _name_of(tool: Tool) -> str:
+def _get_name(tool: Tool) -> str:
     if isinstance(tool, Agent):
         return tool.agent_id
     return tool if isinstance(tool, str) else tool.__name__
 
 
-def _invalid(said: str) -> RequestError:
+def _make_invalid(said: str) -> RequestError:
     return RequestError("invalid_input", said)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hobus.bus.messages.ids import iso
-from hobus.bus.tool import entry_of
+from hobus.bus.messages.ids import format_iso
+from hobus.bus.tool import parse_entry_point
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.app.agent import Agent
-from hobus.launch.app.started import documents
+from hobus.launch.app.started import make_documents
 
 
 def draft(root: Path, app: Path, agents: Sequence[Agent], *, version: str, framework_id: str) -> str:
@@ -22,11 +22,11 @@ def draft(root: Path, app: Path, agents: Sequence[Agent], *, version: str, frame
 
     A package brings neither code nor settings.
     """
-    files = documents(agents)
+    files = make_documents(agents)
     settings = files.pop(ADMIN_CONFIG)
     name = re.sub("[^A-Z0-9]+", "-", agents[0].agent_id).strip("-")
     package_id, spec_id, folder = f"PKG-{name}-001", f"SPEC-{name}-001", f"frameworks/{framework_id}_{name}"
-    entries = [entry_of(one) for one in settings["tools"]["entry_points"]]
+    entries = [parse_entry_point(one) for one in settings["tools"]["entry_points"]]
     said = {
         "tools.entry_points": [f"{tool} = /path/to/{Path(target).name}" for tool, target in entries],
         "tools.approval": settings["tools"]["approval"],
@@ -36,12 +36,12 @@ def draft(root: Path, app: Path, agents: Sequence[Agent], *, version: str, frame
     about = {"framework_id": framework_id, "title": name, "version": version}
     plane = {"plane_id": "hot"}
     rules = about | plane | {
-        "status": "active", "ring": "resident", "created_at": f"{iso(app.stat().st_mtime)[:19]}Z",
+        "status": "active", "ring": "resident", "created_at": f"{format_iso(app.stat().st_mtime)[:19]}Z",
         "assets": ["standard.md"], "expected_specs": [spec_id], "required_gates": ["G0", "G1", "G5"],
         "path_authorizations": [*files, f"{folder}/*", f"specs/{spec_id}/*"],
         "invariants": [{
             "level": "MUST", "statement": "It is offered no tool that its permissions do not name",
-            "enforced_by": ["hobus.config.consistency:inconsistencies"],
+            "enforced_by": ["hobus.config.consistency:find_inconsistencies"],
         }],
     }  # fmt: skip
     described = f"Brings {', '.join(settings['agents'])} of {app.name}."

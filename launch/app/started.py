@@ -12,30 +12,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, module_of, place_of
+from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, import_file, place_of
 from hobus.bus.errors import ConfigError
-from hobus.bus.tool import IMPORTING, entry_of
+from hobus.bus.tool import IMPORTING, parse_entry_point
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.app.agent import Agent
 from hobus.launch.cluster import own_config
-from hobus.launch.cluster.home import Home, holder, home_of
+from hobus.launch.cluster.home import Home, find_holder, make_home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
+from hobus.launch.console.errors import CommandError, UsageFault, format_next_command, make_os_fault
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 from hobus.launch.launcher.starting import let_go, start_detached
 from hobus.launch.launcher.stop import stop
 from hobus.launch.launcher.tool_check import OR_REMOVED
-from hobus.launch.launcher.up_already import begun
+from hobus.launch.launcher.up_already import find_begun
 from hobus.launch.sessions.client_errors import HobusError
 
 
-def agents_in(file: Path) -> list[Agent]:
+def import_agents(file: Path) -> list[Agent]:
     """Import a Python file and return the agents at its top, in its order. Raises CommandError."""
     if not file.is_file():
         raise UsageFault(f"there is no file {file}", hint="name a Python file with an Agent at its top")
     try:
-        module = module_of(file.absolute())
+        module = import_file(file.absolute())
     except BadEntryPoint as bad:
         if isinstance(said := bad.__context__, HobusError):  # of what is written there, in words of its own
             raise UsageFault(f"{said.message}{place_of(said)}") from said
@@ -48,13 +48,13 @@ def agents_in(file: Path) -> list[Agent]:
 
 def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:
     """Take the agents of this file into the home's `config/`; where they cannot be, it stays. Raises CommandError."""
-    with taken_in(home, agents, app) as changed:
+    with take_agents_in(home, agents, app) as changed:
         if changed:
             make_plan(home, StartOptions(), binds=False)
 
 
 @contextmanager
-def taken_in(home: Home, agents: Sequence[Agent], app: Path | None = None) -> Generator[bool]:
+def take_agents_in(home: Home, agents: Sequence[Agent], app: Path | None = None) -> Generator[bool]:
     """Yield whether the home's `config/` had to change for these agents; undo that after a fault in the context.
 
     Raises CommandError: with a configuration's faults as those of the Agents that they come from.
@@ -62,7 +62,7 @@ def taken_in(home: Home, agents: Sequence[Agent], app: Path | None = None) -> Ge
     try:
         before = write_files(home, agents, app and app.resolve())
     except OSError as error:
-        raise of_os_error(error, doing=f"the agents cannot be taken into {home.config}") from error
+        raise make_os_fault(error, doing=f"the agents cannot be taken into {home.config}") from error
     try:
         yield bool(before)
     except BaseException as error:
@@ -102,10 +102,10 @@ def write_files(home: Home, agents: Sequence[Agent], program: Path | None = None
 
     What this program had there before, and has no more, is taken away.
     """
-    if not any(changed_files(home, agents, program)):
+    if not any(list_changed_files(home, agents, program)):
         return {}
-    with own_config.alone(home):
-        changed, gone = changed_files(home, agents, program)
+    with own_config.lock_alone(home):
+        changed, gone = list_changed_files(home, agents, program)
         files = [home.config / name for name in (*changed, *gone)]
         before = {file: file.read_bytes() if file.is_file() else None for file in files}
         (home.config / "agents").mkdir(exist_ok=True)
@@ -130,7 +130,7 @@ class OwnCluster:
         if strange := [one for one in agents if not hasattr(one, "to_files")]:
             raise UsageFault(f"agents: expected Agents, not a {type(strange[0]).__name__}")
         self._temporary = tempfile.mkdtemp(prefix="hobus-") if home is None else None
-        self.home = home_of(Path(self._temporary or str(home)) / ("home" if home is None else ""))
+        self.home = make_home(Path(self._temporary or str(home)) / ("home" if home is None else ""))
         self._is_ours = False
         try:
             self._begin(agents, app)
@@ -139,17 +139,17 @@ class OwnCluster:
             raise
 
     def _begin(self, agents: Sequence[Agent], app: Path | None) -> None:
-        with own_config.alone(self.home, _STARTING):  # who comes second joins
-            if holder(self.home) is None:
-                with taken_in(self.home, agents, app):
+        with own_config.lock_alone(self.home, _STARTING):  # who comes second joins
+            if find_holder(self.home) is None:
+                with take_agents_in(self.home, agents, app):
                     self._is_ours = self._start()
         if self._is_ours:
             return
-        begun(self.home)
-        if changed := changed_files(self.home, agents)[0]:
+        find_begun(self.home)
+        if changed := list_changed_files(self.home, agents)[0]:
             raise CommandError(
                 f"the cluster in {self.home.root} runs with another {', '.join(changed)} than these agents",
-                hint=f"{next_command('down', self.home.root)} first, or leave these agents out",
+                hint=f"{format_next_command('down', self.home.root)} first, or leave these agents out",
             )
 
     def _start(self) -> bool:
@@ -157,7 +157,7 @@ class OwnCluster:
         try:
             code = start_detached(self.home, StartOptions(), wait=True, quiet=True, ends_with_us=True)
         except CommandError as error:
-            if error.exit_code != exit_codes.REFUSED or holder(self.home) is None:
+            if error.exit_code != exit_codes.REFUSED or find_holder(self.home) is None:
                 make_plan(self.home, StartOptions(), binds=False)  # its faults one by one, if it has any
                 raise
             return False
@@ -187,7 +187,7 @@ class OwnCluster:
 _LEFT_OUT = "an agent that is none of this cluster's; add it to agents"
 
 
-def documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
+def make_documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
     """Return all of these agents' files, as if a home had no settings. Raises UsageFault: two exclude each other."""
     wanted = dict[str, dict[str, Any]]()
     made_at, entries, approval, providers = dict[str, str](), dict[str, str](), list[str](), dict[str, Any]()
@@ -203,7 +203,7 @@ def documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
             raise UsageFault(f"two agents are called {agent.agent_id} ({places}); rename one")
         made_at[agent.agent_id] = agent.written_at
         for entry in own["entry_points"]:
-            if entries.setdefault(name := entry_of(entry)[0], entry) != entry:
+            if entries.setdefault(name := parse_entry_point(entry)[0], entry) != entry:
                 raise UsageFault(f"two tools are called {name}: {entry}, {entries[name]}; rename one")
         approval += own["approval"]
         wanted |= files
@@ -217,7 +217,7 @@ def documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
     return wanted | {ADMIN_CONFIG: settings}
 
 
-def changed_files(
+def list_changed_files(
     home: Home, agents: Sequence[Agent], program: Path | None = None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Return documents by paths in the home's `config/` that differ from what is there, and paths that are to go.
@@ -226,9 +226,9 @@ def changed_files(
     """
     if not agents:
         return {}, []
-    wanted = documents(agents)
+    wanted = make_documents(agents)
     settings, own = own_config.read(home), wanted[ADMIN_CONFIG]
-    programs = own_config.document(home.config / _PROGRAMS)
+    programs = own_config.read_document(home.config / _PROGRAMS)
     past = programs.get(str(program), {"agents": [], "tools": {}, "host": {}})
     if program is not None:
         wanted[_PROGRAMS] = programs | {str(program): own}
@@ -239,7 +239,7 @@ def changed_files(
         key: [one for one in tools.get(key, ()) if one in said[key] or one not in past["tools"].get(key, ())]
         for key in said
     }
-    theirs, ours = ({entry_of(one)[0]: one for one in have["entry_points"]} for have in (kept, said))
+    theirs, ours = ({parse_entry_point(one)[0]: one for one in have["entry_points"]} for have in (kept, said))
     wanted[ADMIN_CONFIG] = settings | {
         "host": own["host"] | host,
         "tools": tools
@@ -252,7 +252,7 @@ def changed_files(
         gateway = settings.get("gateway", {})
         wanted[ADMIN_CONFIG]["gateway"] = gateway | {"providers": providers | gateway.get("providers", {})}
     gone = [f"agents/{name}.json" for name in past["agents"] if f"agents/{name}.json" not in wanted]
-    changed = {name: one for name, one in wanted.items() if one != own_config.document(home.config / name)}
+    changed = {name: one for name, one in wanted.items() if one != own_config.read_document(home.config / name)}
     return changed, [name for name in gone if (home.config / name).exists()]
 
 
@@ -261,12 +261,12 @@ def main() -> None:
 
     In a process of its own, so that the file is imported as it is now, and what its import does harms nobody.
     """
-    home, app = home_of(Path(sys.argv[1])), Path(sys.argv[2])
+    home, app = make_home(Path(sys.argv[1])), Path(sys.argv[2])
     out = os.dup(1)
     os.dup2(2, 1)  # what the file prints is no part of the answer
     read, fault = list[str](), list[str]()
     try:
-        agents = agents_in(app)
+        agents = import_agents(app)
         read = [str(one.instructions.absolute()) for one in agents if isinstance(one.instructions, Path)]
         take_in(home, agents, app)
     except CommandError as error:

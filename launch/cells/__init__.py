@@ -13,22 +13,22 @@ class Membership(Record):
     map: str
 
 
-def path_of(home: Path) -> Path:
+def find_path(home: Path) -> Path:
     return home / "cell.json"
 
 
 def membership(home: Path) -> Membership | None:
     """Return which cell a home is; None: it is none. Raises ConfigError where the file does not say."""
     try:
-        return Membership.model_validate_json(path_of(home).read_bytes())
+        return Membership.model_validate_json(find_path(home).read_bytes())
     except FileNotFoundError:
         return None
     except ValueError:
         step = f"remove it, then: hobus cell add NAME --url URL --map MAP --home {home}"
-        raise ConfigError(f"{path_of(home)} is damaged; {step}", facts={"next": step}) from None
+        raise ConfigError(f"{find_path(home)} is damaged; {step}", facts={"next": step}) from None
 
 
 def forget(home: Path) -> None:
     """Forget in a copy which cell its original is, and the map beside it. Raises OSError."""
-    for path in (path_of(home), *home.glob("cells.sqlite*")):
+    for path in (find_path(home), *home.glob("cells.sqlite*")):
         path.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from contextlib import aclosing, suppress
 
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.limits import FRAME_BYTES_MAX, INDEX_INTERVAL_MS, RETRY_INTERVAL_MS
-from hobus.bus.messages.ids import KEY_PREFIX, iso_of_us, snapshot_id, us_of_iso
+from hobus.bus.messages.ids import KEY_PREFIX, derive_snapshot_id, format_iso_us, parse_iso_us
 from hobus.bus.messages.ledger import (
     Entries,
     Entry,
@@ -25,14 +25,14 @@ from hobus.bus.messages.ledger import (
     ReadLedgerStats,
     WriteEntry,
     Written,
-    session_stream,
+    name_session_stream,
 )
 from hobus.bus.messages.memory import LogSignals, Signal, SignalsLogged
 from hobus.bus.messages.session import LeaveSession, SessionView
 from hobus.bus.port import Bus
 from hobus.bus.record.catalog import read_body
-from hobus.bus.record.entry import wire_size
-from hobus.bus.record.journal import pack_event, recorded
+from hobus.bus.record.entry import estimate_wire_size
+from hobus.bus.record.journal import pack_event, read_recorded
 from hobus.bus.record.payloads.memory import ConsolidationFailed, OverlayChange, OverlayWritten, SignalLogged
 from hobus.bus.record.session_facts import RunRequested, SessionArrived, SessionLeft, SessionStarted
 from hobus.launch.sessions.journal import FromLedger, starts_of
@@ -56,14 +56,14 @@ class CellSide:
 
         Asked again, it reads those that have begun since.
         """
-        await self._indexed()
+        await self._wait_indexed()
         newest, news = self._seen, list[tuple[str, str]]()
         async with aclosing(starts_of(FromLedger(self._bus, timeout_s=self._timeout_s))) as starts:
             async for entry in starts:
                 if entry.sequence <= self._seen:
                     break
                 newest = max(newest, entry.sequence)
-                begun = (said := recorded(entry)) and said.event.event
+                begun = (said := read_recorded(entry)) and said.event.event
                 if isinstance(begun, SessionStarted) and begun.principal.startswith(KEY_PREFIX):
                     news.append((begun.principal.removeprefix(KEY_PREFIX), entry.provenance.session_id))
         self._seen = newest  # all that is new, or nothing
@@ -100,17 +100,17 @@ class CellSide:
 
         Raises LedgerError(erased) for a text that is not there: what is carried would not be what was recorded.
         """
-        await self._indexed()
+        await self._wait_indexed()
         digests: set[str] = set()
         after = -1
         while True:
             question = Query(where={"session_id": session_id}, after=after, limit=_PAGE, with_bodies=True)
             page = await self._bus.request("ledger", question, expect=Entries, timeout_s=self._timeout_s)
             if page.entries:
-                news = {digest for digest in map(_digest, page.entries) if digest} - digests
+                news = {digest for digest in map(_get_digest, page.entries) if digest} - digests
                 digests |= news
                 of_session = [entry for entry in page.entries if entry.stream not in _MEMORY]
-                yield [*await self._configurations(sorted(news)), *of_session]
+                yield [*await self._read_configurations(sorted(news)), *of_session]
                 after = page.entries[-1].sequence
             if not page.more or not page.entries:
                 return
@@ -141,29 +141,29 @@ class CellSide:
         with suppress(BusError):
             await self._bus.request("ho3", question, expect=SignalsLogged, timeout_s=self._timeout_s)
 
-    async def _configurations(self, digests: Sequence[str]) -> list[Entry]:
+    async def _read_configurations(self, digests: Sequence[str]) -> list[Entry]:
         found: list[Entry] = []
         for digest in digests:  # one may be as large as a page
-            question = Lookup(submission_ids=[snapshot_id(digest)], with_bodies=True)
+            question = Lookup(submission_ids=[derive_snapshot_id(digest)], with_bodies=True)
             answer = await self._bus.request("ledger", question, expect=Found, timeout_s=self._timeout_s)
             found += [entry for entry in answer.entries if entry is not None]
         return found
 
-    async def _indexed(self) -> None:
+    async def _wait_indexed(self) -> None:
         """Wait until the index, by which a session's entries are found, shows what was acknowledged until now."""
-        first = stats = await self._stats()
+        first = stats = await self._read_stats()
         while stats.head - stats.index_behind < first.head:
             await self._bus.sleep(INDEX_INTERVAL_MS / 1000)
-            stats = await self._stats()
+            stats = await self._read_stats()
 
-    async def _stats(self) -> LedgerStats:
+    async def _read_stats(self) -> LedgerStats:
         return await self._bus.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=self._timeout_s)
 
     async def bring(self, entries: Sequence[Entry]) -> None:
         """Write these entries here, too. Raises LedgerError where one cannot be: only earlier ones may be written."""
         frame: list[WriteEntry] = []
         for entry in map(_as_written, entries):
-            if frame and wire_size([*frame, entry]) > FRAME_BYTES_MAX:
+            if frame and estimate_wire_size([*frame, entry]) > FRAME_BYTES_MAX:
                 await self._import(frame)
                 frame = []
             frame.append(entry)
@@ -190,18 +190,18 @@ class CellSide:
 
     async def arrive(self, session_id: str, cell: str, *, here: str) -> bool:
         """Let the session go on here, if it left for that cell and is whole here; return whether it did now."""
-        question = Read(stream=session_stream(session_id), limit=1, newest_first=True, with_bodies=True)
+        question = Read(stream=name_session_stream(session_id), limit=1, newest_first=True, with_bodies=True)
         page = await self._bus.request("ledger", question, expect=Entries, timeout_s=self._timeout_s)
         last = page.entries[0] if page.entries else None
-        said = None if last is None else recorded(last)
+        said = None if last is None else read_recorded(last)
         if last is None or said is None or not isinstance(said.event.event, SessionLeft):
             return False
         if said.event.event.cell != cell:
             return False
-        at_us = us_of_iso(iso_of_us(round(self._bus.now() * 1_000_000)))
+        at_us = parse_iso_us(format_iso_us(round(self._bus.now() * 1_000_000)))
         # Derived from where it left: whoever does it again writes the same id, and adds nothing.
         submission_id = last.submission_id.replace("SessionLeft:", "SessionArrived:", 1)
-        event = said.event._replace(event=SessionArrived(cell=here, at=iso_of_us(at_us)))
+        event = said.event._replace(event=SessionArrived(cell=here, at=format_iso_us(at_us)))
         await self._import(
             [
                 WriteEntry(
@@ -235,8 +235,8 @@ def _as_written(entry: Entry) -> WriteEntry:
     return WriteEntry._make((*entry[:_WRITTEN], bodies))
 
 
-def _digest(entry: Entry) -> str:
+def _get_digest(entry: Entry) -> str:
     """Return the configuration that a run began under; empty: the entry begins none."""
-    if entry.event_type != RunRequested.entry_name or (said := recorded(entry)) is None:
+    if entry.event_type != RunRequested.entry_name or (said := read_recorded(entry)) is None:
         return ""
     return said.event.event.config_digest if isinstance(said.event.event, RunRequested) else ""

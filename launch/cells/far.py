@@ -19,17 +19,17 @@ from typing import Any, BinaryIO, TypeVar, cast
 from msgspec.msgpack import decode as decoded
 from msgspec.msgpack import encode as encoded
 
-from hobus.bus.catalog import row_of
+from hobus.bus.catalog import find_row
 from hobus.bus.clock import SystemClock
 from hobus.bus.codec import decode, encode
-from hobus.bus.errors import BusError, RuntimeFault, fault_of
+from hobus.bus.errors import BusError, RuntimeFault, make_fault
 from hobus.bus.limits import BODY_MAX_BYTES
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.failure import Failure
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.version import software_version
+from hobus.launch.cluster.version import find_software_version
 
 R = TypeVar("R", bound=Message)
 
@@ -45,10 +45,10 @@ class FarBus:
     async def hello(self) -> float:
         """How long its requests may take. Raises BusError, for another version too."""
         version, timeout_s = await self._read()
-        if version != software_version():
+        if version != find_software_version():
             raise BusError(
                 "rejected",
-                f"{self._host} runs hobus {version}, this is {software_version()}: install one version on both",
+                f"{self._host} runs hobus {version}, this is {find_software_version()}: install one version on both",
             )
         return float(timeout_s)
 
@@ -60,7 +60,7 @@ class FarBus:
         _write(self._writer, [service, message.TYPE, body, timeout_s, key, trace])
         name, answer = await self._read()
         if name == Failure.TYPE:
-            raise fault_of(decode(Failure, answer, BODY_MAX_BYTES))
+            raise make_fault(decode(Failure, answer, BODY_MAX_BYTES))
         return decode(expect, answer, BODY_MAX_BYTES)
 
     async def _read(self) -> Any:
@@ -72,7 +72,7 @@ class FarBus:
 
 
 @asynccontextmanager
-async def far(host: str, home: str) -> AsyncGenerator[tuple[Bus, float]]:
+async def connect_far(host: str, home: str) -> AsyncGenerator[tuple[Bus, float]]:
     """Connect to the bus of a home there; also say how long its requests may take.
 
     HOBUS_RSH: a command in place of ssh.
@@ -93,14 +93,14 @@ async def serve(place: Place) -> None:
     """On this process's standard input and output, until there is no more input."""
     reader, out = StreamReader(), sys.stdout.buffer
     await asyncio.get_running_loop().connect_read_pipe(lambda: StreamReaderProtocol(reader), sys.stdin)
-    async with connected(place, "operator") as bus:
-        _write(out, [software_version(), place.client_timeout_s])
+    async with connect_bus(place, "operator") as bus:
+        _write(out, [find_software_version(), place.client_timeout_s])
         while True:
             try:
                 service, name, body, within_s, key, trace = await _read(reader)
             except IncompleteReadError:
                 return
-            row = row_of(service, name)
+            row = find_row(service, name)
             answer: Message
             try:
                 if row is None or row.reply is None:

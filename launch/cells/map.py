@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hobus.bus.errors import BusError
-from hobus.launch.cells.placement import cell_for
+from hobus.launch.cells.placement import choose_cell
 
 Step = Literal["leaving", "copying", "arriving", "sweeping", "returning", "done"]
 NEXT: dict[Step, Step] = {
@@ -86,20 +86,20 @@ class CellMap:
 
     def _rows(self, statement: str, *values: str | int | None) -> list[Any]:
         db = self._db or self._open()
-        with self._told():
+        with self._translate_faults():
             found = db.execute(statement.replace("?", "%s") if self.is_server else statement, values)
             return list(found.fetchall()) if found.description else []
 
     def _open(self) -> Any:
-        with self._told():
-            self._db = _of_server(self.where) if self.is_server else _of_file(Path(self.where))
-        with self._whole():
+        with self._translate_faults():
+            self._db = _open_server(self.where) if self.is_server else _open_file(Path(self.where))
+        with self._write_whole():
             for table in _TABLES.split(";"):
                 self._run(table)
         return self._db
 
     @contextmanager
-    def _told(self) -> Generator[None]:
+    def _translate_faults(self) -> Generator[None]:
         """Whatever a database says is one fault, and the next statement opens it anew."""
         try:
             yield
@@ -113,7 +113,7 @@ class CellMap:
             raise BusError("unavailable", f"the map of cells ({where}): {said}", facts={"next": step}) from None
 
     @contextmanager
-    def _whole(self) -> Generator[None]:
+    def _write_whole(self) -> Generator[None]:
         self._run("begin" if self.is_server else "begin immediate")
         self._is_begun = True
         try:
@@ -130,7 +130,7 @@ class CellMap:
     # --- cells
 
     def cells(self) -> dict[str, Cell]:
-        return {row[0]: _cell(row) for row in self._run(f"{_CELL} order by name")}
+        return {row[0]: _make_cell(row) for row in self._run(f"{_CELL} order by name")}
 
     def put(self, cell: Cell) -> None:
         """Add or change a cell; whoever is there stays there."""
@@ -142,7 +142,7 @@ class CellMap:
 
     def drop(self, name: str) -> bool:
         """Remove a cell; return False where somebody is there, or on the way."""
-        with self._whole():
+        with self._write_whole():
             if self.people(name) or any(name in (move.source, move.target) for move in self.moves()):
                 return False
             self._run("delete from cells where name = ?", name)
@@ -164,13 +164,13 @@ class CellMap:
             person,
         )
         if rows:
-            return _cell(rows[0]), rows[0][5] in REFUSING
-        with self._whole():
+            return _make_cell(rows[0]), rows[0][5] in REFUSING
+        with self._write_whole():
             names = [one.name for one in self.cells().values() if one.is_open]
-            self._run("insert into people values (?, ?) on conflict do nothing", person, cell_for(person, names))
+            self._run("insert into people values (?, ?) on conflict do nothing", person, choose_cell(person, names))
         return self.place(person)
 
-    def cell_of(self, person: str) -> str | None:
+    def find_cell(self, person: str) -> str | None:
         """Return where this person is; None: nobody has seen them."""
         return next((str(row[0]) for row in self._run("select cell from people where person = ?", person)), None)
 
@@ -179,7 +179,7 @@ class CellMap:
 
     def list_people(self, cell: str, people: list[str]) -> None:
         """Who was in this cell before it was one, once."""
-        with self._whole():
+        with self._write_whole():
             for person in people:
                 self._run("insert into people values (?, ?) on conflict do nothing", person, cell)
             self._run("insert into listed values (?) on conflict do nothing", cell)
@@ -202,10 +202,10 @@ class CellMap:
 
     def begin(self, person: str, target: str, now_us: int) -> Move:
         """Begin the move of this person, or find the one that is under way; doors heed it from now on."""
-        with self._whole():
+        with self._write_whole():
             if (move := self.move_of(person)) is not None:
                 return move
-            source = self.cell_of(person)
+            source = self.find_cell(person)
             if source is None or source == target:
                 return Move(person, target, target, "done")
             self._run(
@@ -218,7 +218,7 @@ class CellMap:
         """Bring the move to its next step, or this one, whoever did; behind `arriving` the person is there."""
         after = step or NEXT[move.step]
         ended = now_us if after == "done" else None
-        with self._whole():
+        with self._write_whole():
             made = self._run(
                 "update moves set step = ?, ended_at_us = ? where person = ? and step = ? and ended_at_us is null "
                 "returning number",
@@ -229,11 +229,11 @@ class CellMap:
         return move._replace(step=after)
 
 
-def _cell(row: Any) -> Cell:
+def _make_cell(row: Any) -> Cell:
     return Cell(*row[:4], is_open=bool(row[4]))
 
 
-def _of_file(path: Path) -> Any:
+def _open_file(path: Path) -> Any:
     path.touch(mode=0o600)  # it holds keys
     db = sqlite3.connect(path, timeout=_WAITS_S, isolation_level=None)
     db.execute("pragma journal_mode = wal")  # whoever reads, as doors do for each request, waits for nobody
@@ -241,7 +241,7 @@ def _of_file(path: Path) -> Any:
     return db
 
 
-def _of_server(where: str) -> Any:
+def _open_server(where: str) -> Any:
     try:
         psycopg = importlib.import_module("psycopg")
     except ImportError:

@@ -27,7 +27,7 @@ async def move(  # noqa: PLR0913 - each by its name
     while one.step != "done":
         said(one)
         try:
-            await _made(one, sides[one.source], sides[one.target], wait_s=wait_s)
+            await _make_step(one, sides[one.source], sides[one.target], wait_s=wait_s)
         except RuntimeFault as fault:
             if one.step not in ("leaving", "copying") or fault.code not in ("run_active", "erased"):
                 raise
@@ -39,7 +39,7 @@ async def move(  # noqa: PLR0913 - each by its name
     return one
 
 
-async def _made(one: Move, source: CellSide, target: CellSide, *, wait_s: float) -> None:
+async def _make_step(one: Move, source: CellSide, target: CellSide, *, wait_s: float) -> None:
     """Make one step, of every session that there is at the source, and of what was learned there."""
     for session_id in (await source.people()).get(one.person, []):
         if one.step == "returning":
@@ -48,15 +48,15 @@ async def _made(one: Move, source: CellSide, target: CellSide, *, wait_s: float)
         if not await source.leave(session_id, one.person, one.target, wait_s=wait_s):
             continue  # for another cell, at another time
         if one.step in ("copying", "sweeping"):
-            await _brought(source.entries(session_id), target)
+            await _bring(source.entries(session_id), target)
         if one.step in ("arriving", "sweeping"):
             await target.arrive(session_id, one.target, here=one.target)
     if one.step in ("copying", "sweeping"):
-        await _brought(source.memory(one.person), target)
+        await _bring(source.memory(one.person), target)
         await target.remember(one.person)
 
 
-async def _brought(pages: AsyncGenerator[list[Entry]], target: CellSide) -> None:
+async def _bring(pages: AsyncGenerator[list[Entry]], target: CellSide) -> None:
     async with aclosing(pages):
         async for page in pages:
             await target.bring(page)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from hashlib import sha256
 
 
-def cell_for(person: str, cells: Collection[str]) -> str:
+def choose_cell(person: str, cells: Collection[str]) -> str:
     """Return the cell with the highest hash of both names: the same whatever the order, and at every door.
 
     With one cell more, who changes goes there; with one fewer, only its own change. Raises ValueError for no cell.

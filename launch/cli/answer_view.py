@@ -18,13 +18,13 @@ from hobus.launch.cli.outcome import Line
 from hobus.launch.console.output import (
     can_be_commanded,
     colours,
-    harmless,
     is_terminal,
-    joined,
+    join_styled,
+    make_harmless,
+    measure_window,
     note,
     say,
-    styled,
-    window,
+    style,
 )
 
 WAITING = "…"
@@ -76,10 +76,10 @@ class Provisional:
 
     def rows(self, columns: int, rows_max: int) -> tuple[list[str], bool]:
         """Return the last rows, none wider than `columns` cells; and whether they are of the answer."""
-        self._columns, text = columns, harmless(self.text)
+        self._columns, text = columns, make_harmless(self.text)
         # By name: whoever writes into a pipe needs none of it.
         terminal = importlib.import_module("hobus.launch.console.terminal")
-        shown: list[str] = terminal.last_rows(text if text.strip() else self.notice, columns, max(1, rows_max))
+        shown: list[str] = terminal.cut_last_rows(text if text.strip() else self.notice, columns, max(1, rows_max))
         return shown, bool(text.strip())
 
 
@@ -116,16 +116,16 @@ class PlainView:
         """Print beside the answer: on a terminal where it will stand, else on standard error."""
         for text, colour in lines:
             if self._is_terminal:
-                self._write(joined(styled(harmless(text), colour or None), "\n"))
+                self._write(join_styled(style(make_harmless(text), colour or None), "\n"))
             else:
-                note(styled(harmless(text), colour or None, to_stderr=True))
+                note(style(make_harmless(text), colour or None, to_stderr=True))
 
     def finish(self, answer: str) -> None:
         """Print the answer as it is; on a terminal without what would command it, coloured as Markdown."""
         if self._is_terminal and colours():
             say_answer(answer)
             return
-        shown = harmless(answer) if self._is_terminal else answer
+        shown = make_harmless(answer) if self._is_terminal else answer
         if shown:
             self._write(shown if shown.endswith("\n") else f"{shown}\n")
 
@@ -138,7 +138,7 @@ def streams_to_stdout() -> bool:
     return is_terminal(sys.stdout) and can_be_commanded()
 
 
-def view_on_stdout(*, is_live: bool) -> AnswerView:
+def make_view(*, is_live: bool) -> AnswerView:
     if not is_live:
         return PlainView(_write, is_terminal=is_terminal(sys.stdout))
     view: AnswerView = importlib.import_module("hobus.launch.cli.chat.live_view").LiveView()  # by name, as below
@@ -162,14 +162,16 @@ def say_answer(answer: str) -> None:
         return
     # By name: it takes a tenth of a second, and not every answer is one that a person looks at.
     markdown = importlib.import_module("hobus.launch.cli.chat.markdown")
-    for line in markdown.markdown_lines(harmless(answer), columns=window()[0] - 1):
+    for line in markdown.render_markdown(make_harmless(answer), columns=measure_window()[0] - 1):
         say(line)
 
 
 def say_rows(text: str, colour: str | None) -> None:
     """Print a text for good, broken at spaces where the terminal's rows end."""
-    for row in importlib.import_module("hobus.launch.console.terminal").folded(harmless(text), window()[0] - 1):
-        say(styled(row, colour))
+    for row in importlib.import_module("hobus.launch.console.terminal").fold(
+        make_harmless(text), measure_window()[0] - 1
+    ):
+        say(style(row, colour))
 
 
 def _write(text: str) -> None:

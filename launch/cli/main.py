@@ -16,19 +16,19 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from hobus.launch.cluster.version import software_version
+from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, of_os_error, was_given
+from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, make_os_fault, was_given
 from hobus.launch.console.interrupt import INTERRUPTED, end_at_interrupt, is_interrupt
 from hobus.launch.console.output import (
-    always_encodable,
     as_asked,
     as_json,
-    joined,
+    escape_unencodable,
+    go_silent,
+    join_styled,
     note,
     say_prose,
-    styled,
-    unheard,
+    style,
     wants_debug,
     wants_json,
 )
@@ -134,7 +134,7 @@ class LazyGroup(click.Group):
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        click.echo(f"hobus {software_version()}")
+        click.echo(f"hobus {find_software_version()}")
         ctx.exit()
 
 
@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> None:
         # Before anything is asked or opened: the next file to be opened would get its number, and what is printed.
         closed = "standard output is closed: nobody could read the answer, and nothing was done"
         sys.exit(_say(CommandError(closed, hint="run it with its output redirected, to /dev/null for none")))
-    always_encodable()
+    escape_unencodable()
     os.umask(_PRIVATE)
     code = run(sys.argv[1:] if arguments is None else arguments)
     end_at_interrupt()  # what follows is the interpreter's own end
@@ -182,11 +182,11 @@ def _run(arguments: list[str]) -> int:
         if is_interrupt(error):
             note("interrupted")
             return INTERRUPTED
-        return _explain(_alone(error))
+        return _explain(_unwrap(error))
     return result if isinstance(result, int) else exit_codes.OK
 
 
-def _alone(error: BaseException) -> BaseException:
+def _unwrap(error: BaseException) -> BaseException:
     """Return the fault itself, where a task group wrapped a single one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
@@ -204,20 +204,20 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError):
         # The reader of a pipe went away (`hobus tap | head`): that is an end, not a failure. What is still
         # buffered must not raise once more at exit.
-        unheard()
+        go_silent()
         return exit_codes.OK
     if isinstance(error, click.ClickException):
-        return _say(_usage(error))
+        return _say(_make_usage_fault(error))
     if isinstance(error, CommandError):
         return _say(error)
     if isinstance(error, OSError):
-        return _say(of_os_error(error, doing="the operating system refused"))
+        return _say(make_os_fault(error, doing="the operating system refused"))
     return _say(
-        as_command_error(error) or CommandError(_unexpected(error), hint="run the same command again with --debug")
+        as_command_error(error) or CommandError(_describe_defect(error), hint="run the same command again with --debug")
     )
 
 
-def _usage(error: click.ClickException) -> UsageFault:
+def _make_usage_fault(error: click.ClickException) -> UsageFault:
     """Return what click says of a mistake, in the form of all errors: a small first letter, and where the help is."""
     text = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption) and error.option_name[1:2].isdigit():
@@ -226,7 +226,7 @@ def _usage(error: click.ClickException) -> UsageFault:
     return UsageFault(text[:1].lower() + text[1:], hint=f"{ctx.command_path if ctx is not None else 'hobus'} --help")
 
 
-def _unexpected(error: BaseException) -> str:
+def _describe_defect(error: BaseException) -> str:
     """Return class and place of a defect of the program; its text may hold what a user wrote, and is not said."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {'/'.join(frames[-1].filename.split('/')[-2:])}:{frames[-1].lineno}" if frames else ""
@@ -240,7 +240,7 @@ def _say(error: CommandError) -> int:
         note(as_json({"error": facts}))
         return error.exit_code
     first, *more = error.message.split("\n")
-    say_prose(joined(styled("error:", "red", bold=True, to_stderr=True), " "), first, to_stderr=True)
+    say_prose(join_styled(style("error:", "red", bold=True, to_stderr=True), " "), first, to_stderr=True)
     for line in more:
         text = line.lstrip(" -")  # below what begins a list, or a place that is pointed at
         say_prose(line[: len(line) - len(text)], text, to_stderr=True)

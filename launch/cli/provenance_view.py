@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from hobus.bus.messages.ids import snapshot_id
+from hobus.bus.messages.ids import derive_snapshot_id
 from hobus.launch.cluster.home import Home
-from hobus.launch.sessions.provenance import SNAPSHOT, ChangedAsset, Configuration, Used, configuration_in, short_digest
-from hobus.ledger_service.reader import EntryFilter, entries_with, read_entries
+from hobus.launch.sessions.provenance import (
+    SNAPSHOT,
+    ChangedAsset,
+    Configuration,
+    Used,
+    read_configuration,
+    shorten_digest,
+)
+from hobus.ledger_service.reader import EntryFilter, find_entries, read_entries
 
 NOT_KNOWN = "not in the record"
 _ABSENT = "not there"
 _KINDS = {"prompt_pack": "prompt pack", "config": "settings"}
 
 
-def configurations_of(home: Home) -> dict[str, Configuration]:
+def read_configurations(home: Home) -> dict[str, Configuration]:
     """Return every recorded configuration, by digest, in the order of their first starts. Raises RuntimeFault."""
     snapshots = read_entries(home.ledger, EntryFilter(event_type=SNAPSHOT), with_bodies=True)
-    return {one.digest: one for one in map(configuration_in, snapshots)}
+    return {one.digest: one for one in map(read_configuration, snapshots)}
 
 
-def configurations_with(home: Home, digests: Iterable[str]) -> dict[str, Configuration]:
+def read_named_configurations(home: Home, digests: Iterable[str]) -> dict[str, Configuration]:
     """Return those configurations that the record has, by digest. Raises RuntimeFault."""
-    found = map(configuration_in, entries_with(home.ledger, {snapshot_id(one) for one in digests}))
+    found = map(read_configuration, find_entries(home.ledger, {derive_snapshot_id(one) for one in digests}))
     return {one.digest: one for one in found}
 
 
@@ -30,11 +37,11 @@ MADE_UNDER: dict[str, Callable[[Used], str] | str] = {
     "MADE UNDER": lambda one: _KINDS.get(one.kind, one.kind),
     "ID": "asset_id",
     "VERSION": lambda one: one.version or "-",
-    "DIGEST": lambda one: short_digest(one.digest) or (_ABSENT if one.is_absent else NOT_KNOWN),
+    "DIGEST": lambda one: shorten_digest(one.digest) or (_ABSENT if one.is_absent else NOT_KNOWN),
     "PACKAGE": lambda one: f"{one.package_id} {one.package_version}".strip() or "-",
 }
 """Columns of a table of the files that a turn was made under."""
 
 
 def change_in_words(one: ChangedAsset) -> tuple[str, str]:
-    return short_digest(one.before) or "not there", short_digest(one.after) or "not there"
+    return shorten_digest(one.before) or "not there", shorten_digest(one.after) or "not there"

@@ -12,8 +12,8 @@ from hobus.bus.errors import GatewayError
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import AnyProvider
 from hobus.gateway_service.providers.http.provider import HttpProvider
-from hobus.launch.console.finding import DoctorFinding, fail, ok, warn
-from hobus.launch.process.roles.gateway import provider
+from hobus.launch.console.finding import DoctorFinding, fail, make_ok, warn
+from hobus.launch.process.roles.gateway import make_provider
 
 _UNKNOWN_HERE = frozenset({400, 404, 405, 501})
 """What a server without a list of its models says."""
@@ -30,34 +30,36 @@ def check(provider_id: str, whole: AdminConfig, given: Mapping[str, str]) -> lis
 async def _check(
     provider_id: str, config: AnyProvider, whole: AdminConfig, given: Mapping[str, str]
 ) -> list[DoctorFinding]:
-    made = provider(provider_id, config, whole, given)
+    made = make_provider(provider_id, config, whole, given)
     try:
         await made.prepare()
     except GatewayError as fault:
-        return [_failed(f"{provider_id} setup", fault.detail)]
+        return [_make_failed(f"{provider_id} setup", fault.detail)]
     key = "" if config.kind == "offline" else config.key or ""
     about = f"its library is loaded, its key read ({key})" if key else "it needs no key"
-    found = [ok(f"{provider_id} setup", f"kind {config.kind}; {about}")]
+    found = [make_ok(f"{provider_id} setup", f"kind {config.kind}; {about}")]
     if isinstance(made, HttpProvider) and config.kind in ("openai", "anthropic"):
-        found += await _asked(provider_id, made, config, whole)
+        found += await _ask_provider(provider_id, made, config, whole)
     return found
 
 
-def _failed(check: str, detail: str) -> DoctorFinding:
+def _make_failed(check: str, detail: str) -> DoctorFinding:
     """Return a fault whose last part is its fix."""
     what, _, fix = detail.rpartition("; ")
     return fail(check, what or detail, fix)
 
 
-async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, whole: AdminConfig) -> list[DoctorFinding]:
+async def _ask_provider(
+    provider_id: str, made: HttpProvider, config: AnyProvider, whole: AdminConfig
+) -> list[DoctorFinding]:
     timeout_s = whole.launcher.client_timeout_ms / 1000
     try:
         offered = await made.models(timeout_s=timeout_s)
     except GatewayError as fault:
-        return [_refused(provider_id, fault)]
+        return [_make_refused(provider_id, fault)]
     finally:
         await made.close()
-    found = [ok(f"{provider_id} connection", f"it answers, and offers {len(offered)} models")]
+    found = [make_ok(f"{provider_id} connection", f"it answers, and offers {len(offered)} models")]
     missing = [model.model_id for model in config.models if model.model_id not in offered]
     if missing:
         known = ", ".join(list(offered)[:8]) + (" …" if len(offered) > 8 else "")  # noqa: PLR2004 - enough to see the kind of name
@@ -66,7 +68,7 @@ async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, whol
         found.append(fail(f"{provider_id} models", said, fix))
     elif config.models:
         named = ", ".join(model.model_id for model in config.models)
-        found.append(ok(f"{provider_id} models", f"it offers {named}"))
+        found.append(make_ok(f"{provider_id} models", f"it offers {named}"))
     for number, model in enumerate(config.models):
         if model.context_tokens is None and (window := offered.get(model.model_id)):
             said = (
@@ -77,7 +79,7 @@ async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, whol
     return found
 
 
-def _refused(provider_id: str, fault: GatewayError) -> DoctorFinding:
+def _make_refused(provider_id: str, fault: GatewayError) -> DoctorFinding:
     status = fault.facts.get("status")
     if status in _REFUSED_KEY:
         return fail(f"{provider_id} key", fault.detail, "give it a valid key")

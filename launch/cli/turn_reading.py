@@ -7,25 +7,25 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from hobus.bus.messages.ids import entry_id, overlay_id, shown_session
-from hobus.bus.messages.ledger import Entry, session_stream
+from hobus.bus.messages.ids import derive_entry_id, derive_overlay_id, shorten_session
+from hobus.bus.messages.ledger import Entry, name_session_stream
 from hobus.bus.record.ends import ENDS
-from hobus.bus.record.journal import recorded
+from hobus.bus.record.journal import read_recorded
 from hobus.bus.record.payloads.memory import OverlayWritten
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.session_facts import RunRequested
-from hobus.launch.cli.provenance_view import configurations_with
+from hobus.launch.cli.provenance_view import read_named_configurations
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.console.errors import UsageFault, format_next_here
 from hobus.launch.limits import OVERLAYS_MAX, SIGNALS_MAX
-from hobus.launch.sessions.account import TurnAccount, account_of
-from hobus.launch.sessions.evidence import Evidence, Rules, body_of, entries_of_turn, seen_in
-from hobus.launch.sessions.history import TurnSeen, turns_in
-from hobus.launch.sessions.provenance import digests_named, named_by_run
+from hobus.launch.sessions.account import TurnAccount, make_account
+from hobus.launch.sessions.evidence import Evidence, Rules, decode_body, entries_of_turn, seen_in
+from hobus.launch.sessions.history import TurnSeen, list_turns
+from hobus.launch.sessions.provenance import find_digest, list_digests
 from hobus.launch.sessions.which import run_in_session
 from hobus.launch.sessions.why_memory import agent_of
 from hobus.launch.sessions.why_prompts import quoted_elsewhere
-from hobus.ledger_service.reader import EntryFilter, entries_with, read_entries
+from hobus.ledger_service.reader import EntryFilter, find_entries, read_entries
 
 TURN = (
     "SES-<8 hex digits>-<n>, the n-th turn of a session (SES- and digits beyond four are optional), SESSION/<input id> "
@@ -65,9 +65,9 @@ def read_account(home: Home, session_id: str, wanted: str | None, *, called: str
     found = evidence_of(entries, turn)
     own, record = found.turn, home.ledger
     overlays = _overlays(record, own)
-    configurations = configurations_with(home, digests_named(seen_in(own)))
-    made_under = configurations.get(named_by_run(seen_in(own)))
-    return account_of(
+    configurations = read_named_configurations(home, list_digests(seen_in(own)))
+    made_under = configurations.get(find_digest(seen_in(own)))
+    return make_account(
         session_id,
         turn,
         replace(
@@ -90,17 +90,17 @@ def turn_named(entries: Sequence[Entry], session_id: str, wanted: str | None, *,
 
     Raises UsageFault that names the last ones.
     """
-    turns, session = turns_in(entries), shown_session(session_id)
+    turns, session = list_turns(entries), shorten_session(session_id)
     if wanted is None:
         if not turns:
-            raise UsageFault(f"{session} has no turn yet", hint=next_here(f"ask --session {session} TEXT"))
+            raise UsageFault(f"{session} has no turn yet", hint=format_next_here(f"ask --session {session} TEXT"))
         return turns[-1]
     number = run_in_session(wanted, session_id)
     turn = next((one for one in turns if (number and one.run == number) or one.input_id == wanted), None)
     if turn is None:
         last = f" --turn {turns[-1].run or turns[-1].input_id}" if turns else ""
         said = f"{called} {wanted[:80]}: {session} has no such turn; it has {_there(turns)}"
-        raise UsageFault(said, hint=next_here(f"session show {session}{last}"))
+        raise UsageFault(said, hint=format_next_here(f"session show {session}{last}"))
     return turn
 
 
@@ -143,9 +143,9 @@ def entries_about(home: Home, session_id: str, wanted: str | None) -> list[Entry
     if high is not None:
         found += read(EntryFilter(session=session_id, run=number), after=high - 1)
     known = {one.submission_id for one in found}
-    asked = [said.event.event for one in found if one.event_type == "RunRequested" and (said := recorded(one))]
+    asked = [said.event.event for one in found if one.event_type == "RunRequested" and (said := read_recorded(one))]
     refs = {one.input_ref.rpartition("/")[0] for one in asked if isinstance(one, RunRequested)}
-    found += entries_with(home.ledger, refs - known)  # a message that waited for its turn
+    found += find_entries(home.ledger, refs - known)  # a message that waited for its turn
     return _in_order(found)
 
 
@@ -155,9 +155,9 @@ def _in_order(found: Sequence[Entry]) -> list[Entry]:
 
 def _last_run(home: Home, session_id: str) -> int | None:
     """Return the last turn's run; None where it had none."""
-    journal = EntryFilter(stream=session_stream(session_id), session=session_id)
+    journal = EntryFilter(stream=name_session_stream(session_id), session=session_id)
     found = list(read_entries(home.ledger, journal, limit=_LAST_ENTRIES, newest_first=True, with_bodies=True))
-    turns = turns_in(reversed(found))
+    turns = list_turns(reversed(found))
     return turns[-1].run if turns else None
 
 
@@ -165,7 +165,7 @@ def _quoted(record: Path, turn: Sequence[Entry], session: Sequence[Entry]) -> li
     """Return the other entries that the turn's prompts quote; what they quote may itself quote others."""
     found: list[Entry] = []
     while quoted := quoted_elsewhere(turn, [*session, *found]):
-        more = entries_with(record, quoted)
+        more = find_entries(record, quoted)
         if not more:  # they are not in this record
             break
         found += more
@@ -174,24 +174,25 @@ def _quoted(record: Path, turn: Sequence[Entry], session: Sequence[Entry]) -> li
 
 def _overlays(record: Path, turn: Sequence[Entry]) -> list[Entry]:
     """Return memory's last changes until the turn's end, and what made each line that was shown or left out."""
-    contexts = [said for one in turn if isinstance(said := body_of(one), ContextAssembled)]
+    contexts = [said for one in turn if isinstance(said := decode_body(one), ContextAssembled)]
     named = {name for said in contexts for name in (*said.artifact_ids, *(name for name, _ in said.left_out))}
     agent_id, end = agent_of(turn), max((one.sequence for one in turn), default=-1) + 1
     wanted = EntryFilter(stream="overlays")
     found = [*read_entries(record, wanted, before=end, limit=OVERLAYS_MAX, newest_first=True, with_bodies=True)]
     return _in_order(
-        found + entries_with(record, {entry_id("HO3_OVERLAY", overlay_id(agent_id, one)) for one in named})
+        found
+        + find_entries(record, {derive_entry_id("HO3_OVERLAY", derive_overlay_id(agent_id, one)) for one in named})
     )
 
 
 def _behind_lines(record: Path, turn: Sequence[Entry], overlays: Sequence[Entry]) -> list[Entry]:
     """Return the signals that the lines which were shown rest on."""
-    contexts = [said for one in turn if isinstance(said := body_of(one), ContextAssembled)]
+    contexts = [said for one in turn if isinstance(said := decode_body(one), ContextAssembled)]
     shown = {name for said in contexts for name in said.artifact_ids}
-    written = [said for one in overlays if isinstance(said := body_of(one), OverlayWritten)]
+    written = [said for one in overlays if isinstance(said := decode_body(one), OverlayWritten)]
     events = {event for said in written if said.artifact_id in shown for event in said.source_event_ids}
     agent_id = agent_of(turn)
-    return entries_with(record, {entry_id("HO3_SIGNAL", f"{agent_id}/{event}") for event in events})
+    return find_entries(record, {derive_entry_id("HO3_SIGNAL", f"{agent_id}/{event}") for event in events})
 
 
 def _newest_signals(record: Path, turn: Sequence[Entry]) -> list[Entry]:

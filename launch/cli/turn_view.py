@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from hobus.bus.messages.ids import is_beside
 from hobus.bus.record.payloads.orders import ContextAssembled
-from hobus.bus.text import shortened
+from hobus.bus.text import shorten
 from hobus.launch.cli.provenance_view import MADE_UNDER
 from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import counted, money, printable, thousands
+from hobus.launch.console.output import format_count, format_money, format_thousands, make_printable
 from hobus.launch.console.view import Line, Part, Shown, Table, entries, heading, in_cell
 from hobus.launch.sessions.account import ContextSeen, TurnAccount
 from hobus.launch.sessions.evidence import short
@@ -74,32 +74,32 @@ def opening(account: TurnAccount) -> Iterator[Line]:
         tokens: Counter[str] = Counter()
         for one in account.asked.shown:
             tokens[one.name] += one.tokens
-        texts = ", ".join(f"{name} {thousands(count)}" for name, count in tokens.items() if count)
+        texts = ", ".join(f"{name} {format_thousands(count)}" for name, count in tokens.items() if count)
         yield Line(f"Its last prompt showed, in tokens: {texts}.", begin="  ")
     if failures := account.failures:
         yield Line(
-            f"{counted(len(failures), 'failure')}, the first: {failures[0].code} (#{failures[0].sequences[-1]}).",
+            f"{format_count(len(failures), 'failure')}, the first: {failures[0].code} (#{failures[0].sequences[-1]}).",
             begin="  ",
         )
     elif account.memory is not None or account.signals:
         shown = [] if account.memory is None else account.memory.shown
         crossed = [one.signal_id for one in account.signals if one.crossed]
         learned = f"; crossed their gate: {', '.join(crossed)}" if crossed else ""
-        yield Line(f"Memory showed {counted(len(shown), 'line')}{learned}.", begin="  ")
+        yield Line(f"Memory showed {format_count(len(shown), 'line')}{learned}.", begin="  ")
     if prompts:
-        checked = f"{sum(one.as_sent is True for one in prompts)} of {counted(len(prompts), 'prompt')}"
+        checked = f"{sum(one.as_sent is True for one in prompts)} of {format_count(len(prompts), 'prompt')}"
         yield Line(f"Word for word as sent, by the recorded SHA-256: {checked}.", begin="  ")
 
 
 def taken(totals: Totals) -> str:
     """Return what a turn took: `2 model calls, 1 tool call, 900 + 12 tokens, $0.25`."""
-    again = f", begun {counted(totals.tool_runs, 'time')}" if totals.tool_runs > totals.tool_calls else ""
+    again = f", begun {format_count(totals.tool_runs, 'time')}" if totals.tool_runs > totals.tool_calls else ""
     parts = (
-        counted(totals.model_calls, "model call"),
+        format_count(totals.model_calls, "model call"),
         f"{totals.model_calls_unknown} of them of unknown outcome" if totals.model_calls_unknown else "",
-        counted(totals.tool_calls, "tool call") + again,
-        f"{totals.input_tokens:,} + {counted(totals.output_tokens, 'token')}",
-        money(totals.cost_usd),
+        format_count(totals.tool_calls, "tool call") + again,
+        f"{totals.input_tokens:,} + {format_count(totals.output_tokens, 'token')}",
+        format_money(totals.cost_usd),
     )
     return ", ".join(filter(None, parts))
 
@@ -217,8 +217,8 @@ def waterfall(steps: Sequence[Step]) -> tuple[list[Bar], int]:
 
 
 def _went(account: TurnAccount) -> str:
-    late = f", and {thousands(account.late_ms)} ms behind the answer" if account.late_ms else ""
-    return f"where {thousands(max(0, waterfall(account.timed)[1] - account.late_ms))} ms went{late}"
+    late = f", and {format_thousands(account.late_ms)} ms behind the answer" if account.late_ms else ""
+    return f"where {format_thousands(max(0, waterfall(account.timed)[1] - account.late_ms))} ms went{late}"
 
 
 def _drawn(bar: Bar) -> str:
@@ -271,14 +271,14 @@ def context_heading(context: ContextSeen) -> str:
     said = context.said
     if isinstance(said, ContextAssembled) and said.shown_by:
         return f"context of order {short(said.shown_by)}, shown again: {said.tokens_assembled} tokens"
-    used = f"{thousands(said.tokens_assembled)} of {counted(said.max_context_tokens, 'token')}"
+    used = f"{format_thousands(said.tokens_assembled)} of {format_count(said.max_context_tokens, 'token')}"
     ended = f"ended by {said.stopped_by}{said.fallback and f', fallback {said.fallback}'}"
     chosen = {
         "selectors": "chosen by its selectors", "agent": "of its agent's own list", "override": "asked for by name",
         "default": "as no template applies",
     }[said.chosen_by]  # fmt: skip
     named = f"context of the {context.what} by {said.template_id} {said.template_version}".rstrip()
-    return f"{named}, {chosen}: {used}, {thousands(context.elapsed_ms)} ms, {ended}"
+    return f"{named}, {chosen}: {used}, {format_thousands(context.elapsed_ms)} ms, {ended}"
 
 
 _stages = Table[ContextSeen]("", lambda context: context.said.stages, {
@@ -307,10 +307,11 @@ def prompt_end(prompt: PromptShown) -> str:
         return f"not answered: {step.code}: {step.words}"
     if got is None:
         return "(erased)" if step.verdict else "not answered"
-    left = "" if got.budget_remaining is None else f", {thousands(got.budget_remaining)} left in the session"
-    tokens = f"{thousands(got.input_tokens)} + {counted(got.output_tokens, 'token')}"
-    took = f"{money(got.cost_usd)}, {thousands(got.latency_ms)} ms"
-    return f"{tokens} ({thousands(got.cached_tokens)} cached), {took}; {thousands(sent.reserved_tokens)} reserved{left}"
+    left = "" if got.budget_remaining is None else f", {format_thousands(got.budget_remaining)} left in the session"
+    tokens = f"{format_thousands(got.input_tokens)} + {format_count(got.output_tokens, 'token')}"
+    took = f"{format_money(got.cost_usd)}, {format_thousands(got.latency_ms)} ms"
+    cached, reserved = format_thousands(got.cached_tokens), format_thousands(sent.reserved_tokens)
+    return f"{tokens} ({cached} cached), {took}; {reserved} reserved{left}"
 
 
 def _prompt(prompt: PromptShown) -> Iterator[Shown]:
@@ -348,7 +349,7 @@ def prompts_in_full(account: TurnAccount) -> Iterator[Shown]:
 
 def memory_heading(found: MemoryShown) -> str:
     said = found.said
-    used = f"{counted(len(found.shown), 'line')} shown, {said.tokens_used} of {counted(said.budget, 'token')}"
+    used = f"{format_count(len(found.shown), 'line')} shown, {said.tokens_used} of {format_count(said.budget, 'token')}"
     read = f"#{said.as_of_seq}" if said.as_of_seq is not None and said.as_of_seq >= 0 else "before its first entry"
     return {
         "read": f"memory: {used}; as of {said.as_of_ts}, {read}",
@@ -370,7 +371,7 @@ def why_shown(line: MemoryLine) -> str:
     if line.reason:
         return f"not shown: {line.reason}"
     behind = [one for one in line.events.values() if one is not None]
-    rests = f"{', '.join(line.signals)}: {counted(len(line.events), 'event')}"
+    rests = f"{', '.join(line.signals)}: {format_count(len(line.events), 'event')}"
     return f"shown; rests on {rests} {entries(behind)}".rstrip()
 
 
@@ -424,8 +425,8 @@ def _values(values: dict[str, Any]) -> Iterator[Line]:
 
 def in_words(value: Any) -> str:
     """Return a text as it is, anything else as JSON, in one line."""
-    return printable(value if isinstance(value, str) else json_text(value)) or "nothing"
+    return make_printable(value if isinstance(value, str) else json_text(value)) or "nothing"
 
 
 def _line(text: str | None) -> str:
-    return shortened(" ".join((text or "").split()), _LINE_CHARS)
+    return shorten(" ".join((text or "").split()), _LINE_CHARS)

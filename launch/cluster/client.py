@@ -17,12 +17,12 @@ from hobus.bus.peer import Peer
 from hobus.bus.port import Bus, Clock
 from hobus.bus.zeromq import tokens
 from hobus.bus.zeromq.context import ZeroMQ
-from hobus.config.on_demand import snapshot_on_demand
+from hobus.config.on_demand import read_on_demand
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import RunFile, not_reachable, running
-from hobus.launch.cluster.version import software_version
-from hobus.launch.console.errors import CommandError, next_command, of_os_error
+from hobus.launch.cluster.home import Home, find_holder
+from hobus.launch.cluster.run_file import RunFile, find_running, make_not_reachable
+from hobus.launch.cluster.version import find_software_version
+from hobus.launch.console.errors import CommandError, format_next_command, make_os_fault
 
 R = TypeVar("R", bound=Message)
 
@@ -38,17 +38,17 @@ def place_of(home: Home, run: RunFile) -> Place:
     try:
         snapshot = home.snapshot.read_bytes()
     except FileNotFoundError:  # it ended since the run file was read, or somebody removed what lay beside it
-        raise not_reachable(home, holder(home)) from None
-    return Place(home=home, sockets=Path(run.sockets), snapshot=snapshot_on_demand(snapshot))
+        raise make_not_reachable(home, find_holder(home)) from None
+    return Place(home=home, sockets=Path(run.sockets), snapshot=read_on_demand(snapshot))
 
 
-def cluster_of(home: Home) -> Place:
+def find_cluster(home: Home) -> Place:
     """Return the cluster that runs in this home. Raises CommandError (not reachable) when there is none."""
-    return place_of(home, running(home))
+    return place_of(home, find_running(home))
 
 
 @asynccontextmanager
-async def client_of(place: Place, role: str, *, clock: Clock) -> AsyncGenerator[Peer]:
+async def make_client(place: Place, role: str, *, clock: Clock) -> AsyncGenerator[Peer]:
     """Yield a peer that answers nothing, not connected yet: its `start` does that. Its instance is this process's.
 
     A name belongs to one connection at a time: further ones of this process get further numbers. Afterwards it has said
@@ -75,7 +75,7 @@ async def client_of(place: Place, role: str, *, clock: Clock) -> AsyncGenerator[
         clock=clock,
         links=place.links(zeromq, ("ledger",)),
         config_digest=place.snapshot.digest,
-        version=software_version(),
+        version=find_software_version(),
     )
     try:
         yield peer
@@ -88,17 +88,17 @@ async def client_of(place: Place, role: str, *, clock: Clock) -> AsyncGenerator[
             _OPEN.pop(name)
 
 
-def no_token(home: Home, error: OSError) -> CommandError:
+def make_no_token(home: Home, error: OSError) -> CommandError:
     """Return the error of a command that cannot prove who it is, and what still works without that."""
     # What the system says of a write names no path: a token's directory is the one that is meant.
     named = OSError(error.errno, error.strerror, error.filename or str(home.run))
-    known = of_os_error(named, doing="no token for this command can be written")
-    stop = f"the cluster can be stopped all the same: {next_command('down', home.root)}"
+    known = make_os_fault(named, doing="no token for this command can be written")
+    stop = f"the cluster can be stopped all the same: {format_next_command('down', home.root)}"
     return CommandError(known.message, hint="; ".join(part for part in (known.hint, stop) if part))
 
 
 @asynccontextmanager
-async def connected(place: Place, role: str, *, timeout_s: float | None = None) -> AsyncGenerator[Bus]:
+async def connect_bus(place: Place, role: str, *, timeout_s: float | None = None) -> AsyncGenerator[Bus]:
     """Connect to the bus in this role, within `launcher.client_timeout_ms` or less.
 
     Raises BusError when the broker does not answer, CommandError on a full disk or when the run directory is gone.
@@ -110,19 +110,19 @@ async def connected(place: Place, role: str, *, timeout_s: float | None = None) 
         return
     async with AsyncExitStack() as stack:
         try:
-            peer = await stack.enter_async_context(client_of(place, role, clock=SystemClock()))
+            peer = await stack.enter_async_context(make_client(place, role, clock=SystemClock()))
         except FileNotFoundError:
-            raise not_reachable(place.home, holder(place.home)) from None
+            raise make_not_reachable(place.home, find_holder(place.home)) from None
         except OSError as error:
-            raise no_token(place.home, error) from error
+            raise make_no_token(place.home, error) from error
         usual_s = place.client_timeout_s
         await peer.start(timeout_s=usual_s if timeout_s is None else min(usual_s, timeout_s))
         yield peer
 
 
-async def asked(place: Place, service: str, question: Message, expect: type[R]) -> R:
+async def ask_operator(place: Place, service: str, question: Message, expect: type[R]) -> R:
     """Return the answer to an operator's question, over a connection of its own. Raises RuntimeFault, CommandError."""
-    async with connected(place, "operator") as bus:
+    async with connect_bus(place, "operator") as bus:
         return await bus.request(service, question, expect=expect, timeout_s=place.client_timeout_s)
 
 
@@ -131,8 +131,8 @@ def _log_for_debug() -> None:
     import structlog  # noqa: PLC0415
 
     from hobus.bus.clock import SystemClock  # noqa: PLC0415
-    from hobus.launch.console.output import clock_time, note, styled, wants_debug  # noqa: PLC0415
-    from hobus.launch.logs.lines import LogLine, shown  # noqa: PLC0415
+    from hobus.launch.console.output import format_clock_time, note, style, wants_debug  # noqa: PLC0415
+    from hobus.launch.logs.lines import LogLine, render_line  # noqa: PLC0415
 
     if structlog.is_configured():
         return
@@ -140,7 +140,7 @@ def _log_for_debug() -> None:
     def note_or_drop(_logger: object, _method: str, record: MutableMapping[str, Any]) -> NoReturn:
         if wants_debug():
             line = LogLine("hobus", SystemClock().now(), "", dict(record))
-            note(shown(line, clock_time, lambda text, colour: styled(text, colour or None, to_stderr=True)))
+            note(render_line(line, format_clock_time, lambda text, colour: style(text, colour or None, to_stderr=True)))
         raise structlog.DropEvent
 
     processors = [structlog.processors.add_log_level, structlog.processors.format_exc_info, note_or_drop]

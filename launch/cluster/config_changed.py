@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hobus.bus.errors import ConfigError
-from hobus.config.difference import NOT_THERE, Difference, differences
+from hobus.config.difference import NOT_THERE, Difference, list_differences
 from hobus.config.files import ADMIN_CONFIG
-from hobus.config.secret_refs import file_refs
+from hobus.config.secret_refs import list_file_refs
 from hobus.config.sections.tools import ToolsConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.installed import find_layers
 from hobus.launch.cluster.run_file import RunFile
-from hobus.launch.cluster.takes_effect import effects_of
-from hobus.launch.cluster.tool_code import files_of
-from hobus.launch.console.errors import next_command
-from hobus.launch.console.output import as_json, cell
+from hobus.launch.cluster.takes_effect import sum_effects
+from hobus.launch.cluster.tool_code import list_files
+from hobus.launch.console.errors import format_next_command
+from hobus.launch.console.output import as_json, format_cell
 
 _NAMED = 5
 _SHIPPED = "shipped"
@@ -33,7 +33,7 @@ class ChangedConfig(NamedTuple):
     """The command that brings it in force."""
 
 
-def changed_since(home: Home, run: RunFile, config_file: Path | None = None) -> ChangedConfig | None:
+def find_changes(home: Home, run: RunFile, config_file: Path | None = None) -> ChangedConfig | None:
     """Return what a start of the same kind would take otherwise, and how that gets in force; None: nothing.
 
     `config_file`: where that start would have another one. Raises ConfigError for a configuration with faults.
@@ -42,35 +42,35 @@ def changed_since(home: Home, run: RunFile, config_file: Path | None = None) -> 
         running = Snapshot.from_bytes(home.snapshot.read_bytes())
     except OSError:
         return None  # it has just ended, or its run directory is gone, which is said where it matters
-    given = config_file or given_file(home, run)
-    found = differences(running, as_started(running, load_snapshot(layers_of(home, given))))
+    given = config_file or find_given_file(home, run)
+    found = list_differences(running, as_started(running, load_snapshot(find_layers(home, given))))
     if not found:
         return None
-    is_other = config_file is not None and config_file != given_file(home, run)
-    needs_a_stop = is_other or bool(effects_of(found).refused)
-    mend = after_a_stop(home, given) if needs_a_stop else next_command("reload", home.root)
-    return ChangedConfig(f"its configuration was changed after its start: {in_words(found)}", mend)
+    is_other = config_file is not None and config_file != find_given_file(home, run)
+    needs_a_stop = is_other or bool(sum_effects(found).refused)
+    mend = describe_after_stop(home, given) if needs_a_stop else format_next_command("reload", home.root)
+    return ChangedConfig(f"its configuration was changed after its start: {describe_changes(found)}", mend)
 
 
-def in_words(found: Sequence[Difference], *, is_done: bool = False) -> str:
+def describe_changes(found: Sequence[Difference], *, is_done: bool = False) -> str:
     """Return the first of these differences, and how many more there are; `is_done`: they are in force now."""
-    said = "; ".join(_words(one, is_done=is_done) for one in found[:_NAMED])
+    said = "; ".join(_describe_change(one, is_done=is_done) for one in found[:_NAMED])
     return said + (f"; and {len(found) - _NAMED} more" if found[_NAMED:] else "")
 
 
-def after_a_stop(home: Home, given: Path | None) -> str:
+def describe_after_stop(home: Home, given: Path | None) -> str:
     """Return what brings it in force where a running cluster cannot take it in; `given`: the file of `--config`."""
     again = "up" if given is None else f"up --config {given}"
-    return f"{next_command('down', home.root)}, then {next_command(again, home.root)}"
+    return f"{format_next_command('down', home.root)}, then {format_next_command(again, home.root)}"
 
 
-def fault_of(error: ConfigError, home: Home) -> str:
-    check = next_command("config check", home.root)
+def describe_fault(error: ConfigError, home: Home) -> str:
+    check = format_next_command("config check", home.root)
     fault = next(iter(error.facts.get("faults", ())), error.detail)
-    return f"the configuration on disk cannot be loaded, so it would not start again: {cell(fault)}; {check}"
+    return f"the configuration on disk cannot be loaded, so it would not start again: {format_cell(fault)}; {check}"
 
 
-def given_file(home: Home, run: RunFile) -> Path | None:
+def find_given_file(home: Home, run: RunFile) -> Path | None:
     """Return the file that this run was started with by `--config`, if it was."""
     is_own = run.config_origin in (_SHIPPED, str(home.config / ADMIN_CONFIG))
     return None if is_own else Path(run.config_origin)
@@ -85,18 +85,18 @@ def as_started(running: Snapshot, disk: Snapshot) -> Snapshot:
     return disk
 
 
-def _words(one: Difference, *, is_done: bool) -> str:
+def _describe_change(one: Difference, *, is_done: bool) -> str:
     if not one.is_setting:
         return f"{one.name} ({one.how})" if one.how else one.name
     form = "{} was {}, is {}" if is_done else "{} is {}, on disk {}"
-    return form.format(one.name, _value(one.before), _value(one.after))
+    return form.format(one.name, _describe_value(one.before), _describe_value(one.after))
 
 
-def _value(value: Any) -> str:
-    return "not there" if value is NOT_THERE else cell(as_json(value))
+def _describe_value(value: Any) -> str:
+    return "not there" if value is NOT_THERE else format_cell(as_json(value))
 
 
-def changed_beside(tools: ToolsConfig, run: RunFile) -> list[str]:
+def list_changed_beside(tools: ToolsConfig, run: RunFile) -> list[str]:
     """Return code of tools in packages and secret files of MCP servers that changed after the oldest executor's start.
 
     Such an executor has the former content, while a tool process that follows another one has the new.
@@ -105,12 +105,14 @@ def changed_beside(tools: ToolsConfig, run: RunFile) -> list[str]:
     if not started:
         return []
     since = min(started)
-    found = [f"the code of {name}" for name, entry in tools.python_tools.items() if _newest(files_of(entry)) > since]
-    refs = sorted(set(file_refs(tools.model_dump(mode="json"))))
-    return [*found, *(f"file:{path}" for path in refs if _newest([Path(path).expanduser()]) > since)]
+    found = [
+        f"the code of {name}" for name, entry in tools.python_tools.items() if _find_newest(list_files(entry)) > since
+    ]
+    refs = sorted(set(list_file_refs(tools.model_dump(mode="json"))))
+    return [*found, *(f"file:{path}" for path in refs if _find_newest([Path(path).expanduser()]) > since)]
 
 
-def _newest(files: Iterable[Path]) -> float:
+def _find_newest(files: Iterable[Path]) -> float:
     """Return when the last of the files was written, made or put into place."""
     newest = 0.0
     for path in files:

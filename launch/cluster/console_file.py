@@ -23,21 +23,21 @@ def tell(home: Home, address: str) -> None:
     home.console.write_text(f"{address} {os.getpid()} {identity.start_mark(os.getpid())}\n", encoding="ascii")
 
 
-def told(home: Home) -> str:
+def find_address(home: Home) -> str:
     """Return `host:port` of the console begun last, if its process lives, else of the cluster's; else empty."""
     with suppress(OSError, ValueError):
         address, pid, mark = home.console.read_text(encoding="ascii").split()
         if identity.is_alive(int(pid), mark):
             return address
-    return offered(home)
+    return find_offered(home)
 
 
 def withdraw(home: Home, address: str) -> None:
-    if told(home) == address:
+    if find_address(home) == address:
         home.console.unlink(missing_ok=True)
 
 
-def offered(home: Home) -> str:
+def find_offered(home: Home) -> str:
     """Return `host:port` at which the running cluster offers its console; empty: it offers none."""
     with suppress(OSError):
         return home.offered_console.read_text(encoding="ascii").strip()
@@ -54,29 +54,29 @@ class ConsoleLink(NamedTuple):
     role: str
 
 
-def drawn(clock: Clock) -> str:
+def draw_word(clock: Clock) -> str:
     return (clock.new_id() + clock.new_id()).replace("-", "")
 
 
-def link_for(home: Home, clock: Clock, who: ConsoleLink) -> str:
+def make_link(home: Home, clock: Clock, who: ConsoleLink) -> str:
     """Return the address that signs this person in at the cluster's console, once and soon. Raises OSError.
 
     What stands in the home signs nobody in: it is the word's hash.
     """
-    word = drawn(clock)
+    word = draw_word(clock)
     make_private(home.links)
     for old in home.links.iterdir():
         _read(home, old.name, clock)
     text = f"{clock.now() + LINK_S} {who.role} {who.name}"
-    path = home.links / hash_of(word)
+    path = home.links / hash_word(word)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
-    return f"http://{offered(home)}/sign-in?word={word}"
+    return f"http://{find_offered(home)}/sign-in?word={word}"
 
 
-def redeemed(home: Home, word: str, clock: Clock) -> ConsoleLink | None:
+def redeem(home: Home, word: str, clock: Clock) -> ConsoleLink | None:
     """Return whom this word signs in, for the first who asks; None: nobody."""
-    name = hash_of(word)
+    name = hash_word(word)
     found = _read(home, name, clock)
     with suppress(OSError):
         (home.links / name).unlink()  # of two who ask at once one meets that it is gone
@@ -84,7 +84,7 @@ def redeemed(home: Home, word: str, clock: Clock) -> ConsoleLink | None:
     return None
 
 
-def hash_of(word: str) -> str:
+def hash_word(word: str) -> str:
     return hashlib.sha256(word.encode("utf-8", "replace")).hexdigest()
 
 

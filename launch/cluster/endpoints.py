@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hobus.bus.lanes import LANES
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.console.errors import UsageFault, format_next_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ BOUND_BY = {"broker": ("broker", "tap"), **{service: (service,) for service in L
 """Role -> the sockets that its process makes."""
 
 
-def socket_of(sockets: Path, name: str) -> Path:
+def make_socket_path(sockets: Path, name: str) -> Path:
     return sockets / f"{name}.sock"
 
 
@@ -56,7 +56,7 @@ class Place(Struct, frozen=True):
 
     def lane(self, of: str) -> str:
         """Return the address of a service's lane, or of an executor's by its instance: the next one takes its place."""
-        return f"ipc://{socket_of(self.sockets, of.partition('@')[0].replace('/', '-'))}"
+        return f"ipc://{make_socket_path(self.sockets, of.partition('@')[0].replace('/', '-'))}"
 
     def links(self, zeromq: ZeroMQ, lanes: Sequence[str]) -> dict[str, Link]:
         """Make a connection to the broker and one to each of these lanes, on a running loop."""
@@ -74,16 +74,16 @@ _PORT_MAX = 65_535
 _EVERY_HOST = ("*", "0.0.0.0", "[::]")  # noqa: S104 - what is compared with
 
 
-def parts_of(address: str) -> tuple[str, int]:
+def split_address(address: str) -> tuple[str, int]:
     """Return host and port. Raises CommandError (usage) for anything else."""
     match = _FORM.fullmatch(address)
     if match is None or int(match["port"]) > _PORT_MAX:
         raise UsageFault(
             f"{address[:200]!r} is not an address: expected HOST:PORT",
-            hint=f"{next_here('up --listen 127.0.0.1:0')}   (this machine alone, any free port)",
+            hint=f"{format_next_here('up --listen 127.0.0.1:0')}   (this machine alone, any free port)",
         )
     return match["host"], int(match["port"])
 
 
 def is_every_host(address: str) -> bool:
-    return parts_of(address)[0] in _EVERY_HOST
+    return split_address(address)[0] in _EVERY_HOST

@@ -90,7 +90,7 @@ class Home:
         return ""
 
 
-def home_of(path: Path) -> Home:
+def make_home(path: Path) -> Home:
     return Home(path.expanduser().absolute())
 
 
@@ -142,17 +142,17 @@ def claim(home: Home) -> Claim:
 
     One that was moved, or restored where the former is gone, stays the same. The caller holds the lock. Raises OSError.
     """
-    own_id, lay_at = _whose(home.root)
+    own_id, lay_at = _read_mark(home.root)
     former = Path(lay_at) if lay_at else home.root
     is_elsewhere = not (former.is_dir() and former.samefile(home.root))
-    is_copy = is_elsewhere and _whose(former)[0] == own_id
+    is_copy = is_elsewhere and _read_mark(former)[0] == own_id
     if not own_id or is_copy:
         own_id = SystemClock().new_id()
     (home.root / _MARK).write_text(f"{_MARK_SAYS}{own_id} {home.root}\n", encoding="utf-8")
     return Claim(former if is_elsewhere else None, is_copy)
 
 
-def _whose(root: Path) -> tuple[str, str]:
+def _read_mark(root: Path) -> tuple[str, str]:
     """Return id and path; both empty where no mark says so."""
     try:
         text = (root / _MARK).read_text(encoding="utf-8", errors="replace")
@@ -215,16 +215,16 @@ class Holder(NamedTuple):
     inode: int
 
 
-def holder(home: Home) -> int | None:
+def find_holder(home: Home) -> int | None:
     """Return the pid of the launcher that holds this home, 0 if it did not say yet, None if nobody does.
 
     Raises as `held_by`.
     """
-    held = held_by(home)
+    held = find_lock_holder(home)
     return held.pid if held is not None else None
 
 
-def held_by(home: Home) -> Holder | None:
+def find_lock_holder(home: Home) -> Holder | None:
     """Return who holds the home's lock. Raises CommandError where it is on another directory through a hard link."""
     try:
         file = home.lock_file.open("r", encoding="utf-8")
@@ -249,7 +249,7 @@ def held_by(home: Home) -> Holder | None:
     return Holder(int(pid), mark, int(inode))
 
 
-def sockets_directory(home: Home) -> Path:
+def choose_sockets_directory(home: Home) -> Path:
     """Return where sockets lie: `run/`, or a new private directory when that path is too long for a socket.
 
     Raises OSError.
@@ -262,12 +262,12 @@ def sockets_directory(home: Home) -> Path:
     raise OSError(36, "no directory with a path short enough for a socket", str(home.run))
 
 
-def longest_socket(directory: Path) -> Path:
+def make_longest_socket(directory: Path) -> Path:
     return directory / _LONGEST_SOCKET_NAME
 
 
 def _fits(directory: Path) -> bool:
-    return len(os.fsencode(longest_socket(directory))) <= IPC_PATH_MAX_BYTES
+    return len(os.fsencode(make_longest_socket(directory))) <= IPC_PATH_MAX_BYTES
 
 
 def sweep(home: Home, sockets: Path | None) -> None:

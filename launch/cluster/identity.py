@@ -20,7 +20,7 @@ def start_mark(pid: int) -> str | None:
     if pid <= 0:
         return None
     if _HAS_PROC:
-        return _linux_mark(pid)
+        return _read_linux_mark(pid)
     psutil = importlib.import_module("psutil")  # only where there is no /proc: a launcher stays without it
     try:
         return f"created:{psutil.Process(pid).create_time():.2f}"
@@ -28,10 +28,10 @@ def start_mark(pid: int) -> str | None:
         return None
 
 
-def _linux_mark(pid: int) -> str | None:
+def _read_linux_mark(pid: int) -> str | None:
     """Return boot id and start time in ticks since boot: changes of the wall clock touch neither."""
     try:
-        fields, boot = _stat(pid), _boot()
+        fields, boot = _read_stat(pid), _boot()
     except OSError:
         return None
     if fields[0] in (b"Z", b"X"):
@@ -39,7 +39,7 @@ def _linux_mark(pid: int) -> str | None:
     return f"{boot}:{fields[19].decode()}"
 
 
-def directory_mark(directory: Path) -> str:
+def make_directory_mark(directory: Path) -> str:
     """Return a text that no copy of this directory has, nor the same one after another boot or on another machine.
 
     Raises OSError.
@@ -54,7 +54,7 @@ def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_bytes().decode().strip()
 
 
-def _stat(pid: int) -> list[bytes]:
+def _read_stat(pid: int) -> list[bytes]:
     """Return what the kernel says of this process, from its state on. Raises OSError."""
     stat = Path(f"/proc/{pid}/stat").read_bytes()
     # The command name may hold spaces and parentheses; fields count from behind the last one.
@@ -69,7 +69,7 @@ def is_stopped(pid: int) -> bool:
     """Return whether every thread of this process stands still after a SIGSTOP."""
     if _HAS_PROC:
         try:
-            return _stat(pid)[0] == b"T"
+            return _read_stat(pid)[0] == b"T"
         except OSError:
             return False
     psutil = importlib.import_module("psutil")
@@ -90,6 +90,6 @@ def end(pid: int, mark: str, sig: signal.Signals) -> bool:
     return True
 
 
-def children() -> list[int]:
+def list_children() -> list[int]:
     psutil = importlib.import_module("psutil")
     return [child.pid for child in psutil.Process().children()]

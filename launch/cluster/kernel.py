@@ -40,14 +40,14 @@ def set_title(text: str) -> None:
     """Show this text in `ps` and `top`; without effect where that is not possible."""
     if not _prctl(_PR_SET_NAME, ctypes.c_char_p(text.encode()[:15])):
         return
-    begin, end = _arguments()
+    begin, end = _find_arguments()
     if begin < end:
         # The kernel shows this piece of memory as the command line; nothing else reads it once Python runs.
         ctypes.memmove(begin, text.encode()[: end - begin - 1].ljust(end - begin, b"\0"), end - begin)
 
 
 @functools.cache
-def _arguments() -> tuple[int, int]:
+def _find_arguments() -> tuple[int, int]:
     """Return where this process has its command line, from and to; in a fork it is the same place."""
     with suppress(OSError, ValueError, IndexError):
         fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
@@ -62,7 +62,7 @@ def return_big_memory() -> None:
     then on keeps them: a few bodies of 8 MB at once stay with the process for good.
     """
     with suppress(OSError, AttributeError):
-        _library().mallopt(_M_MMAP_THRESHOLD, _RETURNED_BYTES)
+        _load_library().mallopt(_M_MMAP_THRESHOLD, _RETURNED_BYTES)
 
 
 def schedule_as_batch() -> None:
@@ -87,12 +87,12 @@ def _prctl(option: int, value: object) -> bool:
     if sys.platform != "linux":
         return False
     try:
-        return _library().prctl(option, value, 0, 0, 0) == 0
+        return _load_library().prctl(option, value, 0, 0, 0) == 0
     except (OSError, AttributeError):
         return False
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
+def _load_library() -> ctypes.CDLL:
     """Return the C library as this process has it loaded. Raises OSError."""
     return ctypes.CDLL(None)

@@ -13,44 +13,44 @@ from typing import Any, NamedTuple
 
 from hobus.bus.errors import ConfigError
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
-from hobus.config.parse import BadText, json_value
+from hobus.config.parse import BadText, parse_json
 from hobus.launch.cluster.home import Home, make_private
-from hobus.launch.cluster.installed import layers_of
-from hobus.launch.console.errors import UsageFault, next_here, of_os_error
+from hobus.launch.cluster.installed import find_layers
+from hobus.launch.console.errors import UsageFault, format_next_here, make_os_fault
 
 _LOCK = ".admin_config.lock"
 Settings = dict[str, Any]
 
 
-def path_of(home: Home) -> Path:
+def make_path(home: Home) -> Path:
     """Return where a home's own settings lie, if it has any."""
     return home.config / ADMIN_CONFIG
 
 
-def shipped() -> Settings:
+def read_shipped() -> Settings:
     """Return the shipped settings, over which a home's own are laid."""
-    return json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
+    return parse_json((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
 
 
 def read(home: Home) -> Settings:
     """Return what the home's own settings say; nothing where there are none. Raises CommandError."""
-    return document(path_of(home))
+    return read_document(make_path(home))
 
 
-def document(path: Path) -> Settings:
+def read_document(path: Path) -> Settings:
     """Return what a file says; nothing where there is none. Raises CommandError (usage) for a file with faults."""
     if path.exists() and not path.is_file():
         raise UsageFault(f"{path} is not a plain file", hint="move it away")
     try:
-        value = json_value(path.read_text(encoding="utf-8")) if path.exists() else {}
+        value = parse_json(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (BadText, UnicodeDecodeError) as error:
-        raise UsageFault(f"{path}: {error}", hint=f"fix the file, then: {next_here('config check')}") from None
+        raise UsageFault(f"{path}: {error}", hint=f"fix the file, then: {format_next_here('config check')}") from None
     except OSError as error:
-        raise of_os_error(error, doing=f"{path} cannot be read") from error
+        raise make_os_fault(error, doing=f"{path} cannot be read") from error
     if not isinstance(value, dict):
         raise UsageFault(
             f"{path}: holds {type(value).__name__}, not an object",
-            hint=f"fix the file, then: {next_here('config check')}",
+            hint=f"fix the file, then: {format_next_here('config check')}",
         )
     return value
 
@@ -74,18 +74,18 @@ def change(
     What is made `beside` it stays only if it is replaced. Raises CommandError, also for what is no valid
     configuration: then nothing is changed, and no directory made.
     """
-    own = path_of(home)
+    own = make_path(home)
     before = read(home)
-    _digest_with(home, changed(before))
+    _compute_digest(home, changed(before))
     try:
-        with alone(home):
+        with lock_alone(home):
             before = read(home)
             value = changed(before)
-            digest = _digest_with(home, value)
+            digest = _compute_digest(home, value)
             with beside or nullcontext():
                 put(own, value)
     except OSError as error:
-        raise of_os_error(error, doing=f"{own} cannot be written") from error
+        raise make_os_fault(error, doing=f"{own} cannot be written") from error
     return ChangedFile(value, digest)
 
 
@@ -93,32 +93,32 @@ def put(path: Path, value: Settings) -> None:
     """Replace the file as a whole; call it `alone`. Raises OSError."""
     own = path.resolve()  # a link stays one
     candidate = own.with_name(f".{own.name}.new")
-    with open(candidate, "w", encoding="utf-8", opener=_private) as file:
-        file.write(_text(value))
+    with open(candidate, "w", encoding="utf-8", opener=_open_private) as file:
+        file.write(_write_text(value))
         file.flush()
         os.fsync(file.fileno())
     candidate.replace(own)
 
 
-def _digest_with(home: Home, value: Settings) -> str:
+def _compute_digest(home: Home, value: Settings) -> str:
     """Return the digest of the configuration with this in its file. Raises UsageFault with its faults, by that file."""
     with tempfile.TemporaryDirectory() as directory:
         candidate = Path(directory) / ADMIN_CONFIG
         try:
-            candidate.write_text(_text(value), encoding="utf-8")
+            candidate.write_text(_write_text(value), encoding="utf-8")
         except UnicodeEncodeError:
-            raise UsageFault("the setting is not valid text", hint=next_here("config show")) from None
+            raise UsageFault("the setting is not valid text", hint=format_next_here("config show")) from None
         from hobus.config.snapshot import load_snapshot  # noqa: PLC0415 - whoever reads alone needs none of the rules
 
         try:
-            return load_snapshot(layers_of(home, candidate)).digest
+            return load_snapshot(find_layers(home, candidate)).digest
         except ConfigError as fault:
-            said = fault.detail.replace(str(candidate), str(path_of(home)))
-            raise UsageFault(f"nothing was changed: {said}", hint=next_here("config show")) from None
+            said = fault.detail.replace(str(candidate), str(make_path(home)))
+            raise UsageFault(f"nothing was changed: {said}", hint=format_next_here("config show")) from None
 
 
 @contextmanager
-def alone(home: Home, lock: str = _LOCK) -> Generator[None]:
+def lock_alone(home: Home, lock: str = _LOCK) -> Generator[None]:
     """Keep everybody else from changing the home's own files, or from what else has this lock. Raises OSError."""
     make_private(home.config)
     with (home.config / lock).open("w", encoding="utf-8") as file:  # a hidden file is no governed one
@@ -126,9 +126,9 @@ def alone(home: Home, lock: str = _LOCK) -> Generator[None]:
         yield
 
 
-def _text(value: Settings) -> str:
+def _write_text(value: Settings) -> str:
     return f"{json.dumps(value, indent=2, ensure_ascii=False)}\n"
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import UsageFault, next_command
+from hobus.launch.console.errors import UsageFault, format_next_command
 
 
 def demand_record(home: Home) -> None:
@@ -13,15 +13,15 @@ def demand_record(home: Home) -> None:
     from hobus.ledger_service.verify import is_ledger  # noqa: PLC0415 - loads the record's rooms
 
     if not is_ledger(home.ledger):
-        raise UsageFault(f"there is no record in {home.root}", hint=next_command("up", home.root))
+        raise UsageFault(f"there is no record in {home.root}", hint=format_next_command("up", home.root))
 
 
-def unread_spools(home: Home) -> list[str]:
+def list_unread_spools(home: Home) -> list[str]:
     """Return for each unread spool a sentence: what it is, and what to do."""
-    return [said for path in sorted(home.spool.glob("*/*")) if (said := _why_unread(path))]
+    return [said for path in sorted(home.spool.glob("*/*")) if (said := _explain_unread(path))]
 
 
-def _why_unread(path: Path) -> str:
+def _explain_unread(path: Path) -> str:
     from hobus.bus.spool import ASIDE, is_other_format  # noqa: PLC0415 - loads the record's rooms, for a rare file
 
     if f".{ASIDE[False]}-" in path.name:
@@ -30,7 +30,7 @@ def _why_unread(path: Path) -> str:
             "keep it for analysis, or move it away"
         )
     name, aside, _ = path.name.partition(f".{ASIDE[True]}-")
-    if not aside and not is_other_format(_magic_of(path)):
+    if not aside and not is_other_format(_read_magic(path)):
         return ""
     then = f", back under the name {name}," if aside else ""
     return (
@@ -39,7 +39,7 @@ def _why_unread(path: Path) -> str:
     )
 
 
-def _magic_of(path: Path) -> bytes:
+def _read_magic(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             return file.read(4)

@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from hobus.bus.messages.base import Record
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.home import Home, holder
-from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, next_here
+from hobus.launch.cluster.home import Home, find_holder
+from hobus.launch.console.errors import CommandError, UnreachableFault, format_next_command, format_next_here
 
 VERSION = 1
 OF_ELSEWHERE = "the run file in it is of a home that this one was copied or restored from, or of before the last boot"
@@ -98,7 +98,7 @@ class RunFile(Record):
 
 def write(path: Path, run: RunFile) -> None:
     """Write what this directory's run is like. Raises OSError."""
-    here = run.model_copy(update={"directory_mark": identity.directory_mark(path.parent)})
+    here = run.model_copy(update={"directory_mark": identity.make_directory_mark(path.parent)})
     write_whole(path, here.model_dump_json(indent=1))
 
 
@@ -116,20 +116,20 @@ def write_whole(path: Path, text: str) -> None:
 
 def read(path: Path) -> RunFile | None:
     """Return the run of this directory that the file tells of; None when there is none. Raises CommandError."""
-    run = _found(path)
+    run = _find(path)
     return run if run is not None and _is_here(run, path) else None
 
 
 def is_of_elsewhere(path: Path) -> bool:
     """Return whether a run file lies there that was written in another directory, or before the last boot."""
     try:
-        run = _found(path)
+        run = _find(path)
     except CommandError:
         return False
     return run is not None and not _is_here(run, path)
 
 
-def _found(path: Path) -> RunFile | None:
+def _find(path: Path) -> RunFile | None:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -139,54 +139,54 @@ def _found(path: Path) -> RunFile | None:
     except ValueError:
         run = None
     if run is None or run.version != VERSION:
-        raise CommandError(f"{path} is not a run file of this version", hint=next_here("down"))
+        raise CommandError(f"{path} is not a run file of this version", hint=format_next_here("down"))
     return run
 
 
 def _is_here(run: RunFile, path: Path) -> bool:
     try:
-        return run.directory_mark == identity.directory_mark(path.parent)
+        return run.directory_mark == identity.make_directory_mark(path.parent)
     except FileNotFoundError:
         return False
 
 
-def running(home: Home) -> RunFile:
+def find_running(home: Home) -> RunFile:
     """Return the cluster that runs in this home. Raises CommandError (not reachable) when there is none."""
-    run, held_by = read(home.run_file), holder(home)
+    run, held_by = read(home.run_file), find_holder(home)
     if run is None or held_by is None:
-        raise not_reachable(home, held_by)
-    if (fault := moved(run, home)) is not None:
+        raise make_not_reachable(home, held_by)
+    if (fault := find_move(run, home)) is not None:
         raise fault
     return run
 
 
-def moved(run: RunFile, home: Home) -> CommandError | None:
+def find_move(run: RunFile, home: Home) -> CommandError | None:
     """Return the error (not reachable) for a home with another path than its processes use; None for a link to it."""
     with suppress(OSError):
         if not run.root or home.root.samefile(run.root):
             return None
     return UnreachableFault(
         f"the cluster in {home.root} cannot be reached: it was started in {run.root}, and moved while it ran",
-        hint=next_command("down", home.root),
+        hint=format_next_command("down", home.root),
     )
 
 
-def not_reachable(home: Home, held_by: int | None) -> CommandError:
+def make_not_reachable(home: Home, held_by: int | None) -> CommandError:
     """Return the error for a home in which no cluster runs, or whose run directory lacks what every command needs."""
     if held_by:
         said = (
             f"the cluster in {home.root} cannot be reached: its run directory is gone (its launcher is pid {held_by})"
         )
-        return UnreachableFault(said, hint=next_command("down", home.root))
+        return UnreachableFault(said, hint=format_next_command("down", home.root))
     left = ""
     if home.run_file.exists():
         is_of_others = is_of_elsewhere(home.run_file)
         left = f" ({OF_ELSEWHERE if is_of_others else 'its launcher died'}; the next up cleans up)"
     said = f"no cluster runs in {home.root}{left}"
-    return UnreachableFault(said, hint=next_command("up", home.root))
+    return UnreachableFault(said, hint=format_next_command("up", home.root))
 
 
-def stalled(launcher_pid: int) -> CommandError | None:
+def find_stall(launcher_pid: int) -> CommandError | None:
     """Return the error (not reachable) for a launcher that stands still, as after Ctrl-Z or SIGSTOP.
 
     None while it runs.
@@ -201,7 +201,7 @@ def stalled(launcher_pid: int) -> CommandError | None:
     )
 
 
-def cluster_gone(home: Home) -> CommandError | None:
+def find_gone(home: Home) -> CommandError | None:
     """Return the error (not reachable) for a home without launcher and broker; None while one lives.
 
     A launcher that died alone does not count: the broker that it left behind still carries what is under way.
@@ -215,8 +215,8 @@ def cluster_gone(home: Home) -> CommandError | None:
         brokers = [(row.pid, row.mark) for row in run.children if row.role == "broker"]
         if any(identity.is_alive(pid, mark) for pid, mark in [(run.launcher_pid, run.launcher_mark), *brokers]):
             return None
-    elif holder(home) is not None:
+    elif find_holder(home) is not None:
         return None
     return UnreachableFault(
-        f"the cluster in {home.root} is gone: no process is left to answer", hint=next_command("up", home.root)
+        f"the cluster in {home.root} is gone: no process is left to answer", hint=format_next_command("up", home.root)
     )

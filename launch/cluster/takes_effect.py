@@ -69,17 +69,17 @@ class ChangeEffects(NamedTuple):
 _ROLL_ORDER = ("ho3", "ho1", "ho2", "http")
 
 
-def rule_of(path: str) -> EffectRule:
+def find_rule(path: str) -> EffectRule:
     found = [rule for rule in RULES if not rule.path or path == rule.path or path.startswith(f"{rule.path}.")]
     return max(found, key=lambda rule: len(rule.path))
 
 
-def effects_of(changes: Iterable[Difference]) -> ChangeEffects:
+def sum_effects(changes: Iterable[Difference]) -> ChangeEffects:
     """Return what these differences mean; assets take effect at once, whatever they are."""
     found = ChangeEffects([], [], (), {}, {})
     roles: set[str] = set()
     for change in changes:
-        rule = rule_of(change.name) if change.is_setting else RULES[0]
+        rule = find_rule(change.name) if change.is_setting else RULES[0]
         match rule.how:
             case "at once":
                 found.at_once.append(change.name)

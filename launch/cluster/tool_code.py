@@ -7,12 +7,12 @@ import importlib.util
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hobus.bus.tool import entry_of
+from hobus.bus.tool import parse_entry_point
 
 
-def files_of(entry: str) -> Iterator[Path]:
+def list_files(entry: str) -> Iterator[Path]:
     """Yield the files of one of `tools.entry_points`, as far as they are there."""
-    where = entry_of(entry)[1].rpartition(":")[0]
+    where = parse_entry_point(entry)[1].rpartition(":")[0]
     if where.endswith(".py"):
         yield from with_imported([Path(where)], beside=Path(where).parent)
         return
@@ -37,12 +37,12 @@ def with_imported(files: Iterable[Path], *, beside: Path) -> Iterator[Path]:
         known.add(file)
         yield file
         if beside.name not in ("site-packages", "dist-packages"):
-            for module in _imported(file):
+            for module in _list_imports(file):
                 folder = beside / module
                 left += [folder.with_suffix(".py")] if not folder.is_dir() else folder.rglob("*.py")
 
 
-def _imported(file: Path) -> set[str]:
+def _list_imports(file: Path) -> set[str]:
     """Return the top names of the modules that the file imports; of what is no Python none."""
     try:
         found = ast.walk(ast.parse(file.read_bytes()))

@@ -7,7 +7,7 @@ import importlib
 
 
 @functools.cache
-def software_version() -> str:
+def find_software_version() -> str:
     """Return the installed version, or `source` in a checkout that is not installed."""
     metadata = importlib.import_module("importlib.metadata")  # 15 ms that `--help` does not pay
     try:

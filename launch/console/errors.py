@@ -48,12 +48,12 @@ DEFAULT_HOME = ".hobus"
 """The home of a command that names none, in its current directory."""
 
 
-def next_command(command: str, home: Path) -> str:
+def format_next_command(command: str, home: Path) -> str:
     """Return a line that can be pasted into this shell; a home that it would take anyway is left out."""
-    return f"hobus {command}{home_option(home)}"
+    return f"hobus {command}{format_home_option(home)}"
 
 
-def home_option(home: Path) -> str:
+def format_home_option(home: Path) -> str:
     """Return ` --home DIR`; nothing where `hobus` alone means this home."""
     is_meant_anyway = not os.environ.get("HOBUS_HOME") and home == Path.cwd() / DEFAULT_HOME
     return "" if is_meant_anyway else f" --home {shlex.quote(str(home))}"
@@ -69,18 +69,18 @@ def is_about(home: Path) -> None:
     _HOME.set(home)
 
 
-def next_here(command: str) -> str:
+def format_next_here(command: str) -> str:
     """Return the next command where no home is at hand: for the home that this command is about."""
     home = _HOME.get()
-    return f"hobus {command}" if home is None else next_command(command, home)
+    return f"hobus {command}" if home is None else format_next_command(command, home)
 
 
 def was_given(words: Sequence[str]) -> None:
-    """Begin `same_command` with these words from now on; called once by each command."""
+    """Begin `format_same_command` with these words from now on; called once by each command."""
     _WORDS.set(tuple(words))
 
 
-def same_command(option: str, value: str) -> str:
+def format_same_command(option: str, value: str) -> str:
     """Return the command as it was given, with this option: a line for a shell, or what to do where that is long."""
     words = list(_WORDS.get())
     home = _HOME.get()
@@ -94,7 +94,7 @@ def same_command(option: str, value: str) -> str:
     return line
 
 
-def of_os_error(error: OSError, *, doing: str) -> CommandError:
+def make_os_fault(error: OSError, *, doing: str) -> CommandError:
     """Return what the operating system refused, as a sentence that names the path and the fix."""
     path = error.filename or ""
     where = f" ({path})" if path else ""
@@ -119,15 +119,17 @@ def as_command_error(error: BaseException) -> CommandError | None:
         return None
     step = str(error.facts.get("next", ""))
     if isinstance(error, ConfigError):
-        return UsageFault(error.detail, hint=step or f"fix it, then: {next_here('config check')}", code=error.code)
+        return UsageFault(
+            error.detail, hint=step or f"fix it, then: {format_next_here('config check')}", code=error.code
+        )
     if error.code == "other_format":
         return CommandError(error.detail, exit_code=exit_codes.INTEGRITY, code=error.code)  # it says what to do
     if error.code == "damaged":
-        hint = next_here("ledger verify")
+        hint = format_next_here("ledger verify")
         return CommandError(error.detail, hint=hint, exit_code=exit_codes.INTEGRITY, code=error.code)
     if error.code == "unknown_artifact":
-        return UsageFault(error.detail, hint=next_here("memory overlays --all"), code=error.code)
+        return UsageFault(error.detail, hint=format_next_here("memory overlays --all"), code=error.code)
     if error.code in UNREACHABLE_CODES:
-        return UnreachableFault(str(error), hint=step or next_here("ps"), code=error.code)
+        return UnreachableFault(str(error), hint=step or format_next_here("ps"), code=error.code)
     refused = error.code in VERDICT_CODES
     return CommandError(str(error), exit_code=exit_codes.REFUSED if refused else exit_codes.FAILED, code=error.code)

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from hobus.bus.messages.base import Record
 from hobus.launch.console import exit_codes
-from hobus.launch.console.output import joined, say, say_prose, styled
+from hobus.launch.console.output import join_styled, say, say_prose, style
 
 Verdict = Literal["ok", "warn", "fail"]
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -24,7 +24,7 @@ class DoctorFinding(Record):
     fix: Annotated[str, Meta(description="what to do about it; empty when nothing is to be done")] = ""
 
 
-def ok(check: str, said: str) -> DoctorFinding:
+def make_ok(check: str, said: str) -> DoctorFinding:
     return DoctorFinding(check=check, verdict="ok", detail=said)
 
 
@@ -36,7 +36,7 @@ def fail(check: str, said: str, fix: str = "") -> DoctorFinding:
     return DoctorFinding(check=check, verdict="fail", detail=said, fix=fix)
 
 
-def code_of(findings: Iterable[DoctorFinding]) -> int:
+def choose_code(findings: Iterable[DoctorFinding]) -> int:
     """Return the exit code: 0 unless something fails."""
     return exit_codes.FAILED if any(one.verdict == "fail" for one in findings) else exit_codes.OK
 
@@ -46,7 +46,7 @@ def show(findings: Sequence[DoctorFinding]) -> None:
     width = max(len(one.check) for one in findings)
     for one in findings:
         first, *more = one.detail.splitlines()
-        begin = joined(styled(one.verdict.ljust(4), _COLOURS[one.verdict]), f"  {one.check.ljust(width)}  ")
+        begin = join_styled(style(one.verdict.ljust(4), _COLOURS[one.verdict]), f"  {one.check.ljust(width)}  ")
         say_prose(begin, first)
         for line in more:
             say_prose(f"      {' ' * width}  ", line)

@@ -100,16 +100,16 @@ class Styled(str):
     __slots__ = ()
 
 
-def styled(text: str, colour: str | None, *, bold: bool = False, to_stderr: bool = False) -> str:
+def style(text: str, colour: str | None, *, bold: bool = False, to_stderr: bool = False) -> str:
     """Return the text in this colour where colours are shown; pass it to `joined`, `say` or `note` as a part."""
     if not colours(to_stderr=to_stderr):
         return text
     from click import style  # noqa: PLC0415 - processes of a cluster import this module and never print
 
-    return Styled(style(escaped(text), fg=colour, bold=bold or None))  # not `bold=False`: that is a code too
+    return Styled(style(escape(text), fg=colour, bold=bold or None))  # not `bold=False`: that is a code too
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return the text with everything that would command a terminal, or turn words around, escaped as in JSON.
 
     So JSON keeps its meaning. Line ends and tabs stay.
@@ -117,30 +117,30 @@ def escaped(text: str) -> str:
     return COMMANDS.sub(lambda found: f"\\u{ord(found[0][0]):04x}", text)
 
 
-def in_one_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """Return the text as `escaped` has it, line ends and tabs too, so that its writer makes no line of hobus's own."""
-    return escaped(text).replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")
+    return escape(text).replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")
 
 
-def joined(*parts: str) -> Styled:
+def join_styled(*parts: str) -> Styled:
     """Return one text of these, each escaped unless `styled` or this function made it."""
-    return Styled("".join(part if isinstance(part, Styled) else escaped(part) for part in parts))
+    return Styled("".join(part if isinstance(part, Styled) else escape(part) for part in parts))
 
 
 def say(*parts: str) -> None:
     from click import echo  # noqa: PLC0415 - as above
 
-    echo(joined(*parts), color=colours())
+    echo(join_styled(*parts), color=colours())
 
 
-def always_encodable() -> None:
+def escape_unencodable() -> None:
     """Escape what a stream's encoding lacks, in the C locale too: nobody's text ends a command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def unheard(*, to_stderr: bool = False) -> None:
+def go_silent(*, to_stderr: bool = False) -> None:
     """Go silent, as the reader of a stream went away: the end of the process raises nothing."""
     nobody = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives until the process ends
     if to_stderr:
@@ -154,22 +154,22 @@ def note(*parts: str) -> None:
     from click import echo  # noqa: PLC0415 - as above
 
     try:
-        echo(joined(*parts), err=True, color=colours(to_stderr=True))
+        echo(join_styled(*parts), err=True, color=colours(to_stderr=True))
     except BrokenPipeError:
-        unheard(to_stderr=True)
+        go_silent(to_stderr=True)
 
 
-def told_on_the_way(monotonic: Callable[[], float], what: str, total: int | None = None) -> Callable[[int], None]:
+def tell_progress(monotonic: Callable[[], float], what: str, total: int | None = None) -> Callable[[int], None]:
     """Return what takes how far long work is, and tells it on stderr every two seconds, where a person looks."""
     said_at = monotonic()
 
-    def at(count: int) -> None:
+    def tell_count(count: int) -> None:
         nonlocal said_at
         if is_terminal(sys.stderr) and monotonic() - said_at >= _TOLD_EVERY_S:
             said_at = monotonic()
-            note(f"{what} {thousands(count)}" + (f" of {thousands(total)}" if total else ""))
+            note(f"{what} {format_thousands(count)}" + (f" of {format_thousands(total)}" if total else ""))
 
-    return at
+    return tell_count
 
 
 def say_prose(begin: str, text: str, colour: str | None = None, *, bold: bool = False, to_stderr: bool = False) -> None:
@@ -179,25 +179,25 @@ def say_prose(begin: str, text: str, colour: str | None = None, *, bold: bool = 
     """
     out, stream = (note, sys.stderr) if to_stderr else (say, sys.stdout)
     margin = len(_CODES.sub("", begin))
-    rows = _rows(text, margin, stream)
+    rows = _fold_rows(text, margin, stream)
     for number, row in enumerate(rows):
-        out(" " * margin if number else begin, styled(row, colour, bold=bold, to_stderr=to_stderr))
+        out(" " * margin if number else begin, style(row, colour, bold=bold, to_stderr=to_stderr))
 
 
 def say_quoted(mark: str, text: str) -> None:
     """Print what somebody else wrote: each row behind the mark, so that none is taken for what is said here."""
     for line in text.split("\n"):
-        for row in _rows(in_one_line(line.removesuffix("\r")), len(mark), sys.stdout):
+        for row in _fold_rows(escape_line(line.removesuffix("\r")), len(mark), sys.stdout):
             say(mark, row)
 
 
-def _rows(text: str, margin: int, stream: object) -> list[str]:
+def _fold_rows(text: str, margin: int, stream: object) -> list[str]:
     """Return the text; for a terminal folded to what is left of its width beside the margin."""
-    room = window()[0] - margin
+    room = measure_window()[0] - margin
     if not is_terminal(stream) or room < _PROSE_CELLS:
         return [text]
     # By name: whoever writes into a pipe needs none of it.
-    rows: list[str] = importlib.import_module("hobus.launch.console.terminal").folded(escaped(text), room)
+    rows: list[str] = importlib.import_module("hobus.launch.console.terminal").fold(escape(text), room)
     return rows or [""]
 
 
@@ -208,7 +208,7 @@ _PROSE_CELLS = 20
 
 
 def note_coloured(text: str, colour: str | None) -> None:
-    note(styled(text, colour, to_stderr=True))
+    note(style(text, colour, to_stderr=True))
 
 
 def note_lines(lines: Iterable[tuple[str, str]], *, behind: str = "") -> None:
@@ -217,7 +217,7 @@ def note_lines(lines: Iterable[tuple[str, str]], *, behind: str = "") -> None:
         note_coloured(f"{text}{behind}", colour)
 
 
-def table(
+def print_table(
     headings: Sequence[str],
     rows: Iterable[Sequence[object]],
     *,
@@ -231,15 +231,15 @@ def table(
     the first of them first, which is said below. Anything else gets every character. `empty` is said in place of a
     table without rows; where it is not given, the headings stand alone.
     """
-    cells = [[printable(str(value)) for value in row] for row in rows]
+    cells = [[make_printable(str(value)) for value in row] for row in rows]
     if empty and not cells:
         say(empty)
         return
-    for line in table_lines(headings, cells, coloured=coloured, spare=spare):
+    for line in make_table_lines(headings, cells, coloured=coloured, spare=spare):
         say(line)
 
 
-def table_lines(
+def make_table_lines(
     headings: Sequence[str],
     cells: Sequence[Sequence[str]],
     *,
@@ -250,14 +250,16 @@ def table_lines(
     """Return the lines of a table of printable texts, as `table` prints them; not `is_styled`: without colours."""
     if is_terminal(sys.stdout):
         terminal = importlib.import_module("hobus.launch.console.terminal")
-        columns = window()[0] - (not is_styled)  # who shows texts leaves the last cell free
-        found: Sequence[str] = terminal.table_lines(headings, cells, coloured=coloured, spare=spare, columns=columns)
+        columns = measure_window()[0] - (not is_styled)  # who shows texts leaves the last cell free
+        found: Sequence[str] = terminal.make_table_lines(
+            headings, cells, coloured=coloured, spare=spare, columns=columns
+        )
     else:
-        found = _plain_lines([list(headings), *cells], coloured)
+        found = _make_plain_lines([list(headings), *cells], coloured)
     return found if is_styled else [_CODES.sub("", line) for line in found]
 
 
-def _plain_lines(cells: Sequence[Sequence[str]], coloured: int | None) -> list[str]:
+def _make_plain_lines(cells: Sequence[Sequence[str]], coloured: int | None) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines: list[str] = []
     for number, row in enumerate(cells):
@@ -266,16 +268,16 @@ def _plain_lines(cells: Sequence[Sequence[str]], coloured: int | None) -> list[s
         for column, cell in enumerate(row[: last + 1]):
             padded = cell.rstrip() if column == last else f"{cell.ljust(widths[column])}  "
             is_state = number > 0 and column == coloured
-            parts.append(styled(padded, state_colour(cell) if is_state else None, bold=number == 0))
-        lines.append(joined(*parts))
+            parts.append(style(padded, choose_state_colour(cell) if is_state else None, bold=number == 0))
+        lines.append(join_styled(*parts))
     return lines
 
 
-def state_colour(cell: str) -> str | None:
+def choose_state_colour(cell: str) -> str | None:
     return STATE_COLOURS.get(cell.split(" ", 1)[0].split("(", 1)[0])
 
 
-def window() -> tuple[int, int]:
+def measure_window() -> tuple[int, int]:
     """Return columns and rows of the terminal, now: the window's own, not what a variable remembers of another one."""
     with suppress(OSError, ValueError, AttributeError):
         columns, rows = os.get_terminal_size(sys.stdout.fileno())
@@ -284,51 +286,51 @@ def window() -> tuple[int, int]:
     return shutil.get_terminal_size()
 
 
-def cell(text: str) -> str:
+def format_cell(text: str) -> str:
     """Return the text in one line, not longer than anybody reads, marked where it is cut."""
-    return cut(printable(text), _CELL_MAX_CHARS)
+    return cut(make_printable(text), _CELL_MAX_CHARS)
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Return the text in one line: no character in it moves the cursor, ends the line or colours what follows."""
     return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
-def harmless(text: str) -> str:
+def make_harmless(text: str) -> str:
     """Return the text without what commands a terminal: of control characters only newlines are left."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
     return COMMANDS.sub("\N{REPLACEMENT CHARACTER}", _DIRECTIONS.sub("", text))
 
 
-def thousands(count: int) -> str:
+def format_thousands(count: int) -> str:
     """Return a number as people read it: `1,284`."""
     return f"{count:,}"
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
+def format_count(count: int, noun: str, plural: str = "") -> str:
     """Return `1 model call`, `1,200 model calls`, `2 processes`; `plural` where it is not the noun and an s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-def money(cost_usd: float | None) -> str:
+def format_money(cost_usd: float | None) -> str:
     """Return an amount; what is not known is said to be unknown."""
     if cost_usd is None:
         return "price unknown"
     return "$0" if cost_usd == 0 else f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"
 
 
-def short_path(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """Return the path from the directory of this command, where it lies below that."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def clock_time(at: float) -> str:
+def format_clock_time(at: float) -> str:
     """Return the local time of day, to the millisecond, of seconds since 1970; `zone` says where that is."""
     return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3] if at else "--:--:--.---"
 
 
-def day_and_minute(at: float) -> str:
+def format_minute(at: float) -> str:
     """Return `2026-11-25 13:45`, local time."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
@@ -336,38 +338,38 @@ def day_and_minute(at: float) -> str:
 def say_zone(now: float) -> None:
     """Print above a listing without headings which zone its times are of; to people alone, whatever reads a pipe."""
     if is_terminal(sys.stdout):
-        note_coloured(f"times are {zone(now)}", "bright_black")
+        note_coloured(f"times are {format_zone(now)}", "bright_black")
 
 
-def zone(at: float) -> str:
-    """Return the time zone of `clock_time`: `UTC`, else what is to be taken off: `+02:00`."""
+def format_zone(at: float) -> str:
+    """Return the time zone of `format_clock_time`: `UTC`, else what is to be taken off: `+02:00`."""
     here = datetime.fromtimestamp(at).astimezone()
     return "UTC" if not here.utcoffset() else here.isoformat()[-len("+02:00") :]
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
     """Return JSON text; bytes as hexadecimal, models, structs and dataclasses by their fields, in their own order."""
-    return json.dumps(plain(value), ensure_ascii=False, indent=indent, default=_fields)
+    return json.dumps(make_plain(value), ensure_ascii=False, indent=indent, default=_list_fields)
 
 
-def _fields(value: Any) -> Any:
+def _list_fields(value: Any) -> Any:
     if (names := getattr(value, "__struct_fields__", None)) is not None:
-        return plain({name: getattr(value, name) for name in names})
-    return plain(asdict(value) if is_dataclass(value) else value.model_dump(mode="json"))  # type: ignore[arg-type]
+        return make_plain({name: getattr(value, name) for name in names})
+    return make_plain(asdict(value) if is_dataclass(value) else value.model_dump(mode="json"))  # type: ignore[arg-type]
 
 
-def plain(value: Any) -> Any:
+def make_plain(value: Any) -> Any:
     """Return the value with every bytes object as hexadecimal text."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): make_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [make_plain(item) for item in value]
     return value
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a length of time as people say it: `0.4 s`, `12 s`, `3 m`, `5 h`, `2 d`."""
     if seconds < 10:  # noqa: PLR2004 - tenths are shown below ten seconds
         return f"{max(0.0, seconds):.1f} s"
@@ -377,7 +379,7 @@ def duration(seconds: float) -> str:
     return f"{int(seconds)} s"
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """Return a number of bytes as people say it: `812 B`, `38 M`."""
     amount = float(count)
     for unit in ("B", "K", "M", "G"):

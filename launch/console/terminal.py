@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from hobus.launch.console.output import Styled, cell, colours, state_colour
+from hobus.launch.console.output import Styled, choose_state_colour, colours, format_cell
 
 _GAP = 2
 _NARROW = 14
@@ -35,7 +35,7 @@ class Screen(Console):
         return False
 
 
-def screen(*, to_stderr: bool = False, columns: int | None = None, theme: Theme | None = None) -> Screen:
+def make_screen(*, to_stderr: bool = False, columns: int | None = None, theme: Theme | None = None) -> Screen:
     """Return the terminal behind a standard stream; markup, emoji names and the like in a text are text."""
     return Screen(
         file=sys.stderr if to_stderr else sys.stdout,
@@ -50,46 +50,46 @@ def screen(*, to_stderr: bool = False, columns: int | None = None, theme: Theme 
     )
 
 
-def lines_of(shown: RenderableType, *, columns: int, theme: Theme | None = None) -> list[Styled]:
+def render_lines(shown: RenderableType, *, columns: int, theme: Theme | None = None) -> list[Styled]:
     """Return the rows of a terminal that this becomes, without blanks at their ends."""
-    console = screen(columns=columns, theme=theme)
+    console = make_screen(columns=columns, theme=theme)
     with console.capture() as captured:
         console.print(shown)
     return [Styled(_BLANKS.sub(r"\1", line)) for line in captured.get().split("\n")[:-1]]
 
 
-def folded(text: str, columns: int) -> list[str]:
+def fold(text: str, columns: int) -> list[str]:
     """Return the rows of a text, which end between words where they can; none is wider than the columns."""
-    return [row for line in text.split("\n") for row in _rows_of_line(line, max(2, columns))]
+    return [row for line in text.split("\n") for row in _fold_line(line, max(2, columns))]
 
 
-def last_rows(text: str, columns: int, rows_max: int) -> list[str]:
+def cut_last_rows(text: str, columns: int, rows_max: int) -> list[str]:
     """Return the end of a text in at most so many rows, the first of which says that there is more above."""
     rows: list[str] = []
     for line in reversed(text.split("\n")):
-        rows[:0] = _rows_of_line(line, max(2, columns))
+        rows[:0] = _fold_line(line, max(2, columns))
         if len(rows) > rows_max:
             return [CUT, *rows[len(rows) - rows_max + 1 :]]
     return rows
 
 
-def _rows_of_line(line: str, columns: int) -> list[str]:
+def _fold_line(line: str, columns: int) -> list[str]:
     return [row.plain.rstrip() for row in Text(line).wrap(_WRAPS, columns)] or [""]
 
 
-def table_lines(
+def make_table_lines(
     headings: Sequence[str], rows: Sequence[Sequence[str]], *, coloured: int | None, spare: Sequence[str], columns: int
 ) -> list[Styled]:
     """Return the lines of a table in so many columns of a terminal; cells are printable texts.
 
     Where not all columns fit, wide ones are broken; then what is spare is left out, the first of it first.
     """
-    cells = [[cell(text) for text in row] for row in rows]
+    cells = [[format_cell(text) for text in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
     kept, left_out = list(range(len(headings))), list[str]()
     while sum(min(widths[number], _NARROW) + _GAP for number in kept) - _GAP > columns:
         if len(left_out) == len(spare):
-            return lines_of(Group(*_records(headings, cells, coloured)), columns=columns)
+            return render_lines(Group(*_render_records(headings, cells, coloured)), columns=columns)
         left_out.append(spare[len(left_out)])
         kept.remove(headings.index(left_out[-1]))
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
@@ -97,21 +97,25 @@ def table_lines(
         least = min(widths[number], _NARROW)
         table.add_column(Text(headings[number]), overflow="fold", min_width=least, no_wrap=least == widths[number])
     for row in cells:
-        table.add_row(*(_cell(row, number, coloured) for number in kept))
+        table.add_row(*(_make_cell(row, number, coloured) for number in kept))
     said = f"too narrow here for {', '.join(left_out)}; --json has all"
     below = [Text(said, style="bright_black", overflow="fold")] if left_out else []
-    return lines_of(Group(table, *below), columns=columns)
+    return render_lines(Group(table, *below), columns=columns)
 
 
-def _cell(row: Sequence[str], number: int, coloured: int | None) -> Text:
-    return Text(row[number], style=(state_colour(row[number]) or "") if number == coloured else "", overflow="fold")
+def _make_cell(row: Sequence[str], number: int, coloured: int | None) -> Text:
+    return Text(
+        row[number], style=(choose_state_colour(row[number]) or "") if number == coloured else "", overflow="fold"
+    )
 
 
-def _records(headings: Sequence[str], rows: Sequence[Sequence[str]], coloured: int | None) -> Iterator[RenderableType]:
+def _render_records(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], coloured: int | None
+) -> Iterator[RenderableType]:
     """Yield, where not even the narrowest table fits, a line per cell behind its heading, an empty one between rows."""
     for count, row in enumerate(rows):
         if count:
             yield Text()
         for number, heading in enumerate(headings):
             if row[number]:
-                yield Text.assemble((heading, "bold"), "  ", _cell(row, number, coloured), overflow="fold")
+                yield Text.assemble((heading, "bold"), "  ", _make_cell(row, number, coloured), overflow="fold")

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from hobus.launch.console.output import counted, note, printable, say, say_prose, table, table_lines, thousands
+from hobus.launch.console.output import (
+    format_count,
+    format_thousands,
+    make_printable,
+    make_table_lines,
+    note,
+    print_table,
+    say,
+    say_prose,
+)
 
 T = TypeVar("T")
 ROWS = 40
@@ -62,7 +71,7 @@ class Table(Generic[T]):
             yield from heading(text)
         yield Rows(list(self.columns), [self.cells(row) for row in rows[:ROWS]], self.spare)
         if (more := len(rows) - ROWS) > 0:
-            yield Line(f"and {counted(more, 'further row')}: --json has all", "bright_black", begin="  ")
+            yield Line(f"and {format_count(more, 'further row')}: --json has all", "bright_black", begin="  ")
 
     def cells(self, row: Any) -> list[str]:
         return cells_of(row, self.columns)
@@ -83,7 +92,7 @@ def print_rows(
 ) -> None:
     """Print all rows as `table` does; what is not there is a dash."""
     cells = [[cell or "-" for cell in cells_of(row, columns)] for row in rows]
-    table(list(columns), cells, coloured=coloured, empty=empty, spare=spare)
+    print_table(list(columns), cells, coloured=coloured, empty=empty, spare=spare)
 
 
 def in_cell(value: object, name: str = "") -> str:
@@ -98,9 +107,9 @@ def in_cell(value: object, name: str = "") -> str:
         case int() if name.endswith("sequence"):
             return f"#{value}"
         case int() if name.endswith("_ms"):
-            return f"{thousands(value)} ms"
+            return f"{format_thousands(value)} ms"
         case int():
-            return thousands(value)
+            return format_thousands(value)
         case list() | tuple() if name.endswith("sequences"):
             return entries(value)
         case list() | tuple():
@@ -112,7 +121,7 @@ def in_cell(value: object, name: str = "") -> str:
 def entries(sequences: Sequence[int]) -> str:
     """Return the numbers of at most three entries; more are counted."""
     shown = " ".join(f"#{one}" for one in sequences[:ENTRIES])
-    return shown if len(sequences) <= ENTRIES else f"{shown} and {counted(len(sequences) - ENTRIES, 'other')}"
+    return shown if len(sequences) <= ENTRIES else f"{shown} and {format_count(len(sequences) - ENTRIES, 'other')}"
 
 
 def heading(text: str) -> Iterator[Line]:
@@ -128,20 +137,20 @@ def print_all(shown: Iterable[Shown]) -> None:
     for one in shown:
         match one:
             case Rows(headings, cells, spare):
-                table(headings, cells, spare=spare)
+                print_table(headings, cells, spare=spare)
             case Line(text, is_aside=True):
-                note(printable(text))
+                note(make_printable(text))
             case Line("", begin=""):
                 say()
             case Line(text, colour, bold, begin):
-                say_prose(begin, printable(text), colour, bold=bold)
+                say_prose(begin, make_printable(text), colour, bold=bold)
 
 
 def lines_of(view: Iterable[Part[T]], found: T) -> Iterator[str]:
     """Yield a view as lines; tables as wide as the terminal."""
     for one in (one for part in view for one in part(found)):
         if isinstance(one, Rows):
-            cells = [[printable(cell) for cell in row] for row in one.cells]
-            yield from table_lines(one.headings, cells, spare=one.spare, is_styled=False)
+            cells = [[make_printable(cell) for cell in row] for row in one.cells]
+            yield from make_table_lines(one.headings, cells, spare=one.spare, is_styled=False)
         elif one.begin or one.text:
-            yield f"{one.begin}{printable(one.text)}"
+            yield f"{one.begin}{make_printable(one.text)}"

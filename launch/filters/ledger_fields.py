@@ -9,11 +9,21 @@ from hobus.bus.catalog import ROLES
 from hobus.bus.messages.ids import TurnRef
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import EVENT_TYPES
-from hobus.launch.filters.meaning import Field, Filter, Matching, Number, Test, Texts, filter_of, of_role, one_of
-from hobus.launch.filters.quantities import count_of, duration_of, size_of
+from hobus.launch.filters.meaning import (
+    Field,
+    Filter,
+    Matching,
+    Number,
+    Test,
+    Texts,
+    filter_of,
+    require_one_of,
+    require_role,
+)
+from hobus.launch.filters.quantities import count_of, parse_duration, parse_size
 from hobus.launch.filters.syntax import Value
-from hobus.launch.filters.tap_fields import forms
-from hobus.launch.filters.turns import session_matches, turn_matches
+from hobus.launch.filters.tap_fields import list_forms
+from hobus.launch.filters.turns import make_session_matcher, make_turn_matcher
 
 EXAMPLE = "ledger show 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'"
 _SESSION_STREAM = "session/"
@@ -28,12 +38,12 @@ class LedgerRow(NamedTuple):
     now: float  # wall clock of the reader, for ages
 
 
-def _streams(row: LedgerRow) -> tuple[str, ...]:
+def _list_streams(row: LedgerRow) -> tuple[str, ...]:
     stream = row.entry.stream
     return (stream, "session") if stream.startswith(_SESSION_STREAM) else (stream,)
 
 
-def session_of(entry: Entry) -> str:
+def find_session(entry: Entry) -> str:
     """Return the session that an entry is about: its provenance's, else its stream's."""
     if entry.provenance.session_id:
         return entry.provenance.session_id
@@ -41,30 +51,30 @@ def session_of(entry: Entry) -> str:
 
 
 def _match_session(value: Value) -> Test[LedgerRow]:
-    fits = session_matches(value)
-    return lambda row: fits(session_of(row.entry))
+    fits = make_session_matcher(value)
+    return lambda row: fits(find_session(row.entry))
 
 
 def _match_turn(value: Value) -> Test[LedgerRow]:
-    fits = turn_matches(value)
+    fits = make_turn_matcher(value)
 
     def matches(row: LedgerRow) -> bool:
         entry = row.entry
-        turn = TurnRef(session_of(entry), entry.provenance.run_seq)
+        turn = TurnRef(find_session(entry), entry.provenance.run_seq)
         return fits(turn, (entry.submission_id, entry.trace, entry.provenance.work_order_id, *entry.parents))
 
     return matches
 
 
 FIELDS: dict[str, Field[LedgerRow]] = {
-    "stream": Texts(_streams),
-    "type": Texts(lambda row: (row.entry.event_type,), one_of(EVENT_TYPES, "type of entry")),
-    "event": Texts(lambda row: (row.entry.event_type,), one_of(EVENT_TYPES, "type of entry")),
+    "stream": Texts(_list_streams),
+    "type": Texts(lambda row: (row.entry.event_type,), require_one_of(EVENT_TYPES, "type of entry")),
+    "event": Texts(lambda row: (row.entry.event_type,), require_one_of(EVENT_TYPES, "type of entry")),
     "session": Matching(_match_session),
     "turn": Matching(_match_turn),
     "run": Matching(_match_turn),
-    "actor": Texts(lambda row: forms(row.entry.origin), of_role(ROLES)),
-    "origin": Texts(lambda row: forms(row.entry.origin), of_role(ROLES)),
+    "actor": Texts(lambda row: list_forms(row.entry.origin), require_role(ROLES)),
+    "origin": Texts(lambda row: list_forms(row.entry.origin), require_role(ROLES)),
     "decision": Texts(lambda row: (row.entry.decision,)),
     "reason": Texts(lambda row: (row.entry.reason,)),
     "wo": Texts(lambda row: (row.entry.provenance.work_order_id,)),
@@ -72,12 +82,12 @@ FIELDS: dict[str, Field[LedgerRow]] = {
     "id": Texts(lambda row: (row.entry.submission_id,)),
     "trace": Texts(lambda row: (row.entry.trace,)),
     "sequence": Number(lambda row: row.entry.sequence, count_of),
-    "size": Number(lambda row: sum(row.entry.body_lengths), size_of),
-    "age": Number(lambda row: max(0.0, row.now - row.entry.ledger_at_us / 1_000_000), duration_of),
+    "size": Number(lambda row: sum(row.entry.body_lengths), parse_size),
+    "age": Number(lambda row: max(0.0, row.now - row.entry.ledger_at_us / 1_000_000), parse_duration),
 }
 """Name -> what is compared; `event` is `type`, `run` is `turn`, `origin` is `actor`."""
 
 
-def ledger_filter(texts: tuple[str, ...]) -> Filter[LedgerRow]:
+def make_ledger_filter(texts: tuple[str, ...]) -> Filter[LedgerRow]:
     """Return the filter of `hobus ledger show|tail`'s arguments; a number is that entry. Raises FilterError."""
     return filter_of([_NUMBER.sub(r"sequence=\1", text) if _NUMBER.fullmatch(text) else text for text in texts], FIELDS)

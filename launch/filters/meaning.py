@@ -71,39 +71,39 @@ def filter_of(texts: Sequence[str], fields: Fields[S]) -> Filter[S]:
     for text in texts:
         node = parse(text)
         nodes.append(node)
-        tests.append(bound(node, fields, text))
+        tests.append(bind_fields(node, fields, text))
     return Filter(tuple(nodes), lambda subject: all(test(subject) for test in tests))
 
 
-def bound(node: Node, fields: Fields[S], text: str = "") -> Test[S]:
+def bind_fields(node: Node, fields: Fields[S], text: str = "") -> Test[S]:
     """Return the test that a tree means. Raises FilterError for an unknown field, comparison or value."""
     match node:
         case Compare():
-            return _comparison(node, fields, text)
+            return _bind_comparison(node, fields, text)
         case Not(inner):
-            test = bound(inner, fields, text)
+            test = bind_fields(inner, fields, text)
             return lambda subject: not test(subject)
         case And(parts):
-            all_of = [bound(part, fields, text) for part in parts]
+            all_of = [bind_fields(part, fields, text) for part in parts]
             return lambda subject: all(one(subject) for one in all_of)
         case Or(parts):
-            any_of = [bound(part, fields, text) for part in parts]
+            any_of = [bind_fields(part, fields, text) for part in parts]
             return lambda subject: any(one(subject) for one in any_of)
 
 
-def _comparison(node: Compare, fields: Fields[S], text: str) -> Test[S]:
+def _bind_comparison(node: Compare, fields: Fields[S], text: str) -> Test[S]:
     field = fields.get(node.name)
     if field is None:
         raise FilterError(f"there is no field {node.name}", text, node.at)
     if isinstance(field, Number):
-        return _number(node, field, text)
+        return _bind_number(node, field, text)
     if node.operator not in ("=", "!="):
         raise FilterError(f"{node.name} takes = and != only", text, node.at + len(node.name))
     try:
         if isinstance(field, Matching):
             test = field.match(node.value)
         else:
-            test = _of_texts(field.read, node.value)
+            test = _make_text_test(field.read, node.value)
             if field.check is not None:
                 field.check(node.value)
     except ValueError as error:
@@ -111,7 +111,7 @@ def _comparison(node: Compare, fields: Fields[S], text: str) -> Test[S]:
     return test if node.operator == "=" else lambda subject: not test(subject)
 
 
-def _number(node: Compare, field: Number[S], text: str) -> Test[S]:
+def _bind_number(node: Compare, field: Number[S], text: str) -> Test[S]:
     try:
         limit = field.parse(node.value.text)
     except ValueError as error:
@@ -125,12 +125,12 @@ def _number(node: Compare, field: Number[S], text: str) -> Test[S]:
     return test
 
 
-def _of_texts(read: Callable[[S], tuple[str, ...]], value: Value) -> Test[S]:
-    fits = fitting(value)
+def _make_text_test(read: Callable[[S], tuple[str, ...]], value: Value) -> Test[S]:
+    fits = make_matcher(value)
     return lambda subject: any(fits(text) for text in read(subject))
 
 
-def fitting(value: Value) -> Callable[[str], bool]:
+def make_matcher(value: Value) -> Callable[[str], bool]:
     """Return whether a text is the value; in a bare value `*` and `?` are wildcards."""
     wanted = value.text
     if value.is_literal or not ("*" in wanted or "?" in wanted):
@@ -139,19 +139,19 @@ def fitting(value: Value) -> Callable[[str], bool]:
     return lambda text: pattern.fullmatch(text) is not None
 
 
-def one_of(names: Iterable[str] | Callable[[], Iterable[str]], what: str) -> Callable[[Value], None]:
+def require_one_of(names: Iterable[str] | Callable[[], Iterable[str]], what: str) -> Callable[[Value], None]:
     """Return the check of a field that has these values alone; its fault names those like what was given, else all."""
 
     def check(value: Value) -> None:
-        fits, known = fitting(value), sorted(names() if callable(names) else names)
+        fits, known = make_matcher(value), sorted(names() if callable(names) else names)
         if any(fits(name) for name in known):
             return
-        raise ValueError(f"there is no {what} {value.text!r}; there are {', '.join(_like(value.text, known))}")
+        raise ValueError(f"there is no {what} {value.text!r}; there are {', '.join(_find_like(value.text, known))}")
 
     return check
 
 
-def _like(text: str, known: Sequence[str]) -> list[str]:
+def _find_like(text: str, known: Sequence[str]) -> list[str]:
     """Return those like what was given; else all, of many with a dot what they begin with."""
     plain = text.strip("*?").lower()
     near = [*get_close_matches(text, known), *(name for name in known if plain and plain in name.lower())]
@@ -163,9 +163,9 @@ def _like(text: str, known: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(families))
 
 
-def of_role(roles: Iterable[str], *, may_be_none: bool = False) -> Callable[[Value], None]:
+def require_role(roles: Iterable[str], *, may_be_none: bool = False) -> Callable[[Value], None]:
     """Return the check of a field of actors: `ho1`, `ho1/2`, `ho1/2@<incarnation>` of an existing role."""
-    check_role = one_of(roles, "role")
+    check_role = require_one_of(roles, "role")
 
     def check(value: Value) -> None:
         if not (may_be_none and not value.text):

@@ -15,7 +15,7 @@ SIZE_FORM = "a size such as 800, 10k or 2M"
 DURATION_FORM = "a duration such as 90 (seconds), 500ms, 1.5h or 1h30m"
 
 
-def size_of(text: str) -> float:
+def parse_size(text: str) -> float:
     """Return bytes; `k`, `M`, `G` are steps of 1024. Raises ValueError."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
@@ -23,7 +23,7 @@ def size_of(text: str) -> float:
     return float(found[1]) * _SIZE_STEPS[found[2].lower()]
 
 
-def duration_of(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Return seconds. A plain number is seconds too; of several units a larger one stands first. Raises ValueError."""
     given = text.strip()
     if _SECONDS.fullmatch(given):

@@ -40,7 +40,7 @@ class FilterError(ValueError):
         self.text = text
         self.at = at
 
-    def pointed(self) -> str:
+    def point_at(self) -> str:
         shown = re.sub(r"\s", " ", self.text)
         return f"  {shown}\n  {' ' * self.at}^"
 
@@ -93,14 +93,14 @@ def parse(text: str) -> Node:
     return _Parser(text).whole()
 
 
-def comparisons(node: Node) -> list[Compare]:
+def list_comparisons(node: Node) -> list[Compare]:
     match node:
         case Compare():
             return [node]
         case Not(inner):
-            return comparisons(inner)
+            return list_comparisons(inner)
         case And(parts) | Or(parts):
-            return [found for part in parts for found in comparisons(part)]
+            return [found for part in parts for found in list_comparisons(part)]
 
 
 class _Parser:
@@ -112,67 +112,67 @@ class _Parser:
         self._depth = 0
 
     def whole(self) -> Node:
-        node = self._any()
+        node = self._parse_any()
         if self._at < len(self._text):
             unmatched = self._text[self._at] == ")"
-            raise self._error("no parenthesis was opened for this one" if unmatched else "expected & or |")
+            raise self._make_error("no parenthesis was opened for this one" if unmatched else "expected & or |")
         return node
 
-    def _any(self) -> Node:
-        return _joined(Or, self._separated("|", self._all))
+    def _parse_any(self) -> Node:
+        return _join(Or, self._parse_separated("|", self._parse_all))
 
-    def _all(self) -> Node:
-        return _joined(And, self._separated("&", self._unary))
+    def _parse_all(self) -> Node:
+        return _join(And, self._parse_separated("&", self._parse_unary))
 
-    def _separated(self, separator: str, part: Callable[[], Node]) -> list[Node]:
+    def _parse_separated(self, separator: str, part: Callable[[], Node]) -> list[Node]:
         parts = [part()]
         while self._takes(separator):
             self._takes_at_once(separator)  # `&&` and `||` are what programmers type
             parts.append(part())
         return parts
 
-    def _unary(self) -> Node:
+    def _parse_unary(self) -> Node:
         self._depth += 1
         if self._depth > DEPTH_MAX:
-            raise self._error(f"nested deeper than {DEPTH_MAX}")
-        node = self._unary_inside()
+            raise self._make_error(f"nested deeper than {DEPTH_MAX}")
+        node = self._parse_unary_inside()
         self._depth -= 1
         return node
 
-    def _unary_inside(self) -> Node:
+    def _parse_unary_inside(self) -> Node:
         if self._takes("!"):
-            return Not(self._unary())
+            return Not(self._parse_unary())
         if self._takes("("):
-            node = self._any()
+            node = self._parse_any()
             if not self._takes(")"):
-                raise self._error("expected )")
+                raise self._make_error("expected )")
             return node
-        return self._comparison()
+        return self._parse_comparison()
 
-    def _comparison(self) -> Compare:
+    def _parse_comparison(self) -> Compare:
         self._skip_blanks()
         at = self._at
         name = self._match(_NAME)
         if not name:
-            raise self._error("expected NAME=VALUE")
+            raise self._make_error("expected NAME=VALUE")
         self._skip_blanks()
         operator = self._match(_OPERATOR)
         if not operator:
-            raise self._error(f"expected one of {' '.join(sorted(OPERATORS, key=len))} after {name}")
+            raise self._make_error(f"expected one of {' '.join(sorted(OPERATORS, key=len))} after {name}")
         self._skip_blanks()
         value_at = self._at
-        return Compare(name, operator, self._value(), at, value_at)  # type: ignore[arg-type] - matched above
+        return Compare(name, operator, self._parse_value(), at, value_at)  # type: ignore[arg-type] - matched above
 
-    def _value(self) -> Value:
+    def _parse_value(self) -> Value:
         if self._at < len(self._text) and self._text[self._at] in _QUOTES:
-            return Value(self._quoted(), is_literal=True)
+            return Value(self._parse_quoted(), is_literal=True)
         found = _BARE.match(self._text, self._at)
         if found is None:
-            raise self._error("expected a value")
+            raise self._make_error("expected a value")
         self._at = found.end()
         return Value(found[0])
 
-    def _quoted(self) -> str:
+    def _parse_quoted(self) -> str:
         quote, began = self._text[self._at], self._at
         self._at += 1
         taken: list[str] = []
@@ -186,7 +186,7 @@ class _Parser:
                 self._at += 1
             taken.append(character)
         self._at = began
-        raise self._error("this quote is never closed")
+        raise self._make_error("this quote is never closed")
 
     def _match(self, pattern: re.Pattern[str]) -> str:
         found = pattern.match(self._text, self._at)
@@ -208,9 +208,9 @@ class _Parser:
     def _skip_blanks(self) -> None:
         self._match(_BLANKS)
 
-    def _error(self, message: str) -> FilterError:
+    def _make_error(self, message: str) -> FilterError:
         return FilterError(message, self._text, self._at)
 
 
-def _joined(kind: type[And | Or], parts: Sequence[Node]) -> Node:
+def _join(kind: type[And | Or], parts: Sequence[Node]) -> Node:
     return parts[0] if len(parts) == 1 else kind(tuple(parts))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from hobus.bus.messages.ids import TurnRef
-from hobus.launch.filters.meaning import fitting
+from hobus.launch.filters.meaning import make_matcher
 from hobus.launch.filters.syntax import Value
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]*")
@@ -20,32 +20,32 @@ _FULL_CHARS = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
 _RUN = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{4,8})-(\d+)")
 
 
-def _plain(text: str) -> str:
+def _strip_prefix(text: str) -> str:
     """Remove the letters that people put in front."""
     return text[4:].lower() if text[:4].upper() == "SES-" else text
 
 
-def session_matches(value: Value) -> Callable[[str], bool]:
+def make_session_matcher(value: Value) -> Callable[[str], bool]:
     """Return whether a session's full id is the one that is meant; `session=` means: none."""
-    text = _plain(value.text)
+    text = _strip_prefix(value.text)
     if value.is_literal or not _PREFIX.fullmatch(text):
-        return fitting(Value(text, value.is_literal))
+        return make_matcher(Value(text, value.is_literal))
     return lambda session_id: session_id.startswith(text)
 
 
-def turn_matches(value: Value) -> Callable[[TurnRef, Sequence[str]], bool]:
+def make_turn_matcher(value: Value) -> Callable[[TurnRef, Sequence[str]], bool]:
     """Return whether a turn, or one of these ids of what belongs to it, is the one that is meant.
 
     Raises ValueError for a text that names no turn, or next to every one.
     """
-    text = _plain(value.text)
+    text = _strip_prefix(value.text)
     is_session = value.text != text
     if (is_session and not _OF_SESSION.fullmatch(text)) or 0 < len(text) < _LEAST_CHARS:
         raise ValueError("expected a turn such as SES-1a2b3c4d-2, or at least three characters of an id")
     run = None if value.is_literal else _RUN.fullmatch(text)
     is_start_too = run is not None and len(run[1]) < _FULL_CHARS and text == value.text
     session, slash, input_id = text.partition("/")
-    fits = fitting(Value(text, value.is_literal))
+    fits = make_matcher(Value(text, value.is_literal))
     is_wild = not value.is_literal and ("*" in text or "?" in text)
 
     def matches(turn: TurnRef, ids: Sequence[str]) -> bool:

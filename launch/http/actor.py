@@ -21,13 +21,13 @@ from hobus.config import limits as config_limits
 from hobus.config.recorded import Snapshots
 from hobus.launch.cells import membership
 from hobus.launch.cluster import console_file
-from hobus.launch.cluster.endpoints import Place, parts_of
+from hobus.launch.cluster.endpoints import Place, split_address
 from hobus.launch.http import limits
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.events import FollowedJournals
 from hobus.launch.http.guard import names_of
-from hobus.launch.http.keys import BearerKeys, Ownership, keep_recorded, owner_secret
+from hobus.launch.http.keys import BearerKeys, Ownership, keep_recorded, read_owner_secret
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.server import DoorServer, make_server
 
@@ -47,7 +47,7 @@ class _Open(NamedTuple):
     cells: Cells | None
 
 
-def _cells_of(door: Door, home: Path) -> Cells | None:
+def _make_cells(door: Door, home: Path) -> Cells | None:
     """Make what passes requests on to other cells; None in a home that is none. Raises ConfigError."""
     if (mine := membership(home)) is None:
         return None
@@ -80,15 +80,15 @@ class HttpDoor(Actor):
         door = Door(
             bus=bus,
             snapshot=self._place.snapshot,
-            ownership=Ownership(owner_secret(self._place.home, new_id=bus.new_id)),
+            ownership=Ownership(read_owner_secret(self._place.home, new_id=bus.new_id)),
             key_of=lambda header: keys.key_of(header, now_us=round(bus.now() * 1_000_000)),
-            hosts=names_of(parts_of(address)[0], config.hosts),
+            hosts=names_of(split_address(address)[0], config.hosts),
             metrics=Metrics(),
             journals=FollowedJournals(bus, self._config),
             body_timeout_ms=limits.BODY_TIMEOUT_MS,
-            console=partial(console_file.told, self._place.home),
+            console=partial(console_file.find_address, self._place.home),
         )
-        cells = _cells_of(door, self._place.home.root)
+        cells = _make_cells(door, self._place.home.root)
         server = make_server(make_app(door, cells), config, head_timeout_ms=limits.HEAD_TIMEOUT_MS)
         serving = asyncio.get_running_loop().create_task(server.serve(sockets=[bound]))
         recording = asyncio.get_running_loop().create_task(
@@ -98,7 +98,7 @@ class HttpDoor(Actor):
             )
         )  # fmt: skip
         for task in (serving, recording):
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_end)
         self._open = _Open(door, server, serving, recording, cells)
         _log.info("http_door_open", address=address)
 
@@ -148,7 +148,7 @@ class HttpDoor(Actor):
         if self._open.cells is not None:
             await self._open.cells.close()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_end(self, task: asyncio.Task[None]) -> None:
         """Treat a task that ends by itself as a fault of this process."""
         error = None if task.cancelled() else task.exception()
         if error is not None and not self.failed.done():

@@ -27,12 +27,12 @@ from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import Queues, ReadQueues
 from hobus.bus.messages.session import CommandVerdict, SessionClosed, SessionReady, SessionView, TurnResult
 from hobus.bus.paging import read_peers
-from hobus.launch.cluster.version import software_version
+from hobus.launch.cluster.version import find_software_version
 from hobus.launch.http import embeddings, memory_api, openai_api, sessions_api
 from hobus.launch.http.context import Door
 from hobus.launch.http.guard import Guard
 from hobus.launch.http.memory_api import MemoryChangeBody, MemoryLine, MemoryLines
-from hobus.launch.http.openai_api import door_of
+from hobus.launch.http.openai_api import get_door
 from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest
 from hobus.launch.http.sessions_api import CommandBody, SessionList, StartBody, TurnBody
 
@@ -59,7 +59,9 @@ def make_app(door: Door, cells: Cells | None = None) -> ASGIApp:
 
     `cells`: passes on what is for other clusters.
     """
-    handlers = [openai_api.of_session(one.handler) if _SESSION in one.parameters else one.handler for one in OPERATIONS]
+    handlers = [
+        openai_api.with_session_id(one.handler) if _SESSION in one.parameters else one.handler for one in OPERATIONS
+    ]
     routes = [Route(one.path, of, methods=[one.method]) for one, of in zip(OPERATIONS, handlers, strict=True)]
     routes += [Route("/openapi.json", openapi), Route("/docs", docs), Route("/", first_page)]
     router = Router(routes, redirect_slashes=False)  # a path is what it is
@@ -79,11 +81,11 @@ async def healthz(_request: Request) -> Response:
 
 async def readyz(request: Request) -> Response:
     """Answer whether a turn would be answered now: a session host is ready, and an executor. Else 503, and why."""
-    reason = await readiness(door_of(request))
+    reason = await explain_readiness(get_door(request))
     return PlainTextResponse(f"{reason or 'ready'}\n", status_code=503 if reason else 200)
 
 
-async def readiness(door: Door) -> str:
+async def explain_readiness(door: Door) -> str:
     """Return '' when turns can be answered, else why not."""
     if door.closing.is_set():
         return "closing"
@@ -100,18 +102,20 @@ async def readiness(door: Door) -> str:
 
 async def metrics(request: Request) -> Response:
     """Show what this door measured, and the counters of everybody's heartbeats."""
-    door = door_of(request)
+    door = get_door(request)
     try:
         peers = (await read_peers(door.bus, timeout_s=door.timeout_s)).peers
         queues = (await door.bus.request("broker", ReadQueues(), expect=Queues, timeout_s=door.timeout_s)).queues
     except RuntimeFault:
         peers, queues = [], []  # what the door knows of itself is told all the same
-    return Response(door.metrics.exposition(peers, queues), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(
+        door.metrics.render_exposition(peers, queues), media_type="text/plain; version=0.0.4; charset=utf-8"
+    )
 
 
 async def openapi(_request: Request) -> Response:
     """Describe this API for machines."""
-    return JSONResponse(document())
+    return JSONResponse(make_document())
 
 
 _TO_CONSOLE = """<!doctype html><html lang=en><meta charset=utf-8><title>hobus</title>
@@ -132,7 +136,7 @@ async def first_page(request: Request) -> Response:
     is_passed_on = any(name in request.headers for name in ("forwarded", "x-forwarded-for", "x-real-ip", "via"))
     if client is None or not ip_address(client.host).is_loopback or is_passed_on:
         raise HTTPException(404)
-    if address := door_of(request).console():
+    if address := get_door(request).console():
         policy = {"content-security-policy": f"default-src 'none'; script-src 'sha256-{_GO_ON_SHA256}'"}
         return HTMLResponse(_TO_CONSOLE.format(f"http://{escape(address)}/", _GO_ON), headers=policy)
     return PlainTextResponse("no console runs here: `hobus console` begins one; the API: /docs\n", status_code=404)
@@ -143,7 +147,7 @@ async def docs(_request: Request) -> Response:
     rows = [
         f"<tr><td><code>{escape(method.upper())}</code></td><td><code>{escape(path)}</code></td>"
         f"<td>{escape(operation['summary'])}</td></tr>"
-        for path, operations in document()["paths"].items()
+        for path, operations in make_document()["paths"].items()
         for method, operation in operations.items()
     ]
     page = (
@@ -212,7 +216,7 @@ OPERATIONS = (
 
 
 @cache
-def document() -> dict[str, Any]:
+def make_document() -> dict[str, Any]:
     models = sorted({cls for one in OPERATIONS for cls in (one.body, one.answer) if cls}, key=lambda cls: cls.__name__)
     _, schema = models_json_schema(
         [(cls, "validation") for cls in models if issubclass(cls, BaseModel)],
@@ -224,15 +228,15 @@ def document() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for one in OPERATIONS:
         operation: dict[str, Any] = {"summary": one.summary, "parameters": list(one.parameters), "responses": {
-            "200": {"description": "OK"} if one.answer is None else _json("OK", one.answer),
+            "200": {"description": "OK"} if one.answer is None else _describe_json("OK", one.answer),
             "default": {"description": "An error, in OpenAI's shape: {error: {message, type, param, code}}"},
         }}  # fmt: skip
         if one.body is not None:
-            operation["requestBody"] = {"required": True, **_json("", one.body)}
+            operation["requestBody"] = {"required": True, **_describe_json("", one.body)}
         paths.setdefault(one.path.replace(":path", ""), {})[one.method.lower()] = operation
     return {
         "openapi": "3.1.0",
-        "info": {"title": "hobus", "version": software_version()},
+        "info": {"title": "hobus", "version": find_software_version()},
         "security": [{"bearer": []}],
         "paths": paths,
         "components": {
@@ -243,6 +247,6 @@ def document() -> dict[str, Any]:
     }
 
 
-def _json(description: str, cls: type[BaseModel | Record]) -> dict[str, Any]:
+def _describe_json(description: str, cls: type[BaseModel | Record]) -> dict[str, Any]:
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{cls.__name__}"}}}
     return {"description": description, "content": content}

@@ -21,10 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hobus.launch.cells.carrying import CellSide
 from hobus.launch.cells.map import Cell, CellMap
 from hobus.launch.http.context import Door
-from hobus.launch.http.keys import PERSON_HEADER, person_of
+from hobus.launch.http.keys import PERSON_HEADER, name_person
 from hobus.launch.http.limits import CELL_CONNECT_S
 from hobus.launch.http.problems import Problem
-from hobus.launch.http.sse import ClientGone, disconnected, until_gone
+from hobus.launch.http.sse import ClientGone, run_until_gone, wait_disconnected
 
 _NAMES_USER = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/embeddings"})
 """Paths whose body may say for which user it is."""
@@ -74,14 +74,14 @@ class Cells:
         if key is None or key.may != "use" or scope["path"].startswith(_OWN):
             await self._app(scope, receive, send)
             return
-        body = await _whole(receive)
-        person = _person_in(scope, body)
+        body = await _read_whole(receive)
+        person = _find_person(scope, body)
         cell, is_moving = await self._place(person)
         if is_moving:
             said = "the sessions of this person are moving to another cell; ask again"
             raise Problem(503, "moving", said, headers={"retry-after": "1"})
         if cell.name == self._own:
-            await self._app(scope, _again(body, receive), send)
+            await self._app(scope, _make_receive(body, receive), send)
             return
         with self._door.turn_under_way():
             await self._pass_on(cell, person, scope, body, receive, send)
@@ -89,13 +89,13 @@ class Cells:
     async def _place(self, person: str) -> tuple[Cell, bool]:
         """Where this person is, and whether they move. Who was here before this was a cell stays."""
         async with self._asking:
-            if not self._is_listed and not await self._asked(self._cells.is_listed, self._own):
+            if not self._is_listed and not await self._ask_map(self._cells.is_listed, self._own):
                 people = await CellSide(self._door.bus, timeout_s=self._door.timeout_s).people()
-                await self._asked(self._cells.list_people, self._own, list(people))
+                await self._ask_map(self._cells.list_people, self._own, list(people))
             self._is_listed = True
-            return await self._asked(self._cells.place, person)
+            return await self._ask_map(self._cells.place, person)
 
-    async def _asked(self, question: Callable[P, R], *given: P.args, **named: P.kwargs) -> R:
+    async def _ask_map(self, question: Callable[P, R], *given: P.args, **named: P.kwargs) -> R:
         """Of the map; while a server thinks about it, this door serves others."""
         if self._cells.is_server:
             return await asyncio.to_thread(question, *given, **named)
@@ -115,17 +115,17 @@ class Cells:
         follows = scope["method"] == "GET" and scope["path"].endswith("/events")
         is_begun = False
 
-        async def told() -> None:
+        async def tell_gone() -> None:
             nonlocal is_begun
             try:
                 answer = await self._client.send(request, stream=True)
             except httpx2.TransportError as error:
                 _log.warning("cell_away", cell=cell.name, error=type(error).__name__)
-                raise _away(cell) from None
+                raise _make_away(cell) from None
             try:
                 if answer.status_code == 401:  # noqa: PLR2004 - this door's key for that one
                     _log.error("cell_refuses_the_key", cell=cell.name)
-                    raise _away(cell)
+                    raise _make_away(cell)
                 is_begun = True
                 heads = [(name, value) for name, value in answer.headers.raw if name.lower() not in _BETWEEN_TWO]
                 await send({"type": "http.response.start", "status": answer.status_code, "headers": heads})
@@ -134,9 +134,9 @@ class Cells:
             finally:
                 await answer.aclose()
 
-        work: Awaitable[None] = until_gone(told(), partial(disconnected, receive))
+        work: Awaitable[None] = run_until_gone(tell_gone(), partial(wait_disconnected, receive))
         if follows:  # who follows events goes on at another door
-            work = until_gone(work, self._closed)
+            work = run_until_gone(work, self._on_close)
         try:
             await work
         except ClientGone:
@@ -144,7 +144,7 @@ class Cells:
                 raise
         await send({"type": "http.response.body", "body": b""})
 
-    async def _closed(self) -> None:
+    async def _on_close(self) -> None:
         await self._door.closing.wait()
 
     async def close(self) -> None:
@@ -152,12 +152,12 @@ class Cells:
         self._cells.close()
 
 
-def _away(cell: Cell) -> Problem:
+def _make_away(cell: Cell) -> Problem:
     said = f"cell {cell.name}, where this person is, does not answer; ask again"
     return Problem(503, "cell_away", said, headers={"retry-after": "1"})
 
 
-def _person_in(scope: Scope, body: bytes) -> str:
+def _find_person(scope: Scope, body: bytes) -> str:
     """Return whose request it is, as the door of their cell will see it, too."""
     principal: str = scope["principal"]
     if scope["path"] not in _NAMES_USER or principal != scope["key"].principal:
@@ -165,11 +165,11 @@ def _person_in(scope: Scope, body: bytes) -> str:
     with suppress(DecodeError, ValidationError):  # what it is, the operation itself will say
         named = _NAMED.decode(body)
         if user := named.user or named.safety_identifier:
-            return person_of(principal, user)
+            return name_person(principal, user)
     return principal
 
 
-async def _whole(receive: Receive) -> bytes:
+async def _read_whole(receive: Receive) -> bytes:
     parts: list[bytes] = []
     while True:
         message = await receive()
@@ -180,11 +180,11 @@ async def _whole(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _make_receive(body: bytes, receive: Receive) -> Receive:
     """Receive the body that was read, then whatever else comes."""
     read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def told() -> Message:
+    async def receive_again() -> Message:
         return read.pop() if read else await receive()
 
-    return told
+    return receive_again

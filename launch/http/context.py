@@ -18,7 +18,7 @@ from hobus.launch.http.events import FollowedJournals
 from hobus.launch.http.keys import HttpKey, Ownership
 from hobus.launch.http.limits import REFUSED_FOR_S
 from hobus.launch.http.metrics import Metrics
-from hobus.launch.http.problems import Problem, door_closing
+from hobus.launch.http.problems import Problem, make_door_closing
 
 _log = structlog.get_logger("http")
 
@@ -80,7 +80,7 @@ class Door:
     def turn_under_way(self) -> Generator[None]:
         """Count a turn, waited for by this task. Raises Problem(door_closing) if the door gave up."""
         if self._has_given_up:
-            raise door_closing()
+            raise make_door_closing()
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a handler runs in a task
         self._waiting.add(task)
@@ -90,13 +90,13 @@ class Door:
             if task in self._waiting:
                 raise
             task.uncancel()  # `give_up` did it
-            raise door_closing() from None
+            raise make_door_closing() from None
         finally:
             self._waiting.discard(task)
 
-    def aside(self, what: Coroutine[Any, Any, None]) -> None:
+    def run_aside(self, what: Coroutine[Any, Any, None]) -> None:
         """Run this beside its request, and on when that has ended; log its fault."""
-        task = asyncio.get_running_loop().create_task(self._logged(what))
+        task = asyncio.get_running_loop().create_task(self._log_fault(what))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -114,7 +114,7 @@ class Door:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _logged(self, what: Coroutine[Any, Any, None]) -> None:
+    async def _log_fault(self, what: Coroutine[Any, Any, None]) -> None:
         try:
             await what
         except RuntimeFault as fault:

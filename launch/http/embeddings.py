@@ -20,10 +20,10 @@ from hobus.config.model_choice import choose_model
 from hobus.config.snapshot import Snapshot
 from hobus.launch.http import limits, turns
 from hobus.launch.http.context import Door
-from hobus.launch.http.openai_api import door_of, ignored_header, on_behalf_of, principal_of, read
-from hobus.launch.http.openai_requests import Positive, Words, model_named, unused
-from hobus.launch.http.problems import Problem, of_code
-from hobus.launch.http.sse import disconnected, until_gone
+from hobus.launch.http.openai_api import get_door, get_principal, make_ignored_header, on_behalf_of, read
+from hobus.launch.http.openai_requests import Positive, Words, find_model, list_unused
+from hobus.launch.http.problems import Problem, convert_code
+from hobus.launch.http.sse import run_until_gone, wait_disconnected
 
 
 class EmbeddingsRequest(Words):
@@ -61,49 +61,49 @@ async def embeddings(request: Request) -> Response:
     """`POST /v1/embeddings`."""
     body = await read(request, EmbeddingsRequest)
     with on_behalf_of(request, body.user):
-        return await _embedded(request, body)
+        return await _embed(request, body)
 
 
-async def _embedded(request: Request, body: EmbeddingsRequest) -> Response:
-    door = door_of(request)
-    door.require_room(principal_of(request))
+async def _embed(request: Request, body: EmbeddingsRequest) -> Response:
+    door = get_door(request)
+    door.require_room(get_principal(request))
     texts = body.texts(door.config.host.prompt_max_bytes)
-    agent_id, model = _model(door.snapshot, body.model, door.config.host.agent_id)
-    input_id, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
-    session_id = door.ownership.session_id(principal_of(request), f"embeddings/{input_id}")
+    agent_id, model = _choose_model(door.snapshot, body.model, door.config.host.agent_id)
+    input_id, _ = turns.choose_input_id(request.headers.get("idempotency-key"), door.bus.new_id())
+    session_id = door.ownership.session_id(get_principal(request), f"embeddings/{input_id}")
     asked = [
         Embed(
             texts=some, vector_numbers=body.dimensions or 0, agent_id=agent_id, session_id=session_id,
             provider_id=model.provider, model_id=model.model,
             idempotency_key=f"EMB-{session_id}#{number}", config_digest=door.snapshot.digest,
         )
-        for number, some in enumerate(_parted(texts), 1)
+        for number, some in enumerate(_part_texts(texts), 1)
     ]  # fmt: skip
-    timeout_s = turns.timeout_of(request.headers, door.config.host)
-    parts = await until_gone(_all_asked(door, asked, timeout_s), partial(disconnected, request.receive))
+    timeout_s = turns.choose_timeout(request.headers, door.config.host)
+    parts = await run_until_gone(_ask_all(door, asked, timeout_s), partial(wait_disconnected, request.receive))
     vectors = chain.from_iterable(
-        _vectors_of(part.content, len(one.texts)) for one, part in zip(asked, parts, strict=True)
+        _split_vectors(part.content, len(one.texts)) for one, part in zip(asked, parts, strict=True)
     )
     told = [
-        {"object": "embedding", "index": number, "embedding": _shown(vector, body.encoding_format)}
+        {"object": "embedding", "index": number, "embedding": _format_vector(vector, body.encoding_format)}
         for number, vector in enumerate(vectors)
     ]
     used = sum(part.input_tokens for part in parts)
     usage = {"prompt_tokens": used, "total_tokens": used}
     answer = {"object": "list", "data": told, "model": body.model, "usage": usage}
-    return JSONResponse(answer, headers=ignored_header(unused(body)))
+    return JSONResponse(answer, headers=make_ignored_header(list_unused(body)))
 
 
-def _model(snapshot: Snapshot, name: str, default_agent: str) -> tuple[str, ModelChoice]:
+def _choose_model(snapshot: Snapshot, name: str, default_agent: str) -> tuple[str, ModelChoice]:
     """Return agent and model, which is known by its name alone, too, if no other has that. Raises Problem."""
     gateway = snapshot.config.gateway
     known = [provider_id for provider_id, one in gateway.providers.items() if name in [m.model_id for m in one.models]]
-    agent_id, named = model_named(snapshot, f"{known[0]}/{name}" if len(known) == 1 else name)
+    agent_id, named = find_model(snapshot, f"{known[0]}/{name}" if len(known) == 1 else name)
     agent = agent_id or default_agent
     return agent, choose_model(gateway, snapshot.agents[agent], None, request=named)
 
 
-def _parted(texts: list[str]) -> Iterator[list[str]]:
+def _part_texts(texts: list[str]) -> Iterator[list[str]]:
     """Yield the texts in order, as many to a call as its answer has room for."""
     some: list[str] = []
     size = 0
@@ -116,29 +116,29 @@ def _parted(texts: list[str]) -> Iterator[list[str]]:
     yield some
 
 
-async def _all_asked(door: Door, asked: list[Embed], timeout_s: float) -> list[PromptResponse]:
+async def _ask_all(door: Door, asked: list[Embed], timeout_s: float) -> list[PromptResponse]:
     """Return each call's vectors, in order; where one fails the others are cancelled. Raises Problem, RuntimeFault."""
     try:
         async with asyncio.TaskGroup() as group:
-            calls = [group.create_task(_asked(door, one, timeout_s)) for one in asked]
+            calls = [group.create_task(_ask_one(door, one, timeout_s)) for one in asked]
     except ExceptionGroup as faults:
         raise faults.exceptions[0] from None
     return [call.result() for call in calls]
 
 
-async def _asked(door: Door, wanted: Embed, timeout_s: float) -> PromptResponse:
+async def _ask_one(door: Door, wanted: Embed, timeout_s: float) -> PromptResponse:
     """Return one call's vectors. Raises Problem, RuntimeFault."""
     told = await door.bus.request("host", wanted, expect=PromptResponse, timeout_s=timeout_s, trace=wanted.session_id)
     if told.outcome != "SUCCESS":
-        raise of_code(told.error_code, told.error_message, retry_after_ms=told.retry_after_ms)
+        raise convert_code(told.error_code, told.error_message, retry_after_ms=told.retry_after_ms)
     return told
 
 
-def _vectors_of(content: str, count: int) -> Iterator[bytes]:
+def _split_vectors(content: str, count: int) -> Iterator[bytes]:
     data = b64decode(content)
     size = len(data) // count
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
-def _shown(vector: bytes, form: str | None) -> Any:
+def _format_vector(vector: bytes, form: str | None) -> Any:
     return b64encode(vector).decode() if form == "base64" else array("f", vector).tolist()

@@ -24,15 +24,15 @@ from hobus.bus.messages.ledger import (
     Read,
     ReadLedgerStats,
     Tail,
-    session_stream,
+    name_session_stream,
 )
 from hobus.bus.port import Bus
 from hobus.bus.record import session_facts as events
-from hobus.bus.record.ends import end_in, result_in
-from hobus.bus.record.journal import recorded
+from hobus.bus.record.ends import end_in, read_result
+from hobus.bus.record.journal import read_recorded
 from hobus.config.schema import AdminConfig
 from hobus.launch.http import limits
-from hobus.launch.sessions.history import about
+from hobus.launch.sessions.history import describe_command
 
 _log = structlog.get_logger("http")
 
@@ -45,10 +45,10 @@ class ShownEvent(NamedTuple):
     data: str
 
 
-def shown(entry: Entry) -> ShownEvent:
+def show_entry(entry: Entry) -> ShownEvent:
     """Return what a client sees of an entry; texts that were erased are null."""
     document: dict[str, Any] = {"sequence": entry.sequence, "type": entry.event_type, "at_us": entry.at_us}
-    taken = recorded(entry)
+    taken = read_recorded(entry)
     if taken is not None:
         event = taken.event.event
         document["run"] = None if taken.event.run_id is None else taken.event.run_id.run_seq
@@ -58,9 +58,9 @@ def shown(entry: Entry) -> ShownEvent:
             told = [one.event for one in taken.earlier]
             document["earlier"] = [{"type": one.entry_name, "event": one.model_dump(mode="json")} for one in told]
         if isinstance(event, events.HostCommandReceived):
-            document["said"] = about(event.command, taken)
+            document["said"] = describe_command(event.command, taken)
         if (end := end_in(event, taken)) is not None and end.became == "answered":
-            result = result_in(taken, end.result_ref)
+            result = read_result(taken, end.result_ref)
             document["result"] = None if result is None else result.model_dump(mode="json")
     return ShownEvent(entry.sequence, entry.event_type, json.dumps(document, ensure_ascii=False, separators=(",", ":")))
 
@@ -89,10 +89,10 @@ class FollowedJournals:
 
     async def page(self, session_id: str, after: int) -> tuple[list[ShownEvent], Entries]:
         """Return one page of a session behind this sequence. Raises RuntimeFault."""
-        stream = session_stream(session_id)
+        stream = name_session_stream(session_id)
         question = Read(stream=stream, after=after, limit=bus_limits.PAGE_ENTRIES_MAX, with_bodies=True)
         found = await self._bus.request("ledger", question, expect=Entries, timeout_s=self._timeout_s)
-        return [shown(entry) for entry in found.entries], found
+        return [show_entry(entry) for entry in found.entries], found
 
     async def follow(self, session_id: str, after: int) -> AsyncGenerator[ShownEvent | None]:
         """Yield each event behind this sequence, once and in order, for ever; None where there is none for a while.

@@ -17,11 +17,11 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hobus.bus.fair import key_principal
+from hobus.bus.fair import name_key_principal
 from hobus.launch.http import limits
 from hobus.launch.http.context import Door
-from hobus.launch.http.keys import PERSON_HEADER, HttpKey, person_of
-from hobus.launch.http.problems import DEFECT, Problem, head_too_large, of_error, whole
+from hobus.launch.http.keys import PERSON_HEADER, HttpKey, name_person
+from hobus.launch.http.problems import DEFECT, Problem, convert_error, make_head_too_large, write_whole
 from hobus.launch.http.sse import ClientGone
 
 _log = structlog.get_logger("http")
@@ -31,7 +31,7 @@ _CLIENT_GONE = 499
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
-def host_of(header: str) -> str:
+def get_host(header: str) -> str:
     """Return the name in a Host header, without its port, in lower case."""
     name, colon, port = header.strip().lower().rpartition(":")
     return name if colon and port.isdigit() and (not name.count(":") or name.endswith("]")) else header.strip().lower()
@@ -61,7 +61,7 @@ class Guard:
         status = 0
         body = _RequestBody(self.door, scope, receive)
 
-        async def counted(message: Message) -> None:
+        async def count_sent(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -77,21 +77,21 @@ class Guard:
         principal = ""
         try:
             key = self._let_in(scope)
-            key, principal = _who(scope, key) if key else (None, "")
+            key, principal = _find_who(scope, key) if key else (None, "")
             scope.update(key=key, principal=principal, door=self.door, app=self)
             body.check_length()
-            with self.door.bus.on_behalf_of(principal and key_principal(principal)):
-                await self.app(scope, body.receive, counted)
+            with self.door.bus.on_behalf_of(principal and name_key_principal(principal)):
+                await self.app(scope, body.receive, count_sent)
         except ClientGone:
-            await Response(status_code=_CLIENT_GONE)(scope, body.receive, counted)
+            await Response(status_code=_CLIENT_GONE)(scope, body.receive, count_sent)
         except Exception as error:  # noqa: BLE001 - the one place where what a handler raised becomes an answer
-            problem = of_error(error)
+            problem = convert_error(error)
             self.door.note_refusal(principal, problem)
             if problem is DEFECT:  # named, never with the values that it met
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 _log.error("request_failed", error=type(error).__name__, at=f"{where.filename}:{where.lineno}")
             if not status:
-                await answer(problem, counted)
+                await answer(problem, count_sent)
         finally:
             endpoint = scope.get("endpoint")
             self.door.metrics.count(getattr(endpoint, "__name__", "none"), scope["method"], status)
@@ -99,7 +99,7 @@ class Guard:
     def _let_in(self, scope: Scope) -> HttpKey | None:
         """Return the key of the request; None where none is needed. Raises Problem."""
         if sum(len(name) + len(value) for name, value in scope["headers"]) > limits.HEAD_MAX_BYTES:
-            raise head_too_large()  # it came in one piece
+            raise make_head_too_large()  # it came in one piece
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
@@ -107,7 +107,7 @@ class Guard:
             # RFC 9112, 6.1: a proxy may have read it to another end than this server does; nothing may follow it.
             raise Problem(400, "malformed_request", "a body has Content-Length or Transfer-Encoding, never both")
         hosts = headers.get("host", [])
-        if len(hosts) != 1 or (self.door.hosts and host_of(hosts[0]) not in self.door.hosts):
+        if len(hosts) != 1 or (self.door.hosts and get_host(hosts[0]) not in self.door.hosts):
             raise Problem(421, "host_not_allowed", "this door is not called by that name (Host; http.hosts)")
         origins = headers.get("origin", [])
         if any(origin not in self.door.config.http.origins for origin in origins):
@@ -118,9 +118,9 @@ class Guard:
             kind = headers.get("content-type", [""])[0].partition(";")[0].strip().lower()
             if kind != "application/json":
                 raise Problem(415, "content_type", "a body has the content type application/json")
-        return self._key_in(headers.get("authorization", []), scope["method"], scope["path"])
+        return self._find_key(headers.get("authorization", []), scope["method"], scope["path"])
 
-    def _key_in(self, shown: list[str], method: str, path: str) -> HttpKey:
+    def _find_key(self, shown: list[str], method: str, path: str) -> HttpKey:
         key = self.door.key_of(shown[0]) if len(shown) == 1 else None
         if key is None:
             raise Problem(
@@ -132,17 +132,17 @@ class Guard:
         return key
 
 
-def _principal(scope: Scope, key: HttpKey) -> str:
+def _find_principal(scope: Scope, key: HttpKey) -> str:
     """Return the key's name, or the user of it that a header names."""
     headers = Headers(scope=scope)
     user = next(filter(None, map(headers.get, USER_HEADERS)), None)
-    return person_of(key.principal, user) if user else key.principal
+    return name_person(key.principal, user) if user else key.principal
 
 
-def _who(scope: Scope, key: HttpKey) -> tuple[HttpKey, str]:
+def _find_who(scope: Scope, key: HttpKey) -> tuple[HttpKey, str]:
     """Return key and person of a request: those that another door names if it passes one on. Raises Problem."""
     if key.may != "cell":
-        return key, _principal(scope, key)
+        return key, _find_principal(scope, key)
     person = Headers(scope=scope).get(PERSON_HEADER, "")
     shown = key.on_behalf_of(person)
     if shown is None:
@@ -166,7 +166,7 @@ class _RequestBody:
     def check_length(self) -> None:
         """Raise Problem for a body that says itself that it is too large."""
         if self._length > self._left:
-            raise self._too_large()
+            raise self._make_too_large()
 
     async def receive(self) -> Message:
         """Return the next message of the server. Raises Problem."""
@@ -180,7 +180,7 @@ class _RequestBody:
         if message["type"] == "http.request":
             self._left -= len(message.get("body", b""))
             if self._left < 0:
-                raise self._too_large()
+                raise self._make_too_large()
             self.is_whole = not message.get("more_body", False)
         return message
 
@@ -193,13 +193,13 @@ class _RequestBody:
                     message = await self._receive()
                     is_more = message["type"] == "http.request" and message.get("more_body", False)
 
-    def _too_large(self) -> Problem:
+    def _make_too_large(self) -> Problem:
         limit = self._door.config.http.body_max_bytes
         return Problem(413, "too_large", f"a body has at most {limit} bytes (http.body_max_bytes)")
 
 
 async def answer(problem: Problem, send: Send) -> None:
-    headers, body = whole(problem)
+    headers, body = write_whole(problem)
     if problem.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
         headers["connection"] = "close"  # as where it came in pieces
     raw = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]

@@ -45,9 +45,9 @@ _SETTLED_NS = 1_000_000_000
 """A directory that changed less than this ago may change again without another time: it is read again."""
 
 
-def person_of(name: str, user: str) -> str:
+def name_person(name: str, user: str) -> str:
     """Return the principal of a user whom this key speaks for; by its digest if it cannot stand in an id."""
-    return f"{name}/{user if PRINCIPAL.fullmatch(user) else 'u-' + _hash(user)[:32]}"
+    return f"{name}/{user if PRINCIPAL.fullmatch(user) else 'u-' + _hash_word(user)[:32]}"
 
 
 PERSON_HEADER = "x-hobus-person"
@@ -100,7 +100,7 @@ class RevokedKey(Record):
     revoked_at_us: int
 
 
-def directory_of(home: Home) -> Path:
+def make_directory_path(home: Home) -> Path:
     return home.keys / "http"
 
 
@@ -108,13 +108,13 @@ def create(  # noqa: PLR0913 - one per fact of a key
     home: Home, principal: str, *, new_id: Callable[[], str], now_us: int, ttl_s: int | None, may: May = "use"
 ) -> str:
     """Create the key of this principal, who had none; it is written down nowhere. Raises FileExistsError, OSError."""
-    path = _path_of(home, principal)
+    path = _make_path(home, principal)
     make_private(home.keys)
-    if any(key.principal == principal for key in keys_in(home)):
+    if any(key.principal == principal for key in list_keys(home)):
         raise FileExistsError(path)
-    word = _drawn(new_id)
+    word = _draw(new_id)
     until = None if ttl_s is None else now_us + ttl_s * 1_000_000
-    kept = HttpKey(principal=principal, sha256=_hash(word), created_at_us=now_us, expires_at_us=until, may=may)
+    kept = HttpKey(principal=principal, sha256=_hash_word(word), created_at_us=now_us, expires_at_us=until, may=may)
     write_private(path, kept.model_dump_json().encode())
     return word
 
@@ -124,54 +124,55 @@ def rotate(home: Home, principal: str, *, new_id: Callable[[], str], now_us: int
 
     Broken off before its answer, the key before it is good for that time, and may be rotated again. Raises OSError.
     """
-    was = next((key for key in keys_in(home) if key.principal == principal and key.ends_at_us is None), None)
+    was = next((key for key in list_keys(home) if key.principal == principal and key.ends_at_us is None), None)
     if was is None:
         return None
-    word, until = _drawn(new_id), now_us + grace_s * 1_000_000
+    word, until = _draw(new_id), now_us + grace_s * 1_000_000
     ending = was.model_copy(update={"ends_at_us": until})
     kept = was.model_copy(
         update={
-            "sha256": _hash(word), "created_at_us": now_us, "replaces": was.fingerprint, "replaced_until_us": until,
+            "sha256": _hash_word(word), "created_at_us": now_us, "replaces": was.fingerprint,
+            "replaced_until_us": until,
             "expires_at_us": was.expires_at_us and was.expires_at_us - was.created_at_us + now_us,
         }
     )  # fmt: skip
     # A principal's own file is read after those of the keys before: until it is replaced, it has no end.
-    write_private(directory_of(home) / f"{principal}.{was.fingerprint}.json", ending.model_dump_json().encode())
-    write_private(_path_of(home, principal), kept.model_dump_json().encode())
+    write_private(make_directory_path(home) / f"{principal}.{was.fingerprint}.json", ending.model_dump_json().encode())
+    write_private(_make_path(home, principal), kept.model_dump_json().encode())
     return word
 
 
 def revoke(home: Home, principal: str, *, now_us: int) -> bool:
     """Revoke the key durably, from the next request on; return whether there was one. Raises OSError."""
-    found = [key for key in keys_in(home) if key.principal == principal]
+    found = [key for key in list_keys(home) if key.principal == principal]
     for key in found:
         gone = RevokedKey(principal=principal, fingerprint=key.fingerprint, revoked_at_us=now_us)
-        write_private(_revoked(home) / f"{key.fingerprint}.json", gone.model_dump_json().encode())
-    for path in directory_of(home).glob(f"{principal}.*json"):  # of the keys before, too
+        write_private(_make_revoked_path(home) / f"{key.fingerprint}.json", gone.model_dump_json().encode())
+    for path in make_directory_path(home).glob(f"{principal}.*json"):  # of the keys before, too
         path.unlink(missing_ok=True)
     return bool(found)
 
 
-def keys_in(home: Home) -> list[HttpKey]:
+def list_keys(home: Home) -> list[HttpKey]:
     """Return every key that is good unless its time is over, by principal; a file that is none is no key."""
-    gone = {path.stem for path in _revoked(home).glob("[!.]*.json")}
-    return [key for key in _all_in(directory_of(home), HttpKey) if key.fingerprint not in gone]
+    gone = {path.stem for path in _make_revoked_path(home).glob("[!.]*.json")}
+    return [key for key in _read_all(make_directory_path(home), HttpKey) if key.fingerprint not in gone]
 
 
-def revoked_in(home: Home) -> list[RevokedKey]:
-    return _all_in(_revoked(home), RevokedKey)
+def list_revoked(home: Home) -> list[RevokedKey]:
+    return _read_all(_make_revoked_path(home), RevokedKey)
 
 
 class WatchedFolders:
     """Know whether the keys of a home may have changed since the last question."""
 
     def __init__(self, home: Home) -> None:
-        self._folders = (directory_of(home), _revoked(home))
+        self._folders = (make_directory_path(home), _make_revoked_path(home))
         self._stamp: tuple[int, ...] = ()
 
     def has_changed(self, *, now_us: int) -> bool:
         """Return whether the directories' times changed. To be asked before they are read."""
-        stamp = tuple(_changed_ns(folder) for folder in self._folders)
+        stamp = tuple(_read_changed_ns(folder) for folder in self._folders)
         if stamp == self._stamp:
             return False
         # Two changes within one tick of the file system's clock have one time.
@@ -194,13 +195,13 @@ class BearerKeys:
         if scheme.lower() != "bearer" or not word or len(word) > _KEY_MAX_CHARS:
             return None
         if self._watched.has_changed(now_us=now_us):
-            self._by_hash = {key.sha256: key for key in keys_in(self._home)}
+            self._by_hash = {key.sha256: key for key in list_keys(self._home)}
         # By its hash: how long the look-up takes says nothing about a key.
-        known = self._by_hash.get(_hash(word))
+        known = self._by_hash.get(_hash_word(word))
         return None if known is None or known.is_over(now_us) else known
 
 
-def owner_secret(home: Home, *, new_id: Callable[[], str], given: bytes = b"") -> bytes:
+def read_owner_secret(home: Home, *, new_id: Callable[[], str], given: bytes = b"") -> bytes:
     """Return what all doors of this home sign session ids with; made, or `given`, by the first. Raises OSError."""
     path = home.keys / "http.secret"
     make_private(home.keys)
@@ -223,7 +224,7 @@ class Ownership:
     def session_id(self, principal: str, seed: str) -> str:
         """Return a session of this principal; the same seed gives the same one."""
         first = sha256(f"{principal}\n{seed}".encode()).digest()[:_HALF]
-        return self._signed(principal, UUID(bytes=first + bytes(_HALF), version=4).bytes[:_HALF])
+        return self._sign(principal, UUID(bytes=first + bytes(_HALF), version=4).bytes[:_HALF])
 
     def owns(self, principal: str, session_id: str) -> bool:
         """Return whether the session with this full id is this principal's."""
@@ -231,26 +232,26 @@ class Ownership:
             first = UUID(session_id).bytes[:_HALF]
         except ValueError:
             return False
-        return hmac.compare_digest(self._signed(principal, first), session_id)
+        return hmac.compare_digest(self._sign(principal, first), session_id)
 
-    def _signed(self, principal: str, first: bytes) -> str:
+    def _sign(self, principal: str, first: bytes) -> str:
         rest = hmac.digest(self.secret, first + principal.encode(), "sha256")[:_HALF]
         return str(UUID(bytes=first + rest, version=4))
 
 
-def _drawn(new_id: Callable[[], str]) -> str:
+def _draw(new_id: Callable[[], str]) -> str:
     return _PREFIX + (new_id() + new_id()).replace("-", "")
 
 
-def _path_of(home: Home, principal: str) -> Path:
-    return directory_of(home) / f"{principal}.json"
+def _make_path(home: Home, principal: str) -> Path:
+    return make_directory_path(home) / f"{principal}.json"
 
 
-def _revoked(home: Home) -> Path:
-    return directory_of(home) / "revoked"
+def _make_revoked_path(home: Home) -> Path:
+    return make_directory_path(home) / "revoked"
 
 
-def _all_in(folder: Path, cls: type[R]) -> list[R]:
+def _read_all(folder: Path, cls: type[R]) -> list[R]:
     found: list[R] = []
     for path in sorted(folder.glob("[!.]*.json")):
         with suppress(OSError, ValueError):
@@ -258,14 +259,14 @@ def _all_in(folder: Path, cls: type[R]) -> list[R]:
     return found
 
 
-def _changed_ns(folder: Path) -> int:
+def _read_changed_ns(folder: Path) -> int:
     try:
         return folder.stat().st_mtime_ns
     except OSError:
         return 0
 
 
-def _hash(word: str) -> str:
+def _hash_word(word: str) -> str:
     return sha256(word.encode("utf-8", "replace")).hexdigest()
 
 
@@ -274,21 +275,21 @@ _STREAM = "governance"
 _log = structlog.get_logger("http")
 
 
-def entries_of(keys: Iterable[HttpKey], revoked: Iterable[RevokedKey]) -> list[WriteEntry]:
+def make_entries(keys: Iterable[HttpKey], revoked: Iterable[RevokedKey]) -> list[WriteEntry]:
     """Return one entry each, the same ones at every door: names, times and fingerprints. Pure."""
-    return [_entry(CREATED, key, _created(key)) for key in keys] + [
-        _entry(REVOKED, key, HttpKeyRevoked(_named(key), key.principal, key.revoked_at_us)) for key in revoked
+    return [_make_entry(CREATED, key, _make_created(key)) for key in keys] + [
+        _make_entry(REVOKED, key, HttpKeyRevoked(_name_key(key), key.principal, key.revoked_at_us)) for key in revoked
     ]
 
 
-def _created(key: HttpKey) -> HttpKeyCreated:
+def _make_created(key: HttpKey) -> HttpKeyCreated:
     was = f"key:{key.replaces}" if key.replaces else ""
     return HttpKeyCreated(
-        _named(key), key.principal, key.created_at_us, key.expires_at_us, key.may, was, key.replaced_until_us
+        _name_key(key), key.principal, key.created_at_us, key.expires_at_us, key.may, was, key.replaced_until_us
     )
 
 
-def _named(key: HttpKey | RevokedKey) -> str:
+def _name_key(key: HttpKey | RevokedKey) -> str:
     return f"key:{key.fingerprint}"
 
 
@@ -297,7 +298,7 @@ async def keep_recorded(bus: Bus, home: Home, *, interval_s: float, timeout_s: f
     watched, told, is_due = WatchedFolders(home), set[str](), True
     while True:
         if watched.has_changed(now_us=round(bus.now() * 1_000_000)) or is_due:
-            news = [one for one in entries_of(keys_in(home), revoked_in(home)) if one.submission_id not in told]
+            news = [one for one in make_entries(list_keys(home), list_revoked(home)) if one.submission_id not in told]
             is_due = not await _written(bus, news, told, timeout_s=timeout_s)
         await bus.sleep(interval_s)
 
@@ -316,7 +317,7 @@ async def _written(bus: Bus, news: list[WriteEntry], told: set[str], *, timeout_
     return True
 
 
-def _entry(event_type: str, key: HttpKey | RevokedKey, said: HttpKeyCreated | HttpKeyRevoked) -> WriteEntry:
+def _make_entry(event_type: str, key: HttpKey | RevokedKey, said: HttpKeyCreated | HttpKeyRevoked) -> WriteEntry:
     return WriteEntry(
         submission_id=f"{event_type}:{key.principal}/{key.fingerprint}", stream=_STREAM, event_type=event_type,
         at_us=said.at_us, bodies=[pack_payload(said)],

@@ -13,12 +13,12 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from hobus.bus.errors import MemoryFault, in_doubt
+from hobus.bus.errors import MemoryFault, mark_in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import NonBlank, Record
-from hobus.bus.messages.ids import KEY_PREFIX, iso
+from hobus.bus.messages.ids import KEY_PREFIX, format_iso
 from hobus.launch.http.context import Door
-from hobus.launch.http.openai_api import door_of, principal_of, read
+from hobus.launch.http.openai_api import get_door, get_principal, read
 from hobus.launch.http.problems import Problem
 
 _ARTIFACT = re.compile(r"ART-[!-~]{1,76}")
@@ -75,19 +75,22 @@ class MemoryChangeBody(Record):
 
 async def read_lines(request: Request) -> Response:
     """List what is remembered of this key; `all=true`: in every state, else what is active or waits to be confirmed."""
-    door, asked = door_of(request), _asked(request, "all", "after", "agent_id")
+    door, asked = get_door(request), _read_query(request, "all", "after", "agent_id")
     if asked.get("all", "false") not in ("true", "false"):
         raise Problem(400, "invalid_input", "all: expected true or false", param="all")
     after = asked.get("after", "")
     if after and not _PLACE.fullmatch(after):
         raise Problem(400, "invalid_input", "after: expected `next` of the page before", param="after")
-    agent_id = _agent(door, asked.get("agent_id"))
+    agent_id = _choose_agent(door, asked.get("agent_id"))
     question = m.ReadOverlays(
-        agent_id=agent_id, principal=_whose(request), active_only=False, after=int(after) if after else m.FIRST_PAGE
+        agent_id=agent_id,
+        principal=_find_whose(request),
+        active_only=False,
+        after=int(after) if after else m.FIRST_PAGE,
     )
     found = await door.bus.request("ho3", question, expect=m.Overlays, timeout_s=door.timeout_s)
     is_all = asked.get("all") == "true"
-    shown = [_line(one) for one in found.overlays if is_all or one.state in ("active", "pending")]
+    shown = [_make_line(one) for one in found.overlays if is_all or one.state in ("active", "pending")]
     page = MemoryLines(agent_id=agent_id, lines=shown, next=found.next, as_of=found.as_of.as_of_ts)
     return JSONResponse(page.model_dump(mode="json"))
 
@@ -97,40 +100,40 @@ async def change_line(request: Request) -> Response:
     body = await read(request, MemoryChangeBody)
     if (body.change == "weight") != (body.weight is not None):
         raise Problem(400, "invalid_input", "weight: expected with change `weight` and no other", param="weight")
-    return await _changed(request, body)
+    return await _change(request, body)
 
 
 async def forget_line(request: Request) -> Response:
     """Switch one of this key's lines off: it is in no prompt, and not learned again. The record keeps that it was."""
-    return await _changed(request, MemoryChangeBody(change="deactivate"))
+    return await _change(request, MemoryChangeBody(change="deactivate"))
 
 
-async def _changed(request: Request, body: MemoryChangeBody) -> Response:
-    door, artifact_id = door_of(request), request.path_params["artifact_id"]
+async def _change(request: Request, body: MemoryChangeBody) -> Response:
+    door, artifact_id = get_door(request), request.path_params["artifact_id"]
     if not _ARTIFACT.fullmatch(artifact_id):
         raise Problem(404, "unknown_artifact", "no such line: expected ART-…", param="artifact_id")
-    given = _asked(request, "agent_id").get("agent_id")
-    first = _agent(door, given)
+    given = _read_query(request, "agent_id").get("agent_id")
+    first = _choose_agent(door, given)
     about: dict[str, Any] = {
-        "artifact_id": artifact_id, "principal": _whose(request), "reason": body.reason,
-        "at": iso(door.bus.now()), **({} if body.weight is None else {"new_weight": body.weight}),
+        "artifact_id": artifact_id, "principal": _find_whose(request), "reason": body.reason,
+        "at": format_iso(door.bus.now()), **({} if body.weight is None else {"new_weight": body.weight}),
     }  # fmt: skip
     unknown: MemoryFault | None = None
     for agent_id in dict.fromkeys([first] if given else [first, *door.snapshot.agents]):
         change = _CHANGES[body.change](agent_id=agent_id, **about)
         try:
-            with in_doubt():
+            with mark_in_doubt():
                 changed = await door.bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=door.timeout_s)
         except MemoryFault as fault:
             if fault.code != "unknown_artifact":
                 raise
             unknown = unknown or fault
             continue
-        return JSONResponse(_line(changed.overlay).model_dump(mode="json"))
+        return JSONResponse(_make_line(changed.overlay).model_dump(mode="json"))
     raise unknown or AssertionError("no agent was asked")
 
 
-def _asked(request: Request, *known: str) -> Mapping[str, str]:
+def _read_query(request: Request, *known: str) -> Mapping[str, str]:
     """Return the query. Raises Problem for an unknown key: it may have been meant to narrow something."""
     for key in request.query_params:
         if key not in known:
@@ -139,11 +142,11 @@ def _asked(request: Request, *known: str) -> Mapping[str, str]:
     return request.query_params
 
 
-def _whose(request: Request) -> str:
-    return f"{KEY_PREFIX}{principal_of(request)}"
+def _find_whose(request: Request) -> str:
+    return f"{KEY_PREFIX}{get_principal(request)}"
 
 
-def _agent(door: Door, given: str | None) -> str:
+def _choose_agent(door: Door, given: str | None) -> str:
     """Return the agent whose memory it is. Raises Problem: memory is off, or there is no such agent."""
     if door.config.memory is None:
         raise Problem(404, "memory_off", "memory is off in this cluster")
@@ -154,7 +157,7 @@ def _agent(door: Door, given: str | None) -> str:
     return agent_id
 
 
-def _line(overlay: m.Overlay) -> MemoryLine:
+def _make_line(overlay: m.Overlay) -> MemoryLine:
     made = overlay.artifact
     return MemoryLine(
         artifact_id=made.artifact_id, state=overlay.state, line=made.context_line, artifact_type=made.artifact_type,

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from hobus.bus.histogram import Durations, told_in
+from hobus.bus.histogram import Durations, read_histograms
 from hobus.bus.messages.control import PeerRow, QueueRow
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
@@ -56,7 +56,7 @@ class Metrics:
     def count(self, handler: str, method: str, status: int) -> None:
         self.requests.labels(handler, method if method in _METHODS else "other", str(status)).inc()
 
-    def exposition(self, peers: Iterable[PeerRow], queues: Iterable[QueueRow]) -> bytes:
+    def render_exposition(self, peers: Iterable[PeerRow], queues: Iterable[QueueRow]) -> bytes:
         """Return everything as text; of peers and queues what they are now."""
         for gauge in (self._peers, self._states, self._slots, self._queued, self._in_flight):
             gauge.clear()
@@ -68,7 +68,7 @@ class Metrics:
             self._states.labels(row.role, row.state).inc()
             self._slots.labels(row.role, row.state).inc(row.slots)
             actor = row.instance.partition("@")[0]
-            histograms, counters = told_in(row.counters)
+            histograms, counters = read_histograms(row.counters)
             self._told.take((row.role, actor), histograms)
             for name, value in sorted(counters.items()):
                 self._peers.labels(row.role, actor, name).set(value)

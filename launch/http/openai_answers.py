@@ -21,13 +21,13 @@ from hobus.bus.messages.work_order import CUT, REFUSAL
 from hobus.bus.streaming import Continuity
 from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest
 from hobus.launch.http.problems import Problem
-from hobus.launch.http.sse import frame
+from hobus.launch.http.sse import make_frame
 from hobus.launch.http.transcript import Called
 
 _RESPONSE_ID = re.compile(r"resp_([0-9a-f]{32})([0-9a-f]{16})")
 
 
-def ours(result: TurnResult) -> dict[str, Any]:
+def make_own_fields(result: TurnResult) -> dict[str, Any]:
     """Return what stands beside OpenAI's own fields."""
     return {
         "session_id": result.session_id,
@@ -41,7 +41,7 @@ def ours(result: TurnResult) -> dict[str, Any]:
     }
 
 
-def usage_of(result: TurnResult) -> dict[str, Any]:
+def make_usage(result: TurnResult) -> dict[str, Any]:
     """Return the usage of all model calls of the turn together."""
     cost = result.cost
     return {
@@ -59,20 +59,20 @@ def is_refusal(result: TurnResult, *, wants_form: bool) -> bool:
     return result.cut == REFUSAL or (wants_form and (result.refused or result.outcome == "degraded"))
 
 
-def called(calls: Iterable[CallerCall]) -> tuple[Called, ...]:
-    return tuple(Called(call.tool_call_id, call.name, arguments_of(call)) for call in calls)
+def list_called(calls: Iterable[CallerCall]) -> tuple[Called, ...]:
+    return tuple(Called(call.tool_call_id, call.name, write_arguments(call)) for call in calls)
 
 
-def arguments_of(call: CallerCall) -> str:
+def write_arguments(call: CallerCall) -> str:
     """Return the call's arguments as JSON text, which is what OpenAI's clients read."""
     return json.dumps(call.arguments, ensure_ascii=False)
 
 
-def tool_calls(calls: Iterable[CallerCall]) -> list[dict[str, Any]]:
+def make_tool_calls(calls: Iterable[CallerCall]) -> list[dict[str, Any]]:
     return [
         {
             "id": call.tool_call_id, "type": "function",
-            "function": {"name": call.name, "arguments": arguments_of(call)},
+            "function": {"name": call.name, "arguments": write_arguments(call)},
         }
         for call in calls
     ]  # fmt: skip
@@ -82,7 +82,7 @@ def call_item(call: CallerCall, *, is_begun: bool = False) -> dict[str, Any]:
     """Return a call of a response's output; begun, its arguments are still to come."""
     return {
         "id": f"fc_{call.tool_call_id.removeprefix('call_')}", "type": "function_call", "call_id": call.tool_call_id,
-        "name": call.name, "arguments": "" if is_begun else arguments_of(call),
+        "name": call.name, "arguments": "" if is_begun else write_arguments(call),
         "status": "in_progress" if is_begun else "completed",
     }  # fmt: skip
 
@@ -90,7 +90,7 @@ def call_item(call: CallerCall, *, is_begun: bool = False) -> dict[str, Any]:
 # --- chat completions -------------------------------------------------------------------------------------------------
 
 
-def completion_id(session_id: str, input_id: str) -> str:
+def derive_completion_id(session_id: str, input_id: str) -> str:
     """Return the id of a chat completion: one for each turn, however often it is asked for."""
     return f"chatcmpl-{sha256(f'{session_id}/{input_id}'.encode()).hexdigest()[:29]}"
 
@@ -116,7 +116,7 @@ class ChatEvents:
     def __init__(self, body: ChatRequest, session_id: str, input_id: str, created: int) -> None:
         self._body = body
         self._session_id = session_id
-        self._about = {"id": completion_id(session_id, input_id), "created": created, "model": body.model}
+        self._about = {"id": derive_completion_id(session_id, input_id), "created": created, "model": body.model}
         self._usage: dict[str, Any] = {"usage": None} if (body.stream_options or {}).get("include_usage") else {}
 
     def whole(self, result: TurnResult) -> dict[str, Any]:
@@ -124,44 +124,44 @@ class ChatEvents:
         if is_refusal(result, wants_form=(self._body.response_format or {}).get("type", "text") != "text"):
             message |= {"content": None, "refusal": result.response}
         elif result.caller_calls:
-            message |= {"content": result.response or None, "tool_calls": tool_calls(result.caller_calls)}
+            message |= {"content": result.response or None, "tool_calls": make_tool_calls(result.caller_calls)}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(result)}
-        about = {**self._about, "object": "chat.completion", "usage": usage_of(result)}
-        return {**about, "choices": [choice], **ours(result)}
+        about = {**self._about, "object": "chat.completion", "usage": make_usage(result)}
+        return {**about, "choices": [choice], **make_own_fields(result)}
 
     def begun(self) -> Iterator[str]:
-        yield self._chunk({"role": "assistant", "content": ""}, session_id=self._session_id)
+        yield self._make_chunk({"role": "assistant", "content": ""}, session_id=self._session_id)
 
     def said(self, new: str, *, is_refusal: bool) -> Iterator[str]:
-        yield self._chunk({"refusal" if is_refusal else "content": new})
+        yield self._make_chunk({"refusal" if is_refusal else "content": new})
 
     def failed(self, problem: Problem) -> str:
-        return frame(problem.body())
+        return make_frame(problem.body())
 
     def done(self, _text: str, result: TurnResult) -> Iterator[str]:
-        for number, call in enumerate(tool_calls(result.caller_calls)):
-            yield self._chunk({"tool_calls": [{"index": number, **call}]})
-        yield self._chunk({}, finish_reason(result), **ours(result))
+        for number, call in enumerate(make_tool_calls(result.caller_calls)):
+            yield self._make_chunk({"tool_calls": [{"index": number, **call}]})
+        yield self._make_chunk({}, finish_reason(result), **make_own_fields(result))
         if self._usage:
-            yield self._chunk(None, usage=usage_of(result))
-        yield frame("[DONE]")
+            yield self._make_chunk(None, usage=make_usage(result))
+        yield make_frame("[DONE]")
 
-    def _chunk(self, delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> str:
+    def _make_chunk(self, delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> str:
         """Return a chunk; without a delta it has no choice."""
         choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
         about = {**self._about, "object": "chat.completion.chunk", "choices": choices}
-        return frame({**about, **self._usage, **more})
+        return make_frame({**about, **self._usage, **more})
 
 
 # --- responses --------------------------------------------------------------------------------------------------------
 
 
-def response_id(session_id: str, input_id: str) -> str:
+def derive_response_id(session_id: str, input_id: str) -> str:
     """Return an id that names session and input: `previous_response_id` needs no memory of a door."""
     return f"resp_{session_id.replace('-', '')}{sha256(input_id.encode()).hexdigest()[:16]}"
 
 
-def session_in(previous: str) -> str:
+def find_session(previous: str) -> str:
     """Return the session that a response id names. Raises Problem."""
     match = _RESPONSE_ID.fullmatch(previous)
     if match is None:
@@ -170,15 +170,17 @@ def session_in(previous: str) -> str:
     return "-".join((half[:8], half[8:12], half[12:16], half[16:20], half[20:]))
 
 
-def output_item(identity: str, text: str | None, *, is_refusal: bool = False, is_cut: bool = False) -> dict[str, Any]:
-    content = [] if text is None else [output_part(text, is_refusal=is_refusal)]
+def make_output_item(
+    identity: str, text: str | None, *, is_refusal: bool = False, is_cut: bool = False
+) -> dict[str, Any]:
+    content = [] if text is None else [make_output_part(text, is_refusal=is_refusal)]
     return {
         "id": f"msg_{identity[5:]}", "type": "message", "role": "assistant", "content": content,
         "status": "in_progress" if text is None else "incomplete" if is_cut else "completed",
     }  # fmt: skip
 
 
-def output_part(text: str, *, is_refusal: bool = False) -> dict[str, Any]:
+def make_output_part(text: str, *, is_refusal: bool = False) -> dict[str, Any]:
     if is_refusal:
         return {"type": "refusal", "refusal": text}
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
@@ -188,70 +190,76 @@ class ResponseEvents:
     """One response: whole, or as numbered events: its message, from its first words on, and its calls."""
 
     def __init__(self, body: ResponsesRequest, session_id: str, input_id: str, created: int) -> None:
-        self._identity = identity = response_id(session_id, input_id)
+        self._identity = identity = derive_response_id(session_id, input_id)
         self._body = body
         self._created = created
-        self._item = output_item(identity, None)
+        self._item = make_output_item(identity, None)
         self._at = {"item_id": self._item["id"], "output_index": 0, "content_index": 0}
         self._number = 0
         self._is_said = False  # the message has begun
         self._is_refusal = False  # it says why there is no answer
 
     def whole(self, result: TurnResult) -> dict[str, Any]:
-        return self._response(result.response, result)
+        return self._make_response(result.response, result)
 
     def begun(self) -> Iterator[str]:
-        yield self._event("response.created", response=self._response())
-        yield self._event("response.in_progress", response=self._response())
+        yield self._make_event("response.created", response=self._make_response())
+        yield self._make_event("response.in_progress", response=self._make_response())
 
     def said(self, new: str, *, is_refusal: bool) -> Iterator[str]:
         self._is_refusal = is_refusal
-        yield from self._message_begun()
+        yield from self._begin_message()
         if is_refusal:
-            yield self._event("response.refusal.delta", **self._at, delta=new)
+            yield self._make_event("response.refusal.delta", **self._at, delta=new)
         else:
-            yield self._event("response.output_text.delta", **self._at, delta=new, logprobs=[])
+            yield self._make_event("response.output_text.delta", **self._at, delta=new, logprobs=[])
 
     def failed(self, problem: Problem) -> str:
         error = {"code": "server_error", "message": f"{problem.code}: {problem.message}"}
-        return self._event("response.failed", response={**self._response(), "status": "failed", "error": error})
+        return self._make_event(
+            "response.failed", response={**self._make_response(), "status": "failed", "error": error}
+        )
 
     def done(self, text: str, result: TurnResult) -> Iterator[str]:
         """Yield the rest; a response that is calls alone has no message."""
         if not result.caller_calls:
-            yield from self._message_begun()
+            yield from self._begin_message()
         if self._is_said:
             if self._is_refusal:
-                yield self._event("response.refusal.done", **self._at, refusal=text)
+                yield self._make_event("response.refusal.done", **self._at, refusal=text)
             else:
-                yield self._event("response.output_text.done", **self._at, text=text, logprobs=[])
-            part = output_part(text, is_refusal=self._is_refusal)
-            yield self._event("response.content_part.done", **self._at, part=part)
+                yield self._make_event("response.output_text.done", **self._at, text=text, logprobs=[])
+            part = make_output_part(text, is_refusal=self._is_refusal)
+            yield self._make_event("response.content_part.done", **self._at, part=part)
             is_cut = _INCOMPLETE[finish_reason(result)] is not None
-            item = output_item(self._identity, text, is_refusal=self._is_refusal, is_cut=is_cut)
-            yield self._event("response.output_item.done", output_index=0, item=item)
+            item = make_output_item(self._identity, text, is_refusal=self._is_refusal, is_cut=is_cut)
+            yield self._make_event("response.output_item.done", output_index=0, item=item)
         for number, call in enumerate(result.caller_calls, start=int(self._is_said)):
-            yield from self._called(call, number)
-        whole = self._response(text, result)
-        yield self._event(f"response.{whole['status']}", response=whole)
+            yield from self._write_call(call, number)
+        whole = self._make_response(text, result)
+        yield self._make_event(f"response.{whole['status']}", response=whole)
 
-    def _message_begun(self) -> Iterator[str]:
+    def _begin_message(self) -> Iterator[str]:
         if self._is_said:
             return
         self._is_said = True
-        yield self._event("response.output_item.added", output_index=0, item=self._item)
-        yield self._event("response.content_part.added", **self._at, part=output_part("", is_refusal=self._is_refusal))
+        yield self._make_event("response.output_item.added", output_index=0, item=self._item)
+        yield self._make_event(
+            "response.content_part.added", **self._at, part=make_output_part("", is_refusal=self._is_refusal)
+        )
 
-    def _called(self, call: CallerCall, number: int) -> Iterator[str]:
+    def _write_call(self, call: CallerCall, number: int) -> Iterator[str]:
         """Yield a call, whose arguments are there at once."""
         begun, item = call_item(call, is_begun=True), call_item(call)
         about = {"item_id": item["id"], "output_index": number}
-        yield self._event("response.output_item.added", output_index=number, item=begun)
-        yield self._event("response.function_call_arguments.delta", **about, delta=item["arguments"])
-        yield self._event("response.function_call_arguments.done", **about, name=call.name, arguments=item["arguments"])
-        yield self._event("response.output_item.done", output_index=number, item=item)
+        yield self._make_event("response.output_item.added", output_index=number, item=begun)
+        yield self._make_event("response.function_call_arguments.delta", **about, delta=item["arguments"])
+        yield self._make_event(
+            "response.function_call_arguments.done", **about, name=call.name, arguments=item["arguments"]
+        )
+        yield self._make_event("response.output_item.done", output_index=number, item=item)
 
-    def _response(self, text: str | None = None, result: TurnResult | None = None) -> dict[str, Any]:
+    def _make_response(self, text: str | None = None, result: TurnResult | None = None) -> dict[str, Any]:
         """Return the response, begun (no text yet) or whole."""
         form, output, usage = (self._body.text or {}).get("format") or {"type": "text"}, list[dict[str, Any]](), None
         why = None
@@ -259,9 +267,9 @@ class ResponseEvents:
             why = _INCOMPLETE[finish_reason(result)]
             is_refused = self._is_refusal if self._is_said else is_refusal(result, wants_form=form["type"] != "text")
             calls = [call_item(call) for call in result.caller_calls]
-            item = output_item(self._identity, text, is_refusal=is_refused, is_cut=why is not None)
+            item = make_output_item(self._identity, text, is_refusal=is_refused, is_cut=why is not None)
             output = [item, *calls] if text or not calls else calls
-            counted = usage_of(result)
+            counted = make_usage(result)
             usage = {
                 "input_tokens": counted["prompt_tokens"], "output_tokens": counted["completion_tokens"],
                 "total_tokens": counted["total_tokens"], "input_tokens_details": counted["prompt_tokens_details"],
@@ -274,12 +282,13 @@ class ResponseEvents:
             "instructions": self._body.instructions, "metadata": {}, "parallel_tool_calls": False, "temperature": None,
             "tool_choice": "none", "tools": [], "top_p": None,
             "previous_response_id": self._body.previous_response_id,
-            "output": output, "usage": usage, "text": {"format": form}, **({} if result is None else ours(result)),
+            "output": output, "usage": usage, "text": {"format": form},
+            **({} if result is None else make_own_fields(result)),
         }  # fmt: skip
 
-    def _event(self, kind: str, **fields: Any) -> str:
+    def _make_event(self, kind: str, **fields: Any) -> str:
         self._number += 1
-        return frame({"type": kind, "sequence_number": self._number - 1, **fields}, event=kind)
+        return make_frame({"type": kind, "sequence_number": self._number - 1, **fields}, event=kind)
 
 
 _ANEW = "\n\n"
@@ -310,13 +319,13 @@ class Delivered:
             self._draft, self._is_whole = message.text, True
         else:
             self._draft += message.text
-        return self._grown(self._draft) if self._is_whole else ""
+        return self._grow(self._draft) if self._is_whole else ""
 
     def finish(self, answer: str) -> str:
         """Return the rest, once the whole answer is there."""
-        return self._grown(answer, is_last=True)
+        return self._grow(answer, is_last=True)
 
-    def _grown(self, said: str, *, is_last: bool = False) -> str:
+    def _grow(self, said: str, *, is_last: bool = False) -> str:
         if said.startswith(self._paragraph):
             new = said[len(self._paragraph) :]
         elif self._paragraph.startswith(said) and not is_last:

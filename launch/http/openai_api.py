@@ -16,32 +16,32 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from hobus.actors.session_host.turns import refusal_of
+from hobus.actors.session_host.turns import find_refusal
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.fair import key_principal
-from hobus.bus.json_text import mended_json
-from hobus.bus.messages.base import Record, fault_in
-from hobus.bus.messages.session import SessionConfig, TurnResult, lasting_of
+from hobus.bus.fair import name_key_principal
+from hobus.bus.json_text import mend_json
+from hobus.bus.messages.base import Record, locate_fault
+from hobus.bus.messages.session import SessionConfig, TurnResult, keep_lasting
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.http import limits, openai_requests, transcript, turns
 from hobus.launch.http.context import Door
-from hobus.launch.http.keys import HttpKey, person_of
+from hobus.launch.http.keys import HttpKey, name_person
 from hobus.launch.http.openai_answers import (
     ChatEvents,
     Delivered,
     ResponseEvents,
-    called,
+    derive_response_id,
+    find_session,
     is_refusal,
-    response_id,
-    session_in,
+    list_called,
 )
-from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest, results_in
+from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest, list_results
 from hobus.launch.http.problems import STATUS, Problem
-from hobus.launch.http.sse import PING, ClientGone, disconnected, streamed
+from hobus.launch.http.sse import PING, ClientGone, make_stream, wait_disconnected
 from hobus.launch.http.transcript import TranscriptMessage, TranscriptPlace
 from hobus.launch.http.turns import AskedTurn, Pieces
-from hobus.launch.sessions.named import sessions_begun
-from hobus.launch.sessions.which import check_prefix, full_session_id
+from hobus.launch.sessions.named import list_begun_sessions
+from hobus.launch.sessions.which import check_prefix, complete_session_id
 
 T = TypeVar("T")
 W = TypeVar("W", bound=BaseModel | Record)
@@ -63,13 +63,13 @@ class ChosenTurn:
     goes_on: bool = False  # in a session that its transcript found
 
 
-def door_of(request: Request) -> Door:
+def get_door(request: Request) -> Door:
     """Return what all requests share."""
     door: Door = request.scope["door"]
     return door
 
 
-def principal_of(request: Request) -> str:
+def get_principal(request: Request) -> str:
     """Return whose request it is."""
     principal: str = request.scope["principal"]
     return principal
@@ -85,31 +85,31 @@ async def read(request: Request, cls: type[W]) -> W:
     """Return the body as this model. Raises Problem, which names the field; ClientGone where it does not come whole."""
     try:
         body = await request.body()  # a client that cut its history in the middle of an emoji said no less for it
-        return cls.model_validate_json(mended_json(body) if _HALF.search(body) else body)
+        return cls.model_validate_json(mend_json(body) if _HALF.search(body) else body)
     except ClientDisconnect:
         raise ClientGone from None
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where, said = ".".join(str(part) for part in first["loc"])[:200], first["msg"]
     except msgspec.ValidationError as error:
-        where, said = fault_in(error)
+        where, said = locate_fault(error)
     except ValueError as error:
         where, said = "", str(error)
     raise Problem(400, "invalid_input", f"{where}: {said}" if where else said, param=where or None)
 
 
-async def session_id_in(door: Door, principal: str | None, given: str) -> str:
+async def find_session_id(door: Door, principal: str | None, given: str) -> str:
     """Return the full id of a session of this principal (None: anybody's), named whole or by its beginning.
 
     Raises Problem: one of somebody else is one that is not there.
     """
-    session_id = full_session_id(given)
+    session_id = complete_session_id(given)
     if session_id is None:
         try:
             begins = check_prefix(given, called="session_id")
         except UsageFault as fault:
             raise Problem(404, "session_not_found", fault.message, param="session_id") from None
-        known = {one for one in await sessions_begun(door.bus, timeout_s=door.timeout_s) if one.startswith(begins)}
+        known = {one for one in await list_begun_sessions(door.bus, timeout_s=door.timeout_s) if one.startswith(begins)}
         own = [one for one in known if principal is None or door.ownership.owns(principal, one)]
         if len(own) > 1:
             raise Problem(400, "invalid_input", f"{len(own)} sessions of this key begin so", param="session_id")
@@ -121,21 +121,21 @@ async def session_id_in(door: Door, principal: str | None, given: str) -> str:
     return session_id
 
 
-def of_session(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def with_session_id(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     """Give the handler of a path with a session its full id."""
 
-    async def handled(request: Request) -> Response:
+    async def handle(request: Request) -> Response:
         given = request.path_params["session_id"]
-        owner = None if is_approver(request) else principal_of(request)
-        request.path_params["session_id"] = await session_id_in(door_of(request), owner, given)
+        owner = None if is_approver(request) else get_principal(request)
+        request.path_params["session_id"] = await find_session_id(get_door(request), owner, given)
         return await handler(request)
 
-    return handled
+    return handle
 
 
 async def models(request: Request) -> Response:
     """`GET /v1/models`."""
-    known = openai_requests.models_of(door_of(request).snapshot)
+    known = openai_requests.map_models(get_door(request).snapshot)
     rows = [{"id": name, "object": "model", "created": 0, "owned_by": "hobus"} for name in known]
     return JSONResponse({"object": "list", "data": rows})
 
@@ -143,66 +143,66 @@ async def models(request: Request) -> Response:
 async def model(request: Request) -> Response:
     """`GET /v1/models/{model}`."""
     name = request.path_params["model"]
-    if name not in openai_requests.models_of(door_of(request).snapshot):
+    if name not in openai_requests.map_models(get_door(request).snapshot):
         raise Problem(404, "model_not_found", "no such model; GET /v1/models lists them", param="model")
     return JSONResponse({"id": name, "object": "model", "created": 0, "owned_by": "hobus"})
 
 
 async def chat(request: Request) -> Response:
     """`POST /v1/chat/completions`."""
-    return await _turn(request, "chat", ChatRequest, ChatEvents)
+    return await _answer_turn(request, "chat", ChatRequest, ChatEvents)
 
 
 async def responses(request: Request) -> Response:
     """`POST /v1/responses`."""
-    return await _turn(request, "responses", ResponsesRequest, ResponseEvents)
+    return await _answer_turn(request, "responses", ResponsesRequest, ResponseEvents)
 
 
-async def _turn(
+async def _answer_turn(
     request: Request, api: str, cls: type[B], answer_of: Callable[[B, str, str, int], ChatEvents | ResponseEvents]
 ) -> Response:
     """Answer one turn behind a request of either API, whole or as a stream."""
     body = await read(request, cls)
     with on_behalf_of(request, body.user or body.safety_identifier):
-        return await _turn_of(request, api, body, answer_of)
+        return await _answer_turn_of(request, api, body, answer_of)
 
 
 @contextmanager
 def on_behalf_of(request: Request, user: str | None) -> Generator[None]:
     """Make the request one of this user below its key, unless a header named one."""
-    door, key = door_of(request), request.scope["key"]
-    if user and principal_of(request) == key.principal:
-        request.scope["principal"] = person_of(key.principal, user)
-    with door.bus.on_behalf_of(key_principal(principal_of(request))):
+    door, key = get_door(request), request.scope["key"]
+    if user and get_principal(request) == key.principal:
+        request.scope["principal"] = name_person(key.principal, user)
+    with door.bus.on_behalf_of(name_key_principal(get_principal(request))):
         yield
 
 
-async def _turn_of(
+async def _answer_turn_of(
     request: Request, api: str, body: B, answer_of: Callable[[B, str, str, int], ChatEvents | ResponseEvents]
 ) -> Response:
-    door = door_of(request)
-    door.require_room(principal_of(request))
+    door = get_door(request)
+    door.require_room(get_principal(request))
     ignored = openai_requests.check(body)
     said = body.transcript(limits.MESSAGES_MAX)
     given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
-    agent_id, overrides = openai_requests.chosen(door.snapshot, body)
-    ignored += openai_requests.not_taken(door.snapshot, agent_id or door.config.host.agent_id, body, said)
-    ignored += openai_requests.unseen(door.snapshot, agent_id or door.config.host.agent_id, overrides, api, said)
+    agent_id, overrides = openai_requests.choose_agent(door.snapshot, body)
+    ignored += openai_requests.list_not_taken(door.snapshot, agent_id or door.config.host.agent_id, body, said)
+    ignored += openai_requests.list_unseen(door.snapshot, agent_id or door.config.host.agent_id, overrides, api, said)
     previous = body.previous_response_id if isinstance(body, ResponsesRequest) else None
     if previous is not None:
-        given, said = await session_id_in(door, principal_of(request), session_in(previous)), _new(said)
+        given, said = await find_session_id(door, get_principal(request), find_session(previous)), _select_new(said)
     chosen = await _choose(request, api, said, given=given, agent_id=agent_id, overrides=overrides)
     if previous is not None:
         await _must_be_newest(door, chosen.asked, previous)
         chosen = _with_instructions(chosen)
     created = round(door.bus.now())
     if body.stream:
-        chosen, pieces = await _asked(request, chosen, turns.begun)
+        chosen, pieces = await _ask(request, chosen, turns.begin_stream)
         answer = answer_of(body, chosen.asked.session_id, chosen.asked.input_id, created)
-        return streamed(_frames(door, chosen, pieces, answer), _headers(chosen.asked, ignored))
-    chosen, result = await _asked(request, chosen, turns.answered)
+        return make_stream(_yield_frames(door, chosen, pieces, answer), _make_headers(chosen.asked, ignored))
+    chosen, result = await _ask(request, chosen, turns.ask_turn)
     await _keep(door, chosen, result.response, result)
-    headers = _headers(chosen.asked, ignored) | {"x-hobus-outcome": result.outcome}
+    headers = _make_headers(chosen.asked, ignored) | {"x-hobus-outcome": result.outcome}
     if result.over_budget:
         headers["x-hobus-over-budget"] = str(result.over_budget)
     if (said := result.remembered) is not None:
@@ -210,7 +210,7 @@ async def _turn_of(
     return JSONResponse(answer_of(body, result.session_id, result.input_id, created).whole(result), headers=headers)
 
 
-async def _asked(
+async def _ask(
     request: Request, chosen: ChosenTurn, ask: Callable[[Door, AskedTurn, turns.Gone], Awaitable[T]]
 ) -> tuple[ChosenTurn, T]:
     """Return what the turn brings, and in which session.
@@ -218,13 +218,13 @@ async def _asked(
     OpenAI's requests know no session: two that quote one transcript at once are both answered. The session of that
     transcript goes on with one of them; the other one is refused there, and begins a session of its own.
     """
-    door, gone = door_of(request), partial(disconnected, request.receive)
+    door, gone = get_door(request), partial(wait_disconnected, request.receive)
     try:
         return chosen, await ask(door, chosen.asked, gone)
     except Problem as problem:
         if problem.code != "run_active" or not chosen.goes_on:
             raise
-    anew = _anew(door, chosen)
+    anew = _begin_anew(door, chosen)
     return anew, await ask(door, anew.asked, gone)
 
 
@@ -241,44 +241,46 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
     overrides: SessionConfig | None,
 ) -> ChosenTurn:
     """Choose the session by name, else by what was said; else a new one. Raises Problem, RuntimeFault."""
-    door, principal = door_of(request), principal_of(request)
+    door, principal = get_door(request), get_principal(request)
     agent = agent_id or door.config.host.agent_id
-    input_id, comes_back = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
-    results = results_in(said)
+    input_id, comes_back = turns.choose_input_id(request.headers.get("idempotency-key"), door.bus.new_id())
+    results = list_results(said)
     asked = AskedTurn(
         api=api, principal=principal, session_id="", input_id=input_id, text="" if results else said[-1].text,
         results=tuple(results), comes_back=comes_back, overrides=overrides, arrived=door.bus.clock.monotonic(),
-        timeout_s=turns.timeout_of(request.headers, door.config.host),
-        agent_id=agent_id, images=transcript.new_images(said),
+        timeout_s=turns.choose_timeout(request.headers, door.config.host),
+        agent_id=agent_id, images=transcript.list_new_images(said),
     )  # fmt: skip
     if given is not None:
-        session_id = await session_id_in(door, principal, given)
+        session_id = await find_session_id(door, principal, given)
         return ChosenTurn(replace(asked, session_id=session_id), said, agent, is_by_transcript=False)
-    session_id = await _by_transcript(door, agent, said[: -len(results) or -1], asked)
+    session_id = await _find_by_transcript(door, agent, said[: -len(results) or -1], asked)
     if session_id is not None:
         return ChosenTurn(replace(asked, session_id=session_id), said, agent, is_by_transcript=True, goes_on=True)
     is_errand = door.snapshot.agents[agent].is_errand(said[-1].text)  # no conversation goes on with its answer
-    return _anew(door, ChosenTurn(asked, said, agent, is_by_transcript=not is_errand))
+    return _begin_anew(door, ChosenTurn(asked, said, agent, is_by_transcript=not is_errand))
 
 
-def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
+def _begin_anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
     """Return this turn in a session of its own, which its input names, told what was said before.
 
     Raises Problem for what can be no turn, and then leaves no session.
     """
     asked, text = chosen.asked, transcript.with_history(chosen.said)
     for words in (text,) if asked.results else (chosen.said[-1].text, text):
-        if refusal := refusal_of(words, door.config.host.prompt_max_bytes):
+        if refusal := find_refusal(words, door.config.host.prompt_max_bytes):
             code, why = refusal
             raise Problem(STATUS[code], code, why, param="messages" if asked.api == "chat" else "input")
     session_id = door.ownership.session_id(asked.principal, f"{asked.api}/{asked.input_id}")
-    start = turns.session_for(asked.principal, session_id, agent_id=asked.agent_id, config=lasting_of(asked.overrides))
-    shown = transcript.shown_images(chosen.said)
+    start = turns.make_session_start(
+        asked.principal, session_id, agent_id=asked.agent_id, config=keep_lasting(asked.overrides)
+    )
+    shown = transcript.list_shown_images(chosen.said)
     first = replace(asked, session_id=session_id, text=text, results=(), images=shown, start=start)
     return replace(chosen, asked=first, goes_on=False)
 
 
-async def _by_transcript(door: Door, agent: str, earlier: list[TranscriptMessage], asked: AskedTurn) -> str | None:
+async def _find_by_transcript(door: Door, agent: str, earlier: list[TranscriptMessage], asked: AskedTurn) -> str | None:
     """Return this agent's session whose last answer ends the earlier talk; also if this input was asked since."""
     if not any(one.role == "assistant" for one in earlier):
         return None
@@ -287,14 +289,14 @@ async def _by_transcript(door: Door, agent: str, earlier: list[TranscriptMessage
     if kept is None or not door.ownership.owns(asked.principal, kept.session_id):
         return None
     there = replace(asked, session_id=kept.session_id)
-    last = await transcript.last_input(door.bus, kept.session_id, timeout_s=door.timeout_s)
+    last = await transcript.find_last_input(door.bus, kept.session_id, timeout_s=door.timeout_s)
     return kept.session_id if last == kept.input_id or await _is_repeated(door, there) else None
 
 
 def _record_id(door: Door, principal: str, agent: str, messages: list[TranscriptMessage]) -> str:
     """Return the id of this transcript with this agent; the default one is not named."""
     named = [] if agent == door.config.host.agent_id else [TranscriptMessage("agent", agent)]
-    return transcript.transcript_id(principal, [*named, *messages])
+    return transcript.derive_transcript_id(principal, [*named, *messages])
 
 
 async def _is_repeated(door: Door, asked: AskedTurn) -> bool:
@@ -305,8 +307,8 @@ async def _is_repeated(door: Door, asked: AskedTurn) -> bool:
 
 
 async def _must_be_newest(door: Door, asked: AskedTurn, previous: str) -> None:
-    last = await transcript.last_input(door.bus, asked.session_id, timeout_s=door.timeout_s)
-    if response_id(asked.session_id, last) != previous and not await _is_repeated(door, asked):
+    last = await transcript.find_last_input(door.bus, asked.session_id, timeout_s=door.timeout_s)
+    if derive_response_id(asked.session_id, last) != previous and not await _is_repeated(door, asked):
         raise Problem(
             409, "not_the_newest", "that response is not the newest of its session: a session has no branches",
             param="previous_response_id",
@@ -323,9 +325,9 @@ def _with_instructions(chosen: ChosenTurn) -> ChosenTurn:
     return replace(chosen, asked=replace(chosen.asked, text=transcript.with_history(chosen.said)))
 
 
-def _new(said: list[TranscriptMessage]) -> list[TranscriptMessage]:
+def _select_new(said: list[TranscriptMessage]) -> list[TranscriptMessage]:
     """Return what a session with a known beginning is told: all, or results and instructions. Raises Problem."""
-    results = results_in(said)
+    results = list_results(said)
     if not results:
         return said
     earlier = said[: -len(results)]
@@ -340,7 +342,7 @@ async def _keep(door: Door, chosen: ChosenTurn, delivered: str, result: TurnResu
     """Remember what the client has now; without that its next message begins a new session, with its history."""
     if not chosen.is_by_transcript:
         return
-    messages = [*chosen.said, TranscriptMessage("assistant", delivered, called(result.caller_calls))]
+    messages = [*chosen.said, TranscriptMessage("assistant", delivered, list_called(result.caller_calls))]
     kept = TranscriptPlace(session_id=chosen.asked.session_id, input_id=chosen.asked.input_id)
     try:
         record_id = _record_id(door, chosen.asked.principal, chosen.agent_id, messages)
@@ -349,11 +351,11 @@ async def _keep(door: Door, chosen: ChosenTurn, delivered: str, result: TurnResu
         _log.warning("transcript_not_kept", session_id=kept.session_id, code=fault.code)
 
 
-def _headers(asked: AskedTurn, ignored: list[str]) -> dict[str, str]:
-    return {SESSION_HEADER: asked.session_id, "x-hobus-input": asked.input_id} | ignored_header(ignored)
+def _make_headers(asked: AskedTurn, ignored: list[str]) -> dict[str, str]:
+    return {SESSION_HEADER: asked.session_id, "x-hobus-input": asked.input_id} | make_ignored_header(ignored)
 
 
-def ignored_header(names: list[str]) -> dict[str, str]:
+def make_ignored_header(names: list[str]) -> dict[str, str]:
     """Return the header that names what of a request counts for nothing; none where all of it does."""
     return {"x-hobus-ignored": ",".join(names)} if names else {}
 
@@ -361,7 +363,7 @@ def ignored_header(names: list[str]) -> dict[str, str]:
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
-async def _frames(
+async def _yield_frames(
     door: Door, chosen: ChosenTurn, pieces: Pieces, answer: ChatEvents | ResponseEvents
 ) -> AsyncGenerator[str]:
     """Yield the answer as it is delivered, a ping in a silence; keep what the client has then."""

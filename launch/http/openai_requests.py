@@ -16,16 +16,16 @@ from typing import Annotated, Any, Literal
 from msgspec import ValidationError, convert
 from pydantic import BaseModel, ConfigDict, Field
 
-from hobus.bus.messages.base import SENDABLE_MAX, fault_in
+from hobus.bus.messages.base import SENDABLE_MAX, locate_fault
 from hobus.bus.messages.session import CallResult, SessionConfig
 from hobus.bus.messages.work_order import Sampling, ToolChoice, ToolSpec
-from hobus.config.json_schema import schema_fault
-from hobus.config.prompt_contracts import contract_id_of
+from hobus.config.json_schema import find_schema_fault
+from hobus.config.prompt_contracts import get_contract_id
 from hobus.config.snapshot import Snapshot
 from hobus.launch.http import limits
 from hobus.launch.http.problems import Problem
-from hobus.launch.http.transcript import Called, TranscriptMessage, is_image_left_out, new_images
-from hobus.launch.sessions.images import GivenImage, given_image
+from hobus.launch.http.transcript import Called, TranscriptMessage, is_image_left_out, list_new_images
+from hobus.launch.sessions.images import GivenImage, make_image
 
 _REFUSED = frozenset(
     {"functions", "function_call", "audio", "web_search_options", "background", "conversation", "prompt"}
@@ -61,15 +61,15 @@ class ContentPart(Words):
         """Return the image of the part's data URL. Raises Problem."""
         url = self.image_url.get("url") if isinstance(self.image_url, dict) else self.image_url
         if not isinstance(url, str) or (head := _DATA_URL.match(url)) is None:
-            raise _unsupported(
+            raise _make_unsupported(
                 f"{place}.image_url",
                 "an image by its address, or by file id: send its bytes, data:image/...;base64,...",
             )
         try:
-            image = given_image(b64decode("".join(url[head.end() :].split()), validate=True))
+            image = make_image(b64decode("".join(url[head.end() :].split()), validate=True))
         except ValueError as fault:
             said = str(fault) if "models" in str(fault) else "the bytes are no base64"
-            raise _invalid(f"{place}.image_url", said) from None
+            raise _make_invalid(f"{place}.image_url", said) from None
         if len(image.data) > limits.IMAGE_MAX_BYTES:
             said = f"the image has {len(image.data)} bytes; at most {limits.IMAGE_MAX_BYTES} are taken: make it smaller"
             raise Problem(413, "too_large", said, param=f"{place}.image_url")
@@ -103,11 +103,11 @@ class ChatMessage(Words):
     def said(self, place: str) -> TranscriptMessage:
         """Return the message's words. Raises Problem for what are none."""
         if (self.role == "tool") != bool(self.tool_call_id):
-            raise _invalid(f"{place}.tool_call_id", "a tool's message names its call")
+            raise _make_invalid(f"{place}.tool_call_id", "a tool's message names its call")
         calls = tuple(Called(call.id, call.function.name, call.function.arguments) for call in self.tool_calls or ())
         role = "system" if self.role == "developer" else self.role
         refusal = self.refusal or "" if self.role == "assistant" else ""
-        text, images = _content_of(self.content, role, place)
+        text, images = _read_content(self.content, role, place)
         return TranscriptMessage(role, text or refusal, calls, self.tool_call_id, images)
 
 
@@ -122,12 +122,12 @@ class InputItem(Words):
     arguments: str = ""
     output: str | list[ContentPart] = ""
 
-    def added_to(self, said: list[TranscriptMessage], place: str) -> list[TranscriptMessage]:
+    def add_to(self, said: list[TranscriptMessage], place: str) -> list[TranscriptMessage]:
         """Return the transcript with it: calls are part of the message that asks for them. Raises Problem."""
         match self.type:
             case "message" if self.role is not None:
                 role = "system" if self.role == "developer" else self.role
-                text, images = _content_of(self.content, role, place)
+                text, images = _read_content(self.content, role, place)
                 return [*said, TranscriptMessage(role, text, images=images)]
             case "function_call" if self.call_id:
                 call = Called(self.call_id, self.name, self.arguments)
@@ -137,12 +137,12 @@ class InputItem(Words):
             case "function_call_output" if self.call_id:
                 return [
                     *said,
-                    TranscriptMessage("tool", _content_of(self.output, "tool", place)[0], call_id=self.call_id),
+                    TranscriptMessage("tool", _read_content(self.output, "tool", place)[0], call_id=self.call_id),
                 ]
             case "reasoning":
                 return said
             case _:
-                raise _unsupported(place, f"an item of the type {self.type[:40]!r}")
+                raise _make_unsupported(place, f"an item of the type {self.type[:40]!r}")
 
 
 class Metadata(Words):
@@ -186,13 +186,13 @@ class ChatRequest(_Request):
 
     def form(self) -> dict[str, Any] | None:
         """Return the schema of the answer; None: text. Raises Problem."""
-        return schema_of(self.response_format, "response_format", is_nested=True)
+        return read_schema(self.response_format, "response_format", is_nested=True)
 
     def transcript(self, messages_max: int) -> list[TranscriptMessage]:
         """Return the messages, the user's or results of calls last. Raises Problem."""
         _check_count(self.messages, messages_max, "messages")
         said = [message.said(f"messages.{number}") for number, message in enumerate(self.messages)]
-        return _asking(said, "messages")
+        return _require_asking(said, "messages")
 
 
 class Reasoning(Words):
@@ -218,7 +218,7 @@ class ResponsesRequest(_Request):
 
     def form(self) -> dict[str, Any] | None:
         """Return the schema of the answer; None: text. Raises Problem."""
-        return schema_of((self.text or {}).get("format"), "text.format", is_nested=False)
+        return read_schema((self.text or {}).get("format"), "text.format", is_nested=False)
 
     def transcript(self, messages_max: int) -> list[TranscriptMessage]:
         """Return the messages, the user's or results of calls last. Raises Problem."""
@@ -226,8 +226,8 @@ class ResponsesRequest(_Request):
         _check_count(given, messages_max, "input")
         said = [TranscriptMessage("system", self.instructions)] if self.instructions else []
         for number, item in enumerate(given):
-            said = item.added_to(said, f"input.{number}")
-        return _asking(said, "input")
+            said = item.add_to(said, f"input.{number}")
+        return _require_asking(said, "input")
 
 
 def _check_count(messages: Sequence[object], messages_max: int, param: str) -> None:
@@ -235,16 +235,16 @@ def _check_count(messages: Sequence[object], messages_max: int, param: str) -> N
         raise Problem(413, "too_large", f"at most {messages_max} messages", param=param)
 
 
-def _asking(said: list[TranscriptMessage], param: str) -> list[TranscriptMessage]:
+def _require_asking(said: list[TranscriptMessage], param: str) -> list[TranscriptMessage]:
     if not said or said[-1].role not in ("user", "tool"):
-        raise _invalid(param, "the last message is the user's, or results of calls: it is what is answered")
-    if (size := sum(len(image.data) for image in new_images(said))) > limits.IMAGES_MAX_BYTES:
+        raise _make_invalid(param, "the last message is the user's, or results of calls: it is what is answered")
+    if (size := sum(len(image.data) for image in list_new_images(said))) > limits.IMAGES_MAX_BYTES:
         most = f"at most {limits.IMAGES_MAX_BYTES} are taken with one message: send fewer or smaller ones"
         raise Problem(413, "too_large", f"the images have {size} bytes; {most}", param=param)
     return said
 
 
-def _content_of(content: str | list[ContentPart] | None, role: str, place: str) -> tuple[str, tuple[GivenImage, ...]]:
+def _read_content(content: str | list[ContentPart] | None, role: str, place: str) -> tuple[str, tuple[GivenImage, ...]]:
     """Return the text, in which each image has its sentence, and the images. Raises Problem for what is neither."""
     if isinstance(content, str):
         return content, ()
@@ -258,21 +258,21 @@ def _content_of(content: str | list[ContentPart] | None, role: str, place: str) 
             continue
         text = part.refusal if part.type == "refusal" else part.text
         if part.type in _TEXTS_OF_A_MODEL - kinds:
-            raise _unsupported(
+            raise _make_unsupported(
                 f"{place}.content", f"content of the type {part.type!r}, a model's words, of role {role}"
             )
         if part.type not in kinds or text is None:
-            raise _unsupported(f"{place}.content", f"content of the type {part.type[:40]!r} of role {role}")
+            raise _make_unsupported(f"{place}.content", f"content of the type {part.type[:40]!r} of role {role}")
         texts.append(text)
     # Each is a text of its own: no word of one runs into one of the next.
     return "\n".join(filter(None, texts)), tuple(images)
 
 
-def _invalid(param: str, said: str) -> Problem:
+def _make_invalid(param: str, said: str) -> Problem:
     return Problem(400, "invalid_input", said, param=param)
 
 
-def _unsupported(param: str, what: str) -> Problem:
+def _make_unsupported(param: str, what: str) -> Problem:
     return Problem(400, "unsupported_parameter", f"not supported here: {what}", param=param)
 
 
@@ -281,35 +281,35 @@ def check(request: ChatRequest | ResponsesRequest) -> list[str]:
     extra: Mapping[str, Any] = request.model_extra or {}
     for name in sorted(_REFUSED & extra.keys()):
         if extra[name]:
-            raise _unsupported(name, name)
+            raise _make_unsupported(name, name)
     if isinstance(request, ChatRequest) and request.n not in (None, 1):
-        raise _unsupported("n", "several choices: a turn has one answer")
+        raise _make_unsupported("n", "several choices: a turn has one answer")
     if extra.get("logprobs") or extra.get("top_logprobs"):
-        raise _unsupported("logprobs", "log probabilities")
+        raise _make_unsupported("logprobs", "log probabilities")
     other = "text" if isinstance(request, ChatRequest) else "response_format"
     if extra.get(other):
-        raise _unsupported(other, f"{other} in this API: the form of an answer has another field")
+        raise _make_unsupported(other, f"{other} in this API: the form of an answer has another field")
     if any(kind != "text" for kind in request.modalities or ()):
-        raise _unsupported("modalities", "anything but text")
-    return unused(request)
+        raise _make_unsupported("modalities", "anything but text")
+    return list_unused(request)
 
 
-def unused(request: Words) -> list[str]:
+def list_unused(request: Words) -> list[str]:
     """Return the names of what a request says, at any depth, and nothing here reads (`messages.name`)."""
-    return sorted(set(_unused(request, "")))[: limits.UNUSED_NAMED_MAX]
+    return sorted(set(_list_unused(request, "")))[: limits.UNUSED_NAMED_MAX]
 
 
 _READ = {"stream_options": {"include_usage"}, "text": {"format"}, "image_url": {"url"}}
 """Of objects that are taken as they are, the keys that are read."""
 
 
-def _unused(said: Words, place: str) -> Iterator[str]:
+def _list_unused(said: Words, place: str) -> Iterator[str]:
     left = dict(said.model_extra or {})
     for name in type(said).model_fields:
         inner = getattr(said, name)
         for one in inner if isinstance(inner, list) else [inner]:
             if isinstance(one, Words):
-                yield from _unused(one, f"{place}{name}.")
+                yield from _list_unused(one, f"{place}{name}.")
             elif isinstance(one, dict) and name in _READ:
                 left |= {f"{name}.{key}": value for key, value in one.items() if key not in _READ[name]}
     yield from (f"{place}{name}" for name, value in left.items() if value is not None and _PLACE.fullmatch(name))
@@ -318,7 +318,7 @@ def _unused(said: Words, place: str) -> Iterator[str]:
 # --- the form of an answer ------------------------------------------------------------------------------------------
 
 
-def schema_of(wanted: Any, param: str, *, is_nested: bool) -> dict[str, Any] | None:
+def read_schema(wanted: Any, param: str, *, is_nested: bool) -> dict[str, Any] | None:
     """Return the schema that the answer is to take; None: text. Raises Problem, which names the field.
 
     `is_nested`: what describes a schema stands in a field of its own, as in chat completions.
@@ -329,47 +329,47 @@ def schema_of(wanted: Any, param: str, *, is_nested: bool) -> dict[str, Any] | N
         case {"type": "json_object"}:
             return {"type": "object"}
         case {"type": "json_schema", "json_schema": dict(described)} if is_nested:
-            return _described(described, f"{param}.json_schema")
+            return _read_described(described, f"{param}.json_schema")
         case {"type": "json_schema"} if not is_nested:
-            return _described(wanted, param)
+            return _read_described(wanted, param)
         case {"type": "json_schema"}:
-            raise _invalid(f"{param}.json_schema", "an object with a name and a schema")
+            raise _make_invalid(f"{param}.json_schema", "an object with a name and a schema")
         case {"type": kind}:
-            raise _unsupported(f"{param}.type", f"the form {str(kind)[:40]!r}: text, json_object or json_schema")
+            raise _make_unsupported(f"{param}.type", f"the form {str(kind)[:40]!r}: text, json_object or json_schema")
         case _:
-            raise _invalid(param, "an object with a type")
+            raise _make_invalid(param, "an object with a type")
 
 
-def _described(described: dict[str, Any], place: str) -> dict[str, Any]:
+def _read_described(described: dict[str, Any], place: str) -> dict[str, Any]:
     """Return the schema, to which every answer is held, `strict` or not; a description is for the model."""
     name, schema, strict = described.get("name"), described.get("schema"), described.get("strict")
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        raise _invalid(f"{place}.name", "1 to 64 letters, digits, `-` and `_`")
+        raise _make_invalid(f"{place}.name", "1 to 64 letters, digits, `-` and `_`")
     if strict is not None and not isinstance(strict, bool):
-        raise _invalid(f"{place}.strict", "true or false")
+        raise _make_invalid(f"{place}.strict", "true or false")
     if not isinstance(schema, dict):
-        raise _invalid(f"{place}.schema", "a JSON Schema is missing")
+        raise _make_invalid(f"{place}.schema", "a JSON Schema is missing")
     if (description := described.get("description")) is not None:
         if not isinstance(description, str):
-            raise _invalid(f"{place}.description", "a text")
+            raise _make_invalid(f"{place}.description", "a text")
         schema = {"description": description, **schema}
-    if fault := schema_fault(schema):
-        raise _invalid(f"{place}.schema", f"the schema {fault}")
+    if fault := find_schema_fault(schema):
+        raise _make_invalid(f"{place}.schema", f"the schema {fault}")
     return schema
 
 
 # --- tools of the caller --------------------------------------------------------------------------------------------
 
 
-def tools_of(tools: Any, choice: Any) -> tuple[list[ToolSpec], ToolChoice]:
+def read_tools(tools: Any, choice: Any) -> tuple[list[ToolSpec], ToolChoice]:
     """Return the tools that a turn is offered, and whether it has to call one. Raises Problem."""
     if not tools and choice not in (None, "auto", "none"):
-        raise _invalid("tool_choice", "it demands a call, and there are no tools")
+        raise _make_invalid("tool_choice", "it demands a call, and there are no tools")
     if choice == "none" or not tools:
         return [], "auto"
     if not isinstance(tools, list):
-        raise _invalid("tools", "tools is a list")
-    offered = [_tool(tool, f"tools.{number}") for number, tool in enumerate(tools)]
+        raise _make_invalid("tools", "tools is a list")
+    offered = [_read_tool(tool, f"tools.{number}") for number, tool in enumerate(tools)]
     match choice:
         case None | "auto":
             return offered, "auto"
@@ -378,28 +378,28 @@ def tools_of(tools: Any, choice: Any) -> tuple[list[ToolSpec], ToolChoice]:
         case {"type": "function", "function": {"name": name}} | {"type": "function", "name": name}:
             named = [tool for tool in offered if tool.tool_id == name]
             if not named:
-                raise _invalid("tool_choice", "it names none of the tools")
+                raise _make_invalid("tool_choice", "it names none of the tools")
             return named, "required"
         case _:
-            raise _unsupported("tool_choice", "a choice other than none, auto, required, or one function")
+            raise _make_unsupported("tool_choice", "a choice other than none, auto, required, or one function")
 
 
-def _tool(tool: Any, place: str) -> ToolSpec:
+def _read_tool(tool: Any, place: str) -> ToolSpec:
     """Return a tool; chat completions put the function into a field of its own, responses do not."""
     kind = tool.get("type") if isinstance(tool, dict) else None
     if kind != "function":
-        raise _unsupported(place, f"a tool of the type {str(kind)[:40]!r}: functions alone")
+        raise _make_unsupported(place, f"a tool of the type {str(kind)[:40]!r}: functions alone")
     function = tool.get("function", tool)
     if not isinstance(function, dict):
-        raise _invalid(place, "a function is an object")
+        raise _make_invalid(place, "a function is an object")
     fields = [function.get(name, default) for name, default in (("name", ""), ("description", ""), ("parameters", {}))]
     name, description, parameters = fields
     if not isinstance(name, str) or not isinstance(description or "", str) or not isinstance(parameters or {}, dict):
-        raise _invalid(place, "a function has a name, a description and parameters")
+        raise _make_invalid(place, "a function has a name, a description and parameters")
     return ToolSpec(tool_id=name, description=description or "", parameters=parameters or {})
 
 
-def results_in(said: Sequence[TranscriptMessage]) -> list[CallResult]:
+def list_results(said: Sequence[TranscriptMessage]) -> list[CallResult]:
     """Return the results that a transcript ends with; none where it ends with a message."""
     results: list[CallResult] = []
     for one in reversed(said):
@@ -412,7 +412,7 @@ def results_in(said: Sequence[TranscriptMessage]) -> list[CallResult]:
 # --- models ---------------------------------------------------------------------------------------------------------
 
 
-def models_of(snapshot: Snapshot) -> dict[str, tuple[str | None, SessionConfig | None]]:
+def map_models(snapshot: Snapshot) -> dict[str, tuple[str | None, SessionConfig | None]]:
     """Map id to agent and overrides: each agent by its id, and each model, asked by the default one."""
     found: dict[str, tuple[str | None, SessionConfig | None]] = {
         agent_id: (agent_id, None) for agent_id in sorted(snapshot.agents)
@@ -424,12 +424,12 @@ def models_of(snapshot: Snapshot) -> dict[str, tuple[str | None, SessionConfig |
     return found
 
 
-def model_named(snapshot: Snapshot, name: str) -> tuple[str | None, SessionConfig | None]:
+def find_model(snapshot: Snapshot, name: str) -> tuple[str | None, SessionConfig | None]:
     """Return agent and model of `AGENT`, `PROVIDER/MODEL`, `AGENT/MODEL` or `AGENT/PROVIDER/MODEL`.
 
     Any of a provider that takes others than are configured. Raises Problem for an unknown model.
     """
-    known = models_of(snapshot)
+    known = map_models(snapshot)
     prefix, _, model = name.partition("/")
     if name not in known and prefix in snapshot.agents and model:
         known = {name: (prefix, SessionConfig(model=model))}
@@ -442,11 +442,13 @@ def model_named(snapshot: Snapshot, name: str) -> tuple[str | None, SessionConfi
     return known[name]
 
 
-def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple[str | None, SessionConfig | None]:
+def choose_agent(
+    snapshot: Snapshot, request: ChatRequest | ResponsesRequest
+) -> tuple[str | None, SessionConfig | None]:
     """Return agent and overrides of a request. Raises Problem, also for an unknown model."""
-    agent_id, config = model_named(snapshot, request.model)
+    agent_id, config = find_model(snapshot, request.model)
     changes: dict[str, Any] = {}
-    tools, choice = tools_of(request.tools, request.tool_choice)
+    tools, choice = read_tools(request.tools, request.tool_choice)
     if tools:
         changes |= {"caller_tools": tools, "tool_choice": choice}
     if (schema := request.form()) is not None:
@@ -456,9 +458,9 @@ def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple
         changes["max_tokens"] = limit
     if effort is not None:
         if effort not in _EFFORTS:
-            raise _unsupported("reasoning_effort", f"reasoning effort {effort[:20]!r}")
+            raise _make_unsupported("reasoning_effort", f"reasoning effort {effort[:20]!r}")
         changes["reasoning_effort"] = _EFFORTS[effort]
-    if (drawn := _sampling_of(request)) is not None:
+    if (drawn := _read_sampling(request)) is not None:
         changes["sampling"] = drawn
     if not changes:
         return agent_id, config
@@ -468,7 +470,7 @@ def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple
 _DRAWN = ("temperature", "top_p", "seed", "stop")
 
 
-def _sampling_of(request: ChatRequest | ResponsesRequest) -> Sampling | None:
+def _read_sampling(request: ChatRequest | ResponsesRequest) -> Sampling | None:
     """Return how the answer is to be drawn; None: nothing is said. Raises Problem for what cannot be."""
     given = {name: value for name in _DRAWN if (value := getattr(request, name)) is not None}
     if isinstance(given.get("stop"), str):
@@ -476,14 +478,14 @@ def _sampling_of(request: ChatRequest | ResponsesRequest) -> Sampling | None:
     try:
         return convert(given, Sampling) if given else None
     except ValidationError as error:
-        raise _invalid(*fault_in(error)) from None
+        raise _make_invalid(*locate_fault(error)) from None
 
 
-def unseen(
+def list_unseen(
     snapshot: Snapshot, agent_id: str, config: SessionConfig | None, api: str, said: Sequence[TranscriptMessage]
 ) -> list[str]:
     """Return the field with images of earlier messages that its model is not shown."""
-    chosen = snapshot.model_for(snapshot.agents[agent_id], "synthesize", request=config)
+    chosen = snapshot.choose_model_for(snapshot.agents[agent_id], "synthesize", request=config)
     row = snapshot.config.gateway.row(chosen.provider, chosen.model)
     if not is_image_left_out(said, sees=row is not None and row.sees):
         return []
@@ -493,13 +495,13 @@ def unseen(
 _CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
-def not_taken(
+def list_not_taken(
     snapshot: Snapshot, agent_id: str, request: ChatRequest | ResponsesRequest, said: Sequence[TranscriptMessage]
 ) -> list[str]:
     """Return the names of what the request says and its agent does not take: of a cap, not all; on an errand, tools."""
     agent = snapshot.agents[agent_id]
     drawn = () if agent.takes_sampling else _DRAWN
-    cap = snapshot.contracts[contract_id_of(agent, "synthesize")].boundary.max_tokens
+    cap = snapshot.contracts[get_contract_id(agent, "synthesize")].boundary.max_tokens
     return [
         *(name for name in drawn if getattr(request, name) is not None),
         *(name for name in _CAPS if (getattr(request, name, None) or 0) > cap),

@@ -73,37 +73,37 @@ class Problem(Exception):
 DEFECT = Problem(500, "internal", "a defect of the door; its log says where")
 
 
-def head_too_large() -> Problem:
+def make_head_too_large() -> Problem:
     return Problem(431, "head_too_large", "request line and headers are too large")
 
 
-def whole(problem: Problem) -> tuple[dict[str, str], bytes]:
+def write_whole(problem: Problem) -> tuple[dict[str, str], bytes]:
     body = json.dumps(problem.body(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     return {"content-type": "application/json", "content-length": str(len(body)), **problem.headers}, body
 
 
 def as_bytes(problem: Problem) -> bytes:
     """Return a whole answer for a connection that had no whole request; it is the last one there."""
-    headers, body = whole(problem)
+    headers, body = write_whole(problem)
     lines = [f"{name}: {value}" for name, value in ({"connection": "close"} | headers).items()]
     head = "\r\n".join([f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", *lines, "", ""])
     return head.encode("latin-1", "replace") + body
 
 
-def door_closing() -> Problem:
+def make_door_closing() -> Problem:
     """Return that the door closes, no verdict on a turn: another door may be asked the same."""
     return Problem(
         503, "door_closing", "this door closes; ask again, another one answers", headers={"retry-after": "1"}
     )
 
 
-def of_error(error: Exception) -> Problem:
+def convert_error(error: Exception) -> Problem:
     """Return the problem behind whatever a handler raised; DEFECT for what none should."""
     match error:
         case Problem():
             return error
         case RuntimeFault():
-            return of_fault(error)
+            return convert_fault(error)
         case HTTPException():
             code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "error")
             return Problem(error.status_code, code, error.detail, headers=error.headers)
@@ -111,9 +111,9 @@ def of_error(error: Exception) -> Problem:
             return DEFECT
 
 
-def of_fault(fault: RuntimeFault) -> Problem:
+def convert_fault(fault: RuntimeFault) -> Problem:
     if fault.code == "cancelled":  # this process ends
-        return door_closing()
+        return make_door_closing()
     status = STATUS.get(fault.code, HTTPStatus.INTERNAL_SERVER_ERROR)
     headers: dict[str, str] = {}
     if fault.retry_after_ms is not None and fault.retryable:
@@ -121,15 +121,15 @@ def of_fault(fault: RuntimeFault) -> Problem:
     return Problem(status, fault.code, fault.detail, headers=headers)
 
 
-def of_result(result: TurnResult) -> Problem | None:
+def convert_result(result: TurnResult) -> Problem | None:
     """Return the problem that a turn ended in; None for one that was answered, also if degraded."""
     if result.outcome != "error":
         return None
     facts = {"session_id": result.session_id, "input_id": result.input_id, "outcome": result.outcome}
-    return of_code(result.code or "error", result.response, retry_after_ms=result.retry_after_ms, facts=facts)
+    return convert_code(result.code or "error", result.response, retry_after_ms=result.retry_after_ms, facts=facts)
 
 
-def of_code(
+def convert_code(
     code: str, said: str, *, retry_after_ms: int | None = None, facts: Mapping[str, Any] | None = None
 ) -> Problem:
     status = STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)

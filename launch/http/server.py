@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hobus.config.sections.processes import HttpConfig
 from hobus.launch.http import limits
-from hobus.launch.http.problems import Problem, as_bytes, head_too_large
+from hobus.launch.http.problems import Problem, as_bytes, make_head_too_large
 
 _ACCEPTS_AT_ONCE = 8
 """More would leave none of a crowd to the other doors."""
@@ -69,7 +69,7 @@ class Bounded(H11Protocol):
         """Refuse what is no request; uvicorn does so in another shape, and not where an answer has begun."""
         del msg
         is_long = len(self.conn.trailing_data[0]) > limits.HEAD_MAX_BYTES
-        self._turn_away(head_too_large() if is_long else _MALFORMED)
+        self._turn_away(make_head_too_large() if is_long else _MALFORMED)
 
     def on_response_complete(self) -> None:
         """Set the timer of the next request, which may have begun already."""
@@ -106,7 +106,7 @@ class Bounded(H11Protocol):
 
     def _expect_head(self) -> None:
         if self._timer is None:
-            self._timer = self.loop.call_later(self.head_timeout_ms / 1000, self._too_late)
+            self._timer = self.loop.call_later(self.head_timeout_ms / 1000, self._on_timeout)
 
     def _forget_head(self) -> None:
         if self._timer is not None:
@@ -118,7 +118,7 @@ class Bounded(H11Protocol):
             self._stuck.cancel()
             self._stuck = None
 
-    def _too_late(self) -> None:
+    def _on_timeout(self) -> None:
         self._timer = None
         if self.conn.trailing_data[0]:
             self._turn_away(_TOO_SLOW)

@@ -19,7 +19,7 @@ _LINE_ENDS = str.maketrans({end: f"\\u{ord(end):04x}" for end in "\u0085\u2028\u
 _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
 
 
-def frame(data: str | Mapping[str, Any], *, event: str = "", identity: str = "") -> str:
+def make_frame(data: str | Mapping[str, Any], *, event: str = "", identity: str = "") -> str:
     """Return one event; data is JSON, as text or to be written so, on one line."""
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     text = text.translate(_LINE_ENDS)
@@ -27,15 +27,15 @@ def frame(data: str | Mapping[str, Any], *, event: str = "", identity: str = "")
     return f"{head}data: {text}\n\n"
 
 
-def streamed(frames: AsyncGenerator[str], headers: Mapping[str, str] | None = None) -> StreamingResponse:
+def make_stream(frames: AsyncGenerator[str], headers: Mapping[str, str] | None = None) -> StreamingResponse:
     """Return the response; the generator is closed when the client goes."""
 
-    async def body() -> AsyncGenerator[bytes]:
+    async def yield_body() -> AsyncGenerator[bytes]:
         async with aclosing(frames):
             async for one in frames:
                 yield one.encode("utf-8", "replace")
 
-    return _Streamed(body(), media_type="text/event-stream", headers={**_HEADERS, **(headers or {})})
+    return _Streamed(yield_body(), media_type="text/event-stream", headers={**_HEADERS, **(headers or {})})
 
 
 class _Streamed(StreamingResponse):
@@ -44,7 +44,7 @@ class _Streamed(StreamingResponse):
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send all, or stop when the client has gone: then the generator is closed."""
         with suppress(ClientGone):
-            await until_gone(self.stream_response(send), partial(disconnected, receive))
+            await run_until_gone(self.stream_response(send), partial(wait_disconnected, receive))
 
 
 # --- clients that go --------------------------------------------------------------------------------------------------
@@ -57,13 +57,13 @@ class ClientGone(Exception):
     """Nobody is left to be answered."""
 
 
-async def disconnected(receive: Receive) -> None:
+async def wait_disconnected(receive: Receive) -> None:
     """Wait until the client has gone; its body was read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def until_gone(work: Awaitable[T], gone: Gone) -> T:
+async def run_until_gone(work: Awaitable[T], gone: Gone) -> T:
     """Return what the work brings; when the client goes first, cancel it and raise ClientGone."""
     task, watch = asyncio.ensure_future(work), asyncio.ensure_future(gone())
     watch.add_done_callback(lambda _: task.cancel())

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from hobus.bus.limits import IMAGES_TURNS
 from hobus.bus.messages import given_history
-from hobus.bus.messages.ids import requested_id, turn_key
+from hobus.bus.messages.ids import derive_requested_id, derive_turn_key
 from hobus.bus.messages.ledger import (
     Entries,
     Entry,
@@ -26,13 +26,13 @@ from hobus.bus.messages.ledger import (
     Write,
     WriteEntry,
     Written,
-    session_stream,
+    name_session_stream,
 )
 from hobus.bus.port import Bus
-from hobus.bus.record.payload import pack_payload, payload_in
+from hobus.bus.record.payload import pack_payload, read_payload
 from hobus.bus.record.payloads.governance import TranscriptDelivered
 from hobus.launch.http.limits import IMAGES_MAX_BYTES
-from hobus.launch.sessions.history import turns_in
+from hobus.launch.sessions.history import list_turns
 from hobus.launch.sessions.images import GivenImage
 
 EVENT = "TRANSCRIPT_DELIVERED"
@@ -47,7 +47,7 @@ class Called(NamedTuple):
     name: str
     arguments: str
 
-    def alike(self) -> Called:
+    def normalise(self) -> Called:
         """Return the call with its arguments in one form: clients write them anew."""
         try:
             return self._replace(arguments=json.dumps(json.loads(self.arguments), sort_keys=True))
@@ -78,8 +78,8 @@ class TranscriptPlace:
     input_id: str
 
 
-def transcript_id(principal: str, messages: Iterable[TranscriptMessage]) -> str:
-    alike = [(said.role, said.text, tuple(call.alike() for call in said.calls), said.call_id) for said in messages]
+def derive_transcript_id(principal: str, messages: Iterable[TranscriptMessage]) -> str:
+    alike = [(said.role, said.text, tuple(call.normalise() for call in said.calls), said.call_id) for said in messages]
     words = json.dumps([principal, *alike], ensure_ascii=False, separators=(",", ":"))
     return f"{EVENT}:{principal}/{sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
@@ -98,7 +98,7 @@ def with_history(messages: Sequence[TranscriptMessage]) -> str:
     return given_history.with_history(instructions, exchange, words)
 
 
-def new_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...]:
+def list_new_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...]:
     """Return images that were given since the last answer; of earlier ones the text tells."""
     found: list[GivenImage] = []
     for said in messages:
@@ -106,9 +106,9 @@ def new_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def shown_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...]:
+def list_shown_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...]:
     """Return the new images, and before them those of the person's newest earlier messages, as far as they fit."""
-    found = list(new_images(messages))
+    found = list(list_new_images(messages))
     left = IMAGES_MAX_BYTES - sum(len(image.data) for image in found)
     asked = [said for said in messages if said.role == "user"][-1 - IMAGES_TURNS :]
     for image in reversed([image for said in asked for image in said.images]):
@@ -120,7 +120,7 @@ def shown_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...
 
 def is_image_left_out(messages: Sequence[TranscriptMessage], *, sees: bool) -> bool:
     """Return whether some image is shown to no model; one that the last message brings is, or is refused."""
-    shown = shown_images(messages) if sees else messages[-1].images
+    shown = list_shown_images(messages) if sees else messages[-1].images
     return any(image not in shown for said in messages for image in said.images)
 
 
@@ -130,7 +130,7 @@ async def find(bus: Bus, record_id: str, *, timeout_s: float) -> TranscriptPlace
         "ledger", Lookup(submission_ids=[record_id], with_bodies=True), expect=Found, timeout_s=timeout_s
     )
     entry = found.entries[0]
-    kept = None if entry is None else payload_in(TranscriptDelivered, entry)
+    kept = None if entry is None else read_payload(TranscriptDelivered, entry)
     if entry is None or kept is None:
         return None
     return TranscriptPlace(session_id=entry.provenance.session_id, input_id=kept.input_id)
@@ -153,23 +153,25 @@ async def keep(bus: Bus, record_id: str, kept: TranscriptPlace, *, timeout_s: fl
 async def was_asked(bus: Bus, session_id: str, input_id: str, *, timeout_s: float) -> bool:
     """Return whether this input is in the record of the session, answered or not. Raises RuntimeFault."""
     question = Lookup(
-        submission_ids=[requested_id(session_id, input_id)], once=[turn_key(session_id, input_id)], with_bodies=False
+        submission_ids=[derive_requested_id(session_id, input_id)],
+        once=[derive_turn_key(session_id, input_id)],
+        with_bodies=False,
     )
     found = await bus.request("ledger", question, expect=Found, timeout_s=timeout_s)
     return any(entry is not None for entry in found.entries)
 
 
-async def last_input(bus: Bus, session_id: str, *, timeout_s: float) -> str:
+async def find_last_input(bus: Bus, session_id: str, *, timeout_s: float) -> str:
     """Return the input that this session was asked last, answered or not; empty: none. Raises RuntimeFault."""
     entries: list[Entry] = []
     is_more = True
-    while is_more and not (seen := turns_in(entries[::-1])):
+    while is_more and not (seen := list_turns(entries[::-1])):
         before = entries[-1].sequence if entries else None
         question = Read(
-            stream=session_stream(session_id), limit=_LAST, newest_first=True, with_bodies=True, before=before
+            stream=name_session_stream(session_id), limit=_LAST, newest_first=True, with_bodies=True, before=before
         )
         page = await bus.request("ledger", question, expect=Entries, timeout_s=timeout_s)
         entries += page.entries
         is_more = page.more and bool(page.entries)
-    seen = turns_in(entries[::-1])
+    seen = list_turns(entries[::-1])
     return seen[-1].input_id if seen else ""

@@ -16,7 +16,7 @@ from typing import TypeVar
 from hobus.bus import limits as bus_limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.ids import KEY_PREFIX, iso
+from hobus.bus.messages.ids import KEY_PREFIX, format_iso
 from hobus.bus.messages.session import (
     CallResult,
     Cancel,
@@ -36,10 +36,10 @@ from hobus.config.sections.processes import HostConfig
 from hobus.launch.http import limits
 from hobus.launch.http.context import Door
 from hobus.launch.http.limits import TIMEOUT_MAX_S
-from hobus.launch.http.problems import Problem, of_error, of_result
-from hobus.launch.http.sse import ClientGone, Gone, until_gone
+from hobus.launch.http.problems import Problem, convert_error, convert_result
+from hobus.launch.http.sse import ClientGone, Gone, run_until_gone
 from hobus.launch.sessions.images import GivenImage, keep_images
-from hobus.launch.sessions.turns import asked_of_owner, process_turn
+from hobus.launch.sessions.turns import ask_owner, process_turn
 
 T = TypeVar("T")
 Pieces = AsyncGenerator[Message | TurnResult | Problem | None]
@@ -79,7 +79,7 @@ class AskedTurn:
         )  # fmt: skip
 
 
-def input_of(key: str | None, drawn: str) -> tuple[str, bool]:
+def choose_input_id(key: str | None, drawn: str) -> tuple[str, bool]:
     """Return the input id behind an Idempotency-Key, and whether there was one. Raises Problem for one too long."""
     if key is None:
         return drawn, False
@@ -88,7 +88,7 @@ def input_of(key: str | None, drawn: str) -> tuple[str, bool]:
     return f"key-{sha256(key.encode('utf-8', 'replace')).hexdigest()[:40]}", True
 
 
-def timeout_of(headers: Mapping[str, str], config: HostConfig) -> float:
+def choose_timeout(headers: Mapping[str, str], config: HostConfig) -> float:
     """Return the client's own time-out in seconds, as hobus' or OpenAI's client names it; else the configuration's.
 
     Raises Problem for what is no number above zero; more than a day is a day.
@@ -105,7 +105,7 @@ def timeout_of(headers: Mapping[str, str], config: HostConfig) -> float:
     return min(timeout_s, TIMEOUT_MAX_S)
 
 
-def session_for(
+def make_session_start(
     principal: str, session_id: str, *, agent_id: str | None, config: SessionConfig | None = None
 ) -> StartSession:
     return StartSession(
@@ -127,19 +127,19 @@ async def start(door: Door, wanted: StartSession) -> SessionReady:
     )
 
 
-async def answered(door: Door, asked: AskedTurn, gone: Gone) -> TurnResult:
+async def ask_turn(door: Door, asked: AskedTurn, gone: Gone) -> TurnResult:
     """Return the turn's one answer. Raises Problem, also for the error that it ended in, and RuntimeFault.
 
     ClientGone where nobody is left to be answered: whoever cannot come back is not waited for.
     """
     work = asyncio.ensure_future(_answer(door, asked, None))
     try:
-        result = await (asyncio.shield(work) if asked.comes_back else until_gone(asyncio.shield(work), gone))
+        result = await (asyncio.shield(work) if asked.comes_back else run_until_gone(asyncio.shield(work), gone))
     except (asyncio.CancelledError, ClientGone):
         if not work.done():
             _leave(door, asked, work)
         raise
-    return _unless_problem(result)
+    return _require_answer(result)
 
 
 async def _pieces(door: Door, asked: AskedTurn) -> AsyncGenerator[Message | TurnResult | None]:
@@ -171,25 +171,25 @@ async def _pieces(door: Door, asked: AskedTurn) -> AsyncGenerator[Message | Turn
             _leave(door, asked, work)
 
 
-async def begun(door: Door, asked: AskedTurn, gone: Gone) -> Pieces:
+async def begin_stream(door: Door, asked: AskedTurn, gone: Gone) -> Pieces:
     """Return the pieces, once there is a first one, or a silence: what is known before that is told as its status.
 
     Raises Problem, RuntimeFault; ClientGone where nobody is left to be answered.
     """
     source = _pieces(door, asked)
-    first = await until_gone(_first_of(source), gone)
+    first = await run_until_gone(_take_first(source), gone)
     if isinstance(first, TurnResult):
-        _unless_problem(first)
-    return _going_on(first, source)
+        _require_answer(first)
+    return _go_on(first, source)
 
 
-def _unless_problem(result: TurnResult) -> TurnResult:
-    if (problem := of_result(result)) is not None:
+def _require_answer(result: TurnResult) -> TurnResult:
+    if (problem := convert_result(result)) is not None:
         raise problem
     return result
 
 
-async def _first_of(source: AsyncGenerator[Message | TurnResult | None]) -> Message | TurnResult | None:
+async def _take_first(source: AsyncGenerator[Message | TurnResult | None]) -> Message | TurnResult | None:
     """Return the first piece, past resets: what is asked again before it said anything has taken nothing back."""
     async for piece in source:
         if not isinstance(piece, StreamReset):
@@ -197,14 +197,14 @@ async def _first_of(source: AsyncGenerator[Message | TurnResult | None]) -> Mess
     raise AssertionError("a stream of pieces ends with its result")
 
 
-async def _going_on(first: Message | TurnResult | None, source: AsyncGenerator[Message | TurnResult | None]) -> Pieces:
+async def _go_on(first: Message | TurnResult | None, source: AsyncGenerator[Message | TurnResult | None]) -> Pieces:
     try:
         async with aclosing(source):
             yield first
             async for piece in source:
-                yield (of_result(piece) or piece) if isinstance(piece, TurnResult) else piece
+                yield (convert_result(piece) or piece) if isinstance(piece, TurnResult) else piece
     except (RuntimeFault, Problem) as error:
-        yield of_error(error)
+        yield convert_error(error)
 
 
 async def _answer(door: Door, asked: AskedTurn, heard: Callable[[Message], None] | None) -> TurnResult:
@@ -225,11 +225,11 @@ async def _answer(door: Door, asked: AskedTurn, heard: Callable[[Message], None]
 def _leave(door: Door, asked: AskedTurn, work: asyncio.Future[T]) -> None:
     """Let the turn of a client that has gone go on if the client can come back for it, else cancel it."""
     if asked.comes_back:
-        door.aside(_to_its_end(work))
+        door.run_aside(_to_its_end(work))
         return
     work.cancel()
     if not door.closing.is_set():
-        door.aside(_cancelled(door, asked))
+        door.run_aside(_cancel(door, asked))
 
 
 async def _to_its_end(work: Awaitable[T]) -> None:
@@ -237,31 +237,29 @@ async def _to_its_end(work: Awaitable[T]) -> None:
         await work
 
 
-async def view(door: Door, session_id: str) -> SessionView:
+async def read_view(door: Door, session_id: str) -> SessionView:
     """Return where a session stands. Raises RuntimeFault."""
     question = ReadSession(session_id=session_id)
     return await door.bus.request("ho2", question, expect=SessionView, timeout_s=door.timeout_s, key=session_id)
 
 
-async def _cancelled(door: Door, asked: AskedTurn) -> None:
+async def _cancel(door: Door, asked: AskedTurn) -> None:
     """Cancel the run of this input, and no other one; it may be over already. Raises RuntimeFault."""
     session_id = asked.session_id
-    where = await view(door, session_id)
+    where = await read_view(door, session_id)
     if where.active_input_id != asked.input_id or where.run is None:
         return
     command = HostCommand(
         command_id=f"http-gone-{asked.input_id}"[:100],
         target_run_id=where.run.run_id,
-        issued_at=iso(door.bus.now()),
+        issued_at=format_iso(door.bus.now()),
         command=Cancel(reason="the client has gone"),
     )
-    await commanded(door, asked.principal, session_id, command)
+    await send_command(door, asked.principal, session_id, command)
 
 
-async def commanded(door: Door, principal: str, session_id: str, command: HostCommand) -> CommandVerdict:
+async def send_command(door: Door, principal: str, session_id: str, command: HostCommand) -> CommandVerdict:
     """Return the verdict; send again under its id while the session moves or somebody is away. Raises RuntimeFault."""
     question = SessionCommand(session_id=session_id, command=command, principal=f"{KEY_PREFIX}{principal}")
     pause_s = bus_limits.RETRY_INTERVAL_MS / 1000
-    return await asked_of_owner(
-        door.bus, session_id, question, CommandVerdict, timeout_s=door.timeout_s, pause_s=pause_s
-    )
+    return await ask_owner(door.bus, session_id, question, CommandVerdict, timeout_s=door.timeout_s, pause_s=pause_s)

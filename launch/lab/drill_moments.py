@@ -11,7 +11,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.console.errors import UsageFault, format_next_here
 from hobus.launch.process.failpoint import DrillPoint
 
 QUESTION = "what did this session cost?"
@@ -91,7 +91,7 @@ class Victim:
         """Return the text that names the victim: `ho2`, or `ho2/1`."""
         return self.role if self.number is None else f"{self.role}/{self.number}"
 
-    def among(self, actors: Sequence[str], holder: str) -> str | None:
+    def choose_among(self, actors: Sequence[str], holder: str) -> str | None:
         """Return the actor that is meant: of a role alone the one at which the turn stands, else the first."""
         if self.number is not None:
             return str(self) if str(self) in actors else None
@@ -99,13 +99,13 @@ class Victim:
         return holder if holder in of_role else next(iter(of_role), None)
 
 
-def victim_of(who: str) -> Victim:
+def parse_victim(who: str) -> Victim:
     """Return what `WHO` says. Raises CommandError (usage) naming what can be hit."""
     said = _WHO.fullmatch(who)
     if said is None or said[1] not in ROLES or (said[2] and said[1] in ("launcher", "zygote")):
         raise UsageFault(
             f"{who[:64]!r} cannot be killed: WHO is {', '.join(ROLES)}, or one process of a role, as ho2/1",
-            hint=next_here("drill list"),
+            hint=format_next_here("drill list"),
         )
     return Victim(said[1], int(said[2]) if said[2] else None)
 

@@ -21,19 +21,19 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster import identity, run_file
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connect_bus, place_of
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess, running
+from hobus.launch.cluster.home import Home, find_holder
+from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess, find_running
 from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.http import keys as http_keys
 from hobus.launch.lab.drill_moments import QUESTION, DrillMoment, Victim
-from hobus.launch.lab.story import Checks, Kill, TurnEvidence, judged, orders_in
-from hobus.launch.lab.temporary_cluster import left_of, ring_of, up
+from hobus.launch.lab.story import Checks, Kill, TurnEvidence, judge, list_orders
+from hobus.launch.lab.temporary_cluster import bring_up, list_left, read_ring
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.stop import stop
 from hobus.launch.process.failpoint import VARIABLE
-from hobus.launch.process.liveness import hard_limit_s
+from hobus.launch.process.liveness import compute_hard_limit_s
 from hobus.launch.sessions.turns import process_turn
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.verify import verify_directory
@@ -51,7 +51,7 @@ _Ask = Callable[[], Awaitable[TurnResult]]
 """The drill's question, under its one input id."""
 
 
-def options_of(victim: Victim, scale: tuple[str, ...]) -> StartOptions:
+def make_options(victim: Victim, scale: tuple[str, ...]) -> StartOptions:
     """Return how a cluster for this victim is started: with an HTTP door if that is the one to be hit."""
     return StartOptions(scale=scale, http=ANY_PORT if victim.role == "http" else None)
 
@@ -78,63 +78,65 @@ class CrashDrill:
         for source, target in ((self.config, self.home.config), (self.packages, self.home.packages)):
             if source is not None:
                 shutil.copytree(source, target, copy_function=shutil.copyfile)
-        with _armed(self.moment):
-            run = up(self.home, options_of(self.victim, self.scale))
+        with _arm(self.moment):
+            run = bring_up(self.home, make_options(self.victim, self.scale))
         self._check_there(run)
         self.tell(f"{len(run.children)} processes are ready: {', '.join(row.actor for row in run.children)}")
-        found = asyncio.run(self._turn_with_kill(run))
+        found = asyncio.run(self._run_turn_with_kill(run))
         if self.victim.role == "launcher":
-            self._ended_by_itself(run)
-            again = asyncio.run(self._asked_of(up(self.home, options_of(self.victim, self.scale))))
+            self._wait_ended(run)
+            again = asyncio.run(self._ask_again(bring_up(self.home, make_options(self.victim, self.scale))))
             if isinstance(found, Kill):
                 found = TurnEvidence(kill=found, result=again, answered_at=SystemClock().now())
             found.again = again
         assert isinstance(found, TurnEvidence)  # noqa: S101 - a cluster with a launcher answers
         evidence = found
-        self._runs += [run, running(self.home)]
+        self._runs += [run, find_running(self.home)]
         stop(self.home, quiet=True)
         fault = verify_directory(self.home.ledger).fault
         evidence.entries = list(read_entries(self.home.ledger, with_bodies=True))
-        evidence.deliveries = orders_in(self._frames)
-        left = sorted({name for run in self._runs for name in left_of(run)})
+        evidence.deliveries = list_orders(self._frames)
+        left = sorted({name for run in self._runs for name in list_left(run)})
         record_fault = "" if fault is None else f"{fault.file}, byte {fault.byte}: {fault.what}"
-        return evidence, judged(evidence, record_fault=record_fault, left=left)
+        return evidence, judge(evidence, record_fault=record_fault, left=left)
 
     def _check_there(self, run: RunFile) -> None:
         """Raise CommandError for a victim that this cluster does not have, before any turn stands still for it."""
-        if self.victim.among([one.actor for one in run.processes()], "") is None:
+        if self.victim.choose_among([one.actor for one in run.processes()], "") is None:
             raise UsageFault(
                 f"this cluster has no {self.victim}: it has {', '.join(row.actor for row in run.children)}",
                 hint="more of a role: --scale ho2=2",
             )
 
-    async def _turn_with_kill(self, run: RunFile) -> TurnEvidence | Kill:
+    async def _run_turn_with_kill(self, run: RunFile) -> TurnEvidence | Kill:
         """Ask the turn, hold it at its moment, kill the victim, let the turn go on to its answer.
 
         The kill alone where the cluster ended behind its launcher before its client had read the answer.
         """
         place = place_of(self.home, run)
-        async with connected(place, "door") as door, self._asker(door, place) as ask:
+        async with connect_bus(place, "door") as door, self._open_asker(door, place) as ask:
             async with asyncio.TaskGroup() as group:
-                asking = group.create_task(_timed(ask))
-                holder_process = await self._held(door, run, asking)
-                self._frames += await ring_of(place, since_s=_RING_S)
-                kill = self._struck(run, holder_process)
+                asking = group.create_task(_time(ask))
+                holder_process = await self._find_held(door, run, asking)
+                self._frames += await read_ring(place, since_s=_RING_S)
+                kill = self._strike(run, holder_process)
                 if self.victim.role == "launcher":
-                    await self._answered_or_ended(door, run, asking)
+                    await self._wait_answered_or_ended(door, run, asking)
             if asking.cancelled():
                 return kill
             result, answered_at = asking.result()
             evidence = TurnEvidence(kill=kill, result=result, answered_at=answered_at)
             if self.victim.role != "launcher":
-                evidence.restarts = await self._whole_again(door, place, kill)
-                self._frames += await ring_of(place, since_s=_RING_S)
+                evidence.restarts = await self._wait_whole_again(door, place, kill)
+                self._frames += await read_ring(place, since_s=_RING_S)
                 evidence.again = await ask()
             return evidence
 
-    async def _answered_or_ended(self, door: Bus, run: RunFile, asking: asyncio.Task[tuple[TurnResult, float]]) -> None:
+    async def _wait_answered_or_ended(
+        self, door: Bus, run: RunFile, asking: asyncio.Task[tuple[TurnResult, float]]
+    ) -> None:
         """Wait for the answer, or until everybody has ended: the next cluster is asked under the same input id."""
-        while left_of(run) and not asking.done():
+        while list_left(run) and not asking.done():
             await door.sleep(_LOOK_INTERVAL_S)
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(asking), _READ_LAST_S)
@@ -143,11 +145,11 @@ class CrashDrill:
             asking.cancel()
 
     @asynccontextmanager
-    async def _asker(self, door: Bus, place: Place) -> AsyncGenerator[_Ask]:
+    async def _open_asker(self, door: Bus, place: Place) -> AsyncGenerator[_Ask]:
         """Yield how the drill asks: over the bus, or through the HTTP door where that is the one to be hit."""
         timeout_s = self.timeout_s or place.snapshot.config.host.turn_timeout_ms / 1000
         if self.victim.role != "http":
-            yield lambda: _asked(door, timeout_s)
+            yield lambda: _ask(door, timeout_s)
             return
         clock = SystemClock()
         key = http_keys.create(
@@ -160,7 +162,9 @@ class CrashDrill:
         async with client:
             yield lambda: client.ask(QUESTION, input_id=_INPUT_ID)
 
-    async def _held(self, door: Bus, run: RunFile, asking: asyncio.Task[tuple[TurnResult, float]]) -> RunningProcess:
+    async def _find_held(
+        self, door: Bus, run: RunFile, asking: asyncio.Task[tuple[TurnResult, float]]
+    ) -> RunningProcess:
         """Return the process that stands still at the moment's frame. Raises CommandError if the turn never does."""
         point = self.moment.point()
         mark = point.mark_in(self.home.run)
@@ -176,10 +180,10 @@ class CrashDrill:
                 )
             await door.sleep(_LOOK_INTERVAL_S)
 
-    def _struck(self, run: RunFile, holder_process: RunningProcess) -> Kill:
+    def _strike(self, run: RunFile, holder_process: RunningProcess) -> Kill:
         """Kill the victim and let the turn go on. Raises CommandError when it was gone before."""
         by_actor = {one.actor: one for one in run.processes()}
-        victim = by_actor[self.victim.among(list(by_actor), holder_process.actor) or ""]
+        victim = by_actor[self.victim.choose_among(list(by_actor), holder_process.actor) or ""]
         at = SystemClock().now()
         is_struck = identity.end(victim.pid, victim.mark, signal.SIGKILL)
         if victim != holder_process:
@@ -190,37 +194,37 @@ class CrashDrill:
         self.tell(f"SIGKILL to {victim.actor} (pid {victim.pid}), the turn standing still at {where}")
         return Kill(victim.actor, victim.instance, victim.pid, at, holder_process.actor)
 
-    async def _whole_again(self, door: Bus, place: Place, kill: Kill) -> list[ChildRow]:
+    async def _wait_whole_again(self, door: Bus, place: Place, kill: Kill) -> list[ChildRow]:
         """Return who was restarted, once whoever was killed runs again. Raises CommandError if nobody does."""
         limit_s = place.snapshot.config.launcher.ready_timeout_ms / 1000
         deadline = door.clock.monotonic() + limit_s
-        while not _is_whole(run := running(place.home), kill.actor):
+        while not _is_whole(run := find_running(place.home), kill.actor):
             if door.clock.monotonic() > deadline:
                 raise CommandError(f"{kill.actor} was not ready again within {limit_s:g} s")
             await door.sleep(_LOOK_INTERVAL_S)
         self._runs.append(run)
         return [row for row in run.children if row.restarts]
 
-    def _ended_by_itself(self, run: RunFile) -> None:
+    def _wait_ended(self, run: RunFile) -> None:
         """Wait until everybody has ended after the launcher's death. Raises CommandError when somebody does not."""
         clock = SystemClock()
-        deadline = clock.monotonic() + hard_limit_s(place_of(self.home, run).snapshot.config) + 1
-        while left := left_of(run):
+        deadline = clock.monotonic() + compute_hard_limit_s(place_of(self.home, run).snapshot.config) + 1
+        while left := list_left(run):
             if clock.monotonic() > deadline:
                 raise CommandError(f"still running long after the launcher's death: {', '.join(left)}")
             asyncio.run(asyncio.sleep(_LOOK_INTERVAL_S))
-        if run_file.read(self.home.run_file) is not None and holder(self.home) is None:
+        if run_file.read(self.home.run_file) is not None and find_holder(self.home) is None:
             stop(self.home, quiet=True)
 
-    async def _asked_of(self, run: RunFile) -> TurnResult:
+    async def _ask_again(self, run: RunFile) -> TurnResult:
         """Return the answer to the same input, asked again of a cluster that was started anew on the same record."""
         place = place_of(self.home, run)
-        async with connected(place, "door") as door:
-            return await _asked(door, place.snapshot.config.host.turn_timeout_ms / 1000)
+        async with connect_bus(place, "door") as door:
+            return await _ask(door, place.snapshot.config.host.turn_timeout_ms / 1000)
 
 
 @contextmanager
-def _armed(moment: DrillMoment) -> Generator[None]:
+def _arm(moment: DrillMoment) -> Generator[None]:
     """Give processes that are started meanwhile, and their successors, the drill's point."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = str(moment.point())
@@ -233,12 +237,12 @@ def _armed(moment: DrillMoment) -> Generator[None]:
             os.environ[VARIABLE] = before
 
 
-async def _timed(ask: _Ask) -> tuple[TurnResult, float]:
+async def _time(ask: _Ask) -> tuple[TurnResult, float]:
     result = await ask()
     return result, SystemClock().now()
 
 
-async def _asked(door: Bus, timeout_s: float) -> TurnResult:
+async def _ask(door: Bus, timeout_s: float) -> TurnResult:
     turn = ProcessTurn(session_id=None, input_id=_INPUT_ID, text=QUESTION)
     retry_s = limits.RETRY_INTERVAL_MS / 1000
     return await process_turn(door, turn, timeout_s=timeout_s, retry_interval_s=retry_s)

@@ -13,16 +13,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from hobus.actors.ho1_executor.actor import Executor
-from hobus.actors.ho1_executor.tools.child_main import plain
+from hobus.actors.ho1_executor.tools.child_main import make_plain
 from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.actors.ho1_executor.tools.table import snapshot_view
+from hobus.actors.ho1_executor.tools.table import make_snapshot_view
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.actors.ho3_memory.actor import Memory
 from hobus.actors.session_host.actor import SessionHost
 from hobus.bus.dispatch import Actor
-from hobus.bus.lanes import role_of
+from hobus.bus.lanes import get_role
 from hobus.bus.port import Provider
 from hobus.bus.sim.disk import SimMedium
 from hobus.bus.sim.world import World
@@ -30,7 +30,7 @@ from hobus.config import limits
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.limits import CALLS_MAX
 from hobus.gateway_service.service import GatewayService
-from hobus.launch.process.roles.gateway import providers as providers_of
+from hobus.launch.process.roles.gateway import make_providers as providers_of
 from hobus.ledger_service.service import LedgerService
 from hobus.ledger_service.verify import VerifyReport, verify_directory
 
@@ -92,10 +92,10 @@ class SimulatedCluster:
             self.world.network.start_broker(f"sim{self._brokers}")
             return self.world.network.broker.instance
         disk = self.world.disk(role) if role in WITH_DISK else None
-        actor, taken = self._actor_of(role, disk)
+        actor, taken = self._make_actor(role, disk)
         return self.world.start(actor, role=role, disk=disk, **taken).instance
 
-    def _actor_of(self, role: str, disk: Any) -> tuple[Actor, dict[str, Any]]:
+    def _make_actor(self, role: str, disk: Any) -> tuple[Actor, dict[str, Any]]:
         """Return the actor of this role, its slots and tools; tools run in the executor's own simulated process."""
         snapshot, config = self.snapshot, self.snapshot.config
         match role:
@@ -109,7 +109,7 @@ class SimulatedCluster:
             case "ho1":
                 runner = InProcessToolRunner(
                     tools=self._tools,
-                    view=snapshot_view(snapshot, self._tools),
+                    view=make_snapshot_view(snapshot, self._tools),
                     bounds=Bounds(config.tools.output_max_bytes, limits.SAID_MAX_BYTES, limits.FILES_MAX_BYTES),
                     checks=dict.fromkeys(("verify_ledger", "verify_whole_ledger"), self._verify_for_tool),
                 )
@@ -121,7 +121,7 @@ class SimulatedCluster:
                 return SessionHost(snapshot=snapshot, spool=disk), {}
 
     def kill_now(self, victim: str) -> None:
-        if role_of(victim) == BROKER:
+        if get_role(victim) == BROKER:
             self.world.network.kill_broker()
         else:
             self.world.kill(victim)
@@ -129,7 +129,7 @@ class SimulatedCluster:
     def freeze_now(self, victim: str, for_s: float) -> None:
         """Freeze this incarnation for so long."""
         network, loop = self.world.network, self.world.loop
-        if role_of(victim) == BROKER:
+        if get_role(victim) == BROKER:
             network.freeze_broker()
             loop.call_later(for_s, network.thaw_broker)
         else:
@@ -148,7 +148,7 @@ class SimulatedCluster:
             return verify_directory(Path(directory))
 
     async def _verify_for_tool(self) -> Mapping[str, Any]:
-        found: dict[str, Any] = plain(self.verify())
+        found: dict[str, Any] = make_plain(self.verify())
         return found
 
 

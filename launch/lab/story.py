@@ -10,12 +10,12 @@ from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import ExecuteWorkOrder
-from hobus.bus.record.ends import ENDS, order_receipt
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.ends import ENDS, read_order_receipt
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.orders import ToolStarted
 from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.lab.simulation.record import ENDS as PROMPT_ENDS
-from hobus.launch.lab.simulation.record import answer_text, answers_of, call_of
+from hobus.launch.lab.simulation.record import answer_text, call_of, list_answers
 from hobus.launch.sessions.evidence import seen_in, short
 from hobus.launch.sessions.moments import moments_in
 from hobus.launch.sessions.steps import Totals, totals_of
@@ -72,7 +72,7 @@ class Counts(Totals):
     entries: int
 
 
-def orders_in(records: Iterable[TapRecord]) -> list[TapRecord]:
+def list_orders(records: Iterable[TapRecord]) -> list[TapRecord]:
     """Return frames in which the broker handed an order to an executor, each once, in the order of time."""
     found = {
         (one.epoch, one.sequence): one
@@ -82,14 +82,14 @@ def orders_in(records: Iterable[TapRecord]) -> list[TapRecord]:
     return sorted(found.values(), key=lambda one: one.at)
 
 
-def timeline(evidence: TurnEvidence) -> list[tuple[int, str]]:
+def make_timeline(evidence: TurnEvidence) -> list[tuple[int, str]]:
     """Return (milliseconds since the question was recorded, what happened then), in order."""
     kill = evidence.kill
     begin = next((one.ledger_at_us / _US for one in evidence.entries if one.event_type == "RunRequested"), kill.at)
     told = [(one.at_us / _US, one.what) for one in moments_in(seen_in(evidence.entries))]
     where = f", while {kill.holder} is held at its frame" if kill.holder else ""
     told.append((kill.at, f"SIGKILL to {kill.instance} (pid {kill.pid}){where}"))
-    told += [(one.at, _delivery(one)) for one in evidence.deliveries]
+    told += [(one.at, _describe_delivery(one)) for one in evidence.deliveries]
     told += [(one.started_at, f"{one.actor} is started again as {one.instance}") for one in evidence.restarts]
     told += [
         (
@@ -103,14 +103,16 @@ def timeline(evidence: TurnEvidence) -> list[tuple[int, str]]:
     return [(round((at - begin) * 1000), text) for at, text in sorted(told, key=lambda item: item[0])]
 
 
-def outcome_of_order(wo_id: str, evidence: TurnEvidence) -> list[str]:
+def list_outcome(wo_id: str, evidence: TurnEvidence) -> list[str]:
     """Return what became of the order whose executor was killed, each a fact that was counted.
 
     Raises Unproved unless it was delivered again, ended once by its second executor, and its turn fully answered once.
     """
     of_order = [one for one in evidence.entries if one.provenance.work_order_id == wo_id]
     ends = [
-        receipt for one in of_order if one.event_type == "OrderEnded" and (receipt := order_receipt(one)) is not None
+        receipt
+        for one in of_order
+        if one.event_type == "OrderEnded" and (receipt := read_order_receipt(one)) is not None
     ]
     calls = sum(one.event_type == "PROMPT_SENT" for one in of_order)
     answers = [one.event_type for one in evidence.entries if one.event_type in ENDS]
@@ -130,30 +132,30 @@ def outcome_of_order(wo_id: str, evidence: TurnEvidence) -> list[str]:
     ]
 
 
-def counts_of(evidence: TurnEvidence) -> Counts:
+def count_evidence(evidence: TurnEvidence) -> Counts:
     """Count over the whole record of a cluster that was asked this one thing."""
     entries = evidence.entries
     handed = Counter(one.message_id for one in evidence.deliveries)
     return Counts(
         **asdict(totals_of(seen_in(entries))),
         redelivered=sum(count - 1 for count in handed.values()),
-        answers=len(answers_of(entries, evidence.result.input_id)),
+        answers=len(list_answers(entries, evidence.result.input_id)),
         entries=len(entries),
     )
 
 
-def judged(evidence: TurnEvidence, *, record_fault: str, left: Sequence[str]) -> Checks:
+def judge(evidence: TurnEvidence, *, record_fault: str, left: Sequence[str]) -> Checks:
     sent = Counter(call_of(one) for one in evidence.entries if one.event_type == "PROMPT_SENT")
     ended = Counter(call_of(one) for one in evidence.entries if one.event_type in PROMPT_ENDS)
     orders = Counter(one.provenance.work_order_id for one in evidence.entries if one.event_type in _ORDER_ENDS)
     entries, told, again = evidence.entries, evidence.result, evidence.again
     return [
         ("the turn was answered, in full or marked as degraded", told.outcome in ("success", "degraded")),
-        ("it has exactly one answer in the record", len(answers_of(entries, told.input_id)) == 1),
+        ("it has exactly one answer in the record", len(list_answers(entries, told.input_id)) == 1),
         ("the same question under the same id gets the same answer", again is not None and _same(again, told)),
         ("the client got the answer that is in the record", answer_text(entries, told.input_id) == told.response),
         ("every model call has exactly one end", sent == ended and all(count == 1 for count in ended.values())),
-        ("no model was called again for an answer that was recorded", not _asked_again(entries)),
+        ("no model was called again for an answer that was recorded", not _find_asked_again(entries)),
         ("no order ended twice", all(count == 1 for count in orders.values())),
         ("no tool began again that may run only once, or after its order had ended", not _run_again(entries)),
         (f"the record verifies{f': {record_fault}' if record_fault else ''}", not record_fault),
@@ -161,7 +163,7 @@ def judged(evidence: TurnEvidence, *, record_fault: str, left: Sequence[str]) ->
     ]
 
 
-def _asked_again(entries: Iterable[Entry]) -> set[str]:
+def _find_asked_again(entries: Iterable[Entry]) -> set[str]:
     """Return keys of model calls that were sent once more although an earlier answer was recorded by then."""
     received: set[str] = set()
     again: set[str] = set()
@@ -184,7 +186,7 @@ def _run_again(entries: Iterable[Entry]) -> set[str]:
         if one.event_type in _ORDER_ENDS:
             ended.add(wo_id)
         elif one.event_type == "TOOL_STARTED":
-            started = payload_in(ToolStarted, one)
+            started = read_payload(ToolStarted, one)
             may_again = started is not None and started.idempotent
             if wo_id in ended or (wo_id in begun and not may_again):
                 again.add(wo_id)
@@ -196,6 +198,6 @@ def _same(one: TurnResult, other: TurnResult) -> bool:
     return (one.outcome, one.response, one.session_id) == (other.outcome, other.response, other.session_id)
 
 
-def _delivery(one: TapRecord) -> str:
+def _describe_delivery(one: TapRecord) -> str:
     handed = f"the broker gives order {short(one.message_id.partition('#')[0])} to {one.worker}"
     return handed if one.attempt <= 1 else f"{handed}: the same order again, attempt {one.attempt}"

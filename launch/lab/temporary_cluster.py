@@ -18,8 +18,8 @@ from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapReader
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import RunFile, running
+from hobus.launch.cluster.home import Home, find_holder
+from hobus.launch.cluster.run_file import RunFile, find_running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, as_command_error
 from hobus.launch.console.interrupt import interrupt_at, keep_on
@@ -72,19 +72,19 @@ def spend(lease: Lease, body: Callable[[], int]) -> int:
     return code
 
 
-def up(home: Home, options: StartOptions) -> RunFile:
+def bring_up(home: Home, options: StartOptions) -> RunFile:
     """Start the home's cluster; it ends with this process. Raises CommandError."""
     code = start_detached(home, options, wait=True, quiet=True, ends_with_us=True)
     if code != exit_codes.OK:
         raise CommandError("the cluster did not become ready", exit_code=code)
-    return running(home)
+    return find_running(home)
 
 
-def left_of(run: RunFile) -> list[str]:
+def list_left(run: RunFile) -> list[str]:
     return [one.actor for one in run.processes() if identity.is_alive(one.pid, one.mark)]
 
 
-async def ring_of(place: Place, *, since_s: float) -> list[TapRecord]:
+async def read_ring(place: Place, *, since_s: float) -> list[TapRecord]:
     """Return the broker's records of the last `since_s` seconds. Raises CommandError when it does not answer."""
     zeromq = ZeroMQ(place.snapshot.config.bus)
     reader = TapReader(zeromq, place.tap, since_s=since_s)
@@ -110,7 +110,7 @@ def _look(lease: Lease) -> str:
 def _leave(home: Home, *, keeps: bool) -> None:
     """Stop what runs in the home, and remove the home unless it is to be kept."""
     try:
-        if holder(home) is not None:
+        if find_holder(home) is not None:
             stop(home, quiet=True)
     finally:
         if not keeps:

@@ -50,12 +50,12 @@ class Child:
     def born(self, pid: int) -> None:
         """Take over the process that is there now: watch it, and reap it when it ends."""
         self.pid, self.mark = pid, start_mark(pid) or ""
-        watch_exit(pid, self._gone)
+        watch_exit(pid, self._on_gone)
         for number in self._early:
             self.signal(number)
         self._on_born(self)
 
-    def not_born(self, why: str) -> None:
+    def note_unborn(self, why: str) -> None:
         """Note that the system refused; whatever may have come of the attempt reads the end of its pipe and ends."""
         if not self.has_ended:
             self._end(f"not started: {why}")
@@ -96,7 +96,7 @@ class Child:
                 return
             return
 
-    def _gone(self) -> None:
+    def _on_gone(self) -> None:
         # Before it is reaped its pid cannot belong to anybody else, so the group is certainly its own.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -124,7 +124,7 @@ def start(argv: Sequence[str], *keep: int, output: int, handed: HandedOver | Non
 
     `handed`: its environment, and the file from which it may read more; else it has this process's own.
     """
-    environ, file = handed if handed is not None else (environment(), None)
+    environ, file = handed if handed is not None else (make_environment(), None)
     process = subprocess.Popen(  # noqa: S603 - this project's own command
         argv,
         stdin=subprocess.DEVNULL,
@@ -159,12 +159,12 @@ def watch_exit(pid: int, gone: Callable[[], None]) -> None:
         loop.call_soon(_look_for_exit, loop, pid, gone)
         return
 
-    def readable() -> None:
+    def on_readable() -> None:
         loop.remove_reader(pidfd)
         os.close(pidfd)
         gone()
 
-    loop.add_reader(pidfd, readable)
+    loop.add_reader(pidfd, on_readable)
 
 
 def _look_for_exit(loop: asyncio.AbstractEventLoop, pid: int, gone: Callable[[], None]) -> None:
@@ -178,12 +178,12 @@ def _look_for_exit(loop: asyncio.AbstractEventLoop, pid: int, gone: Callable[[],
         loop.call_later(_REAP_INTERVAL_S, _look_for_exit, loop, pid, gone)
 
 
-def python(module: str, *arguments: str) -> list[str]:
+def make_python_command(module: str, *arguments: str) -> list[str]:
     """Return the command that runs a module of this installation; `-P`: never one in the current directory."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def environment() -> dict[str, str]:
+def make_environment() -> dict[str, str]:
     """Return this process's environment, with the import path of a checkout that is not installed."""
     root = str(Path(hobus.__file__).resolve().parent.parent)
     given = dict(os.environ)

@@ -88,7 +88,7 @@ class CommandSender(NamedTuple):
 _UNKNOWN = CommandSender(0, "")
 
 
-def _sender_of(connection: Any) -> CommandSender:
+def _find_sender(connection: Any) -> CommandSender:
     """Return the sender: Linux tells it; elsewhere it is unknown."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
@@ -105,14 +105,14 @@ async def serve(
 ) -> asyncio.AbstractServer:
     """Take one command per connection within `timeout_s`; `take` raises BusError to refuse it. Raises OSError."""
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def on_connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with closing(writer), suppress(OSError, TimeoutError):
             async with asyncio.timeout(timeout_s):
-                sender = _sender_of(writer.get_extra_info("socket"))
+                sender = _find_sender(writer.get_extra_info("socket"))
                 writer.write(await _answer(reader, lambda command: take(command, sender)))
                 await writer.drain()
 
-    return await asyncio.start_unix_server(connected, sockets / SOCKET, limit=_LINE_MAX_BYTES)
+    return await asyncio.start_unix_server(on_connected, sockets / SOCKET, limit=_LINE_MAX_BYTES)
 
 
 async def _answer(reader: asyncio.StreamReader, take: Callable[[Command], None]) -> bytes:

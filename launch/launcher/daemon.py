@@ -21,13 +21,13 @@ from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.settings import build_models
-from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.cluster.home import Home, make_home
 from hobus.launch.cluster.kernel import raise_open_files, set_title
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, is_about
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.plan_apart import PlanApart, refusal
+from hobus.launch.launcher.plan_apart import PlanApart, make_refusal
 from hobus.launch.launcher.progress import Progress, StartRefused, StartSettled
 from hobus.launch.launcher.zygote import end_unused, fork_zygote, load
 from hobus.launch.logs import writing
@@ -46,7 +46,7 @@ def run_launcher(
 ) -> None:
     """Run a cluster until it is down. Raises CommandError, ConfigError, OSError as it cannot be started."""
     clock = SystemClock()
-    started_at, handed = clock.now(), inherited.descriptor()
+    started_at, handed = clock.now(), inherited.find_descriptor()
     raise_open_files()
     under_way = PlanApart(home, options, handed=handed)
     # Everybody's from here on, before the first fork. This process runs no role, but a page that all share costs once
@@ -55,11 +55,11 @@ def run_launcher(
     launcher: type[Launcher] = importlib.import_module("hobus.launch.launcher.launcher").Launcher
     plan = under_way.made()
     build_models()
-    collector.share()  # a collection in either would write to every page that both share
+    collector.freeze_for_forks()  # a collection in either would write to every page that both share
     # What is opened, loaded or read from here on is this process's own business.
     first = fork_zygote(home.log("zygote")) if plan.snapshot.config.launcher.start_method == "fork" else None
     try:
-        to_roles = inherited.by_role(plan.snapshot.config, inherited.take(handed))
+        to_roles = inherited.select_by_role(plan.snapshot.config, inherited.take(handed))
     except BaseException:
         if first is not None:
             end_unused(first)
@@ -100,13 +100,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     lines = writing.configure("launcher", f"launcher@{os.getpid()}")
     options = StartOptions(config_file=given.config_file, scale=given.scale, listen=given.listen, http=given.http)
     try:
-        home = home_of(given.home)
+        home = make_home(given.home)
         is_about(home.root)
         set_title("hobus launcher")
         ends_with = fd if given.ends_with_maker else None
         run_launcher(home, options, report=tell, lines=lines, ends_with_reader_of=ends_with)
     except (CommandError, RuntimeFault, OSError) as error:
-        sys.exit(_refuse(tell, refusal(error, home_of(given.home))))
+        sys.exit(_refuse(tell, make_refusal(error, make_home(given.home))))
     sys.exit(exit_codes.OK)
 
 

@@ -14,14 +14,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from hobus.config.assets import GateId
-from hobus.config.gates.finding import TITLES, Finding, failed, lines
+from hobus.config.gates.finding import TITLES, Finding, list_failed, list_lines
 from hobus.config.gates.run import RecordFault, Verify, View, look, run_gates, run_inside, run_outside
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cluster.home import Home, holder, home_of
-from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.home import Home, find_holder, make_home
+from hobus.launch.cluster.installed import find_layers
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
-from hobus.launch.console.output import counted
+from hobus.launch.console.errors import CommandError, format_next_command
+from hobus.launch.console.output import format_count
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import Plan, look_at, make_plan
@@ -29,26 +29,26 @@ from hobus.launch.launcher.plan import Plan, look_at, make_plan
 _NOT_STARTED = "nothing is started"
 
 
-def findings_in(home: Home, *, config_file: Path | None = None, is_full: bool = False) -> list[Finding]:
+def find_findings(home: Home, *, config_file: Path | None = None, is_full: bool = False) -> list[Finding]:
     """Return what all gates say of this home as it lies there; `is_full`: of the whole record.
 
     Raises ConfigError where nobody can know what is installed.
     """
-    view = look(layers_of(home, config_file))
+    view = look(find_layers(home, config_file))
     return run_gates(view, verify=_verify(home, view), check_record=lambda: record_fault(home, is_full=is_full))
 
 
 def report_of(root: Path, *, config_file: Path | None = None, is_full: bool = False) -> dict[str, Any]:
     """Return what `hobus gates` says of the home in this directory, for programs and models."""
-    found = findings_in(home_of(root), config_file=config_file, is_full=is_full)
+    found = find_findings(make_home(root), config_file=config_file, is_full=is_full)
     return {
-        "ok": not failed(found),
-        "gates": {gate: {"title": title, "verdict": verdict(gate, found)} for gate, title in TITLES.items()},
+        "ok": not list_failed(found),
+        "gates": {gate: {"title": title, "verdict": describe_verdict(gate, found)} for gate, title in TITLES.items()},
         "findings": [one._asdict() for one in found],
     }
 
 
-def verdict(gate: GateId, found: Sequence[Finding]) -> str:
+def describe_verdict(gate: GateId, found: Sequence[Finding]) -> str:
     severities = {one.severity for one in found if one.gate == gate}
     return next((one for one in ("fail", "warn") if one in severities), "ok")
 
@@ -60,13 +60,13 @@ def demand(home: Home, view: View, *, otherwise: str = _NOT_STARTED) -> list[str
     runs.
     """
     inside = run_inside(view, has_tests=False)
-    outside = run_outside(view, verify=_verify(home, view), check_record=lambda: _fault_at_rest(home))
+    outside = run_outside(view, verify=_verify(home, view), check_record=lambda: _find_fault_at_rest(home))
     found = [*inside, *outside]
     demand_passed(home, found, otherwise)
-    return _words(home, found, has_packages=any(layer.kind == "package" for layer in view.layers))
+    return _describe_findings(home, found, has_packages=any(layer.kind == "package" for layer in view.layers))
 
 
-def checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]]:
+def make_checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]]:
     """Return the plan of a start now, and what the gates say of its files, the tests that they name included.
 
     Raises ConfigError, and CommandError (integrity) with every failure of a gate.
@@ -88,13 +88,13 @@ def start_plan(home: Home, options: StartOptions, given: Mapping[str, str], *, r
     plan = make_plan(home, options, view, binds=not running)
     warnings = demand(home, view, otherwise=otherwise)
     if not running:  # else the processes have what their start was given
-        warnings += _without_key(plan.snapshot, inherited.for_role("gateway", plan.snapshot.config, given))
+        warnings += _without_key(plan.snapshot, inherited.select_for_role("gateway", plan.snapshot.config, given))
     return replace(plan, warnings=tuple(warnings))
 
 
 def _without_key(snapshot: Snapshot, given: Mapping[str, str]) -> list[str]:
     """Return, for each provider that answers an agent, that its key stands in a variable that is not there."""
-    named = {snapshot.model_for(one, "synthesize").provider for one in snapshot.agents.values()}
+    named = {snapshot.choose_model_for(one, "synthesize").provider for one in snapshot.agents.values()}
     keys = {name: str(getattr(snapshot.config.gateway.providers[name], "key", None)) for name in sorted(named)}
     return [
         f"provider {name} cannot be used: the environment variable {key[4:]} is not set; set it before this command"
@@ -105,12 +105,12 @@ def _without_key(snapshot: Snapshot, given: Mapping[str, str]) -> list[str]:
 
 def demand_passed(home: Home, found: Sequence[Finding], otherwise: str = _NOT_STARTED) -> None:
     """Raise CommandError (integrity) with every failure among these, and what that means."""
-    failures = failed(found)
+    failures = list_failed(found)
     if not failures:
         return
-    told = "\n".join(f"- {line}" for line in lines(failures))
-    message = f"{counted(len(failures), 'gate failure')}: {otherwise}\n{told}"
-    hint = f"mend that, then: {next_command('gates', home.root)}"
+    told = "\n".join(f"- {line}" for line in list_lines(failures))
+    message = f"{format_count(len(failures), 'gate failure')}: {otherwise}\n{told}"
+    hint = f"mend that, then: {format_next_command('gates', home.root)}"
     raise CommandError(message, hint=hint, exit_code=exit_codes.INTEGRITY, code="gate_failed")
 
 
@@ -124,18 +124,18 @@ def _verify(home: Home, view: View) -> Verify | None:
         return None
     # By name: most homes have no package.
     judging = importlib.import_module("hobus.launch.packages.judging")
-    trusted: Mapping[str, str] = importlib.import_module("hobus.launch.packages.trust").trusted(home)
+    trusted: Mapping[str, str] = importlib.import_module("hobus.launch.packages.trust").read_trusted(home)
     verify: Verify = judging.verify_of(trusted, config.governance)
     return verify
 
 
-def _fault_at_rest(home: Home) -> RecordFault | None:
+def _find_fault_at_rest(home: Home) -> RecordFault | None:
     """Return the record's fault at a start; nothing of a record that another launcher's ledger makes or writes now.
 
     That one has looked itself, and whoever starts beside it is told that the cluster is up.
     """
     fault = record_fault(home)
-    return None if fault is not None and holder(home) is not None else fault
+    return None if fault is not None and find_holder(home) is not None else fault
 
 
 def record_fault(home: Home, *, is_full: bool = False) -> RecordFault | None:
@@ -152,13 +152,15 @@ def record_fault(home: Home, *, is_full: bool = False) -> RecordFault | None:
     fault = verify.verify_directory(home.ledger, newest=not is_full).fault
     if fault is None:
         return None
-    mend = fault.fix or f"see {next_command('ledger verify', home.root)}"
+    mend = fault.fix or f"see {format_next_command('ledger verify', home.root)}"
     entry = "" if fault.sequence is None else f", entry {fault.sequence}"
     return RecordFault(str(home.ledger / fault.file), f"byte {fault.byte}{entry}: {fault.what}", mend)
 
 
-def _words(home: Home, found: Sequence[Finding], *, has_packages: bool) -> list[str]:
+def _describe_findings(home: Home, found: Sequence[Finding], *, has_packages: bool) -> list[str]:
     """Return that there are warnings, and, where packages are installed, what the policy leaves unlooked at."""
     warnings = sum(one.severity == "warn" for one in found)
-    said = [f"gates: {counted(warnings, 'warning')} ({next_command('gates', home.root)})"] if warnings else []
+    said = (
+        [f"gates: {format_count(warnings, 'warning')} ({format_next_command('gates', home.root)})"] if warnings else []
+    )
     return said + [one.reason for one in found if one.gate == "G5" and one.severity == "note" and has_packages]

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, cast
 
-from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT, plain_bytes
-from hobus.config.secret_refs import allowed, referred_to
+from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT, read_plain_file
+from hobus.config.secret_refs import list_referred, select_allowed
 from hobus.launch.cluster.kernel import keep_memory_private
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.launcher import children
@@ -54,7 +54,7 @@ def names_of(config_file: Path) -> list[str]:
     max_bytes: int | None = None
     for path in (SHIPPED_ROOT / ADMIN_CONFIG, config_file):
         with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-            value = json.loads(plain_bytes(path, max_bytes))
+            value = json.loads(read_plain_file(path, max_bytes))
             if max_bytes is None:
                 max_bytes = int(value["ledger"]["bodies_max_bytes"])
             names = value["launcher"]["environment"]
@@ -68,10 +68,10 @@ def hand_over(names: Sequence[str], given: Mapping[str, str] | None = None) -> t
 
     `given`: what this process was given itself. Raises OSError.
     """
-    everything = children.environment() | dict(given or {})
+    everything = children.make_environment() | dict(given or {})
     everything.pop(VARIABLE, None)
-    kept = allowed(names, everything)
-    file = _unnamed_file()
+    kept = select_allowed(names, everything)
+    file = _open_unnamed()
     file.write(json.dumps({name: value for name, value in everything.items() if name not in kept}).encode())
     file.seek(0)
     return kept | {VARIABLE: str(file.fileno())}, file
@@ -83,11 +83,11 @@ def execute(words: Sequence[str], names: Sequence[str], given: Mapping[str, str]
     os.set_inheritable(file.fileno(), True)  # noqa: FBT003 - positional only
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    argv = children.python("hobus", *words)
+    argv = children.make_python_command("hobus", *words)
     os.execve(argv[0], argv, environ)  # noqa: S606 - this interpreter, this project's own command
 
 
-def descriptor() -> int | None:
+def find_descriptor() -> int | None:
     """Return where this process may read what it was given, if anything; asked once, before a fork."""
     said = os.environ.pop(VARIABLE, "")
     if not said.isdigit():
@@ -110,14 +110,14 @@ def take(number: int | None) -> dict[str, str]:
         os.close(number)
 
 
-def by_role(config: AdminConfig, given: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def select_by_role(config: AdminConfig, given: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Map role to the variables that its processes are given; a role that needs none is not there.
 
     This process holds them, and its memory is nobody else's from now on. Raises CommandError.
     """
     found: dict[str, dict[str, str]] = {}
     for role in _NEEDED_BY:
-        variables = for_role(role, config, given)
+        variables = select_for_role(role, config, given)
         if len(json.dumps(variables)) > _MAX_BYTES:
             raise UsageFault(
                 f"the variables that {_NEEDED_BY[role]} names for {role} have more than {_MAX_BYTES} bytes together",
@@ -130,18 +130,22 @@ def by_role(config: AdminConfig, given: Mapping[str, str]) -> dict[str, dict[str
     return found
 
 
-def for_role(role: str, config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
+def select_for_role(role: str, config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
     """Return what a process of this role is given: what its section refers to, and names for tools."""
     section: BaseModel = getattr(config, _NEEDED_BY[role])
     own = config.tools.environment if role == "ho1" else []
-    return allowed([*referred_to(section.model_dump(mode="json")), *own], children.environment() | dict(given))
+    return select_allowed(
+        [*list_referred(section.model_dump(mode="json")), *own], children.make_environment() | dict(given)
+    )
 
 
-def for_tools(config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
-    return allowed([*config.launcher.environment, *config.tools.environment], children.environment() | dict(given))
+def select_for_tools(config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
+    return select_allowed(
+        [*config.launcher.environment, *config.tools.environment], children.make_environment() | dict(given)
+    )
 
 
-def _unnamed_file() -> IO[bytes]:
+def _open_unnamed() -> IO[bytes]:
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("given"), "w+b")
     return cast("IO[bytes]", tempfile.TemporaryFile())

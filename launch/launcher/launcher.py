@@ -29,17 +29,17 @@ from hobus.bus.record.payloads.governance import OperatorCommand
 from hobus.bus.zeromq.key_book import forget_all
 from hobus.launch import cells
 from hobus.launch.cluster import run_file
-from hobus.launch.cluster.client import client_of
+from hobus.launch.cluster.client import make_client
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import (
     Home,
     HomeLock,
+    choose_sockets_directory,
     claim,
-    holder,
+    find_holder,
     keep_snapshot,
     prepare,
     remove_run,
-    sockets_directory,
     sweep,
 )
 from hobus.launch.launcher import control
@@ -48,8 +48,8 @@ from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, Command, CommandSen
 from hobus.launch.launcher.listening import ConsoleSocket, DoorSocket
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.plan import Plan
-from hobus.launch.launcher.progress import Progress, StartBegun, already_up
-from hobus.launch.launcher.recording import ClusterRun, command_entry, record, snapshot_entry
+from hobus.launch.launcher.progress import Progress, StartBegun, make_already_up
+from hobus.launch.launcher.recording import ClusterRun, make_command_entry, make_snapshot_entry, record
 from hobus.launch.launcher.spawner import ProcessNursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.stop import clean_up
@@ -60,9 +60,9 @@ from hobus.launch.launcher.supervision import (
     Member,
     Seen,
     Unheard,
-    counted_anew,
+    count_anew,
 )
-from hobus.launch.launcher.supervision import plan as members_of
+from hobus.launch.launcher.supervision import make_members as members_of
 from hobus.launch.launcher.zygote import Newborn, end_unused
 from hobus.launch.limits import READY_POLL_MS, WATCH_INTERVAL_MS
 
@@ -128,7 +128,7 @@ class Launcher:
         try:
             lock = HomeLock.take(self._home)
             if lock is None:
-                raise already_up(self._home.root, holder(self._home) or 0)
+                raise make_already_up(self._home.root, find_holder(self._home) or 0)
             self._is_replaced = self._board.is_replaced = partial(lock.is_replaced, self._home)
             try:
                 # Not before: whoever had the lock until now removes its run directory as the last thing it does.
@@ -144,11 +144,11 @@ class Launcher:
                 end_unused(self._first_zygote)
 
     async def _run(self) -> None:
-        warnings = [*self._plan.warnings, *self._claimed()]
+        warnings = [*self._plan.warnings, *self._claim_home()]
         ended = await clean_up(self._home)
         if ended:
             self._log.warning("orphans_ended", orphans=ended)
-        self._sockets = self._board.sockets = sockets_directory(self._home)
+        self._sockets = self._board.sockets = choose_sockets_directory(self._home)
         keep_snapshot(self._home, self._plan.snapshot.to_bytes())
         if self._plan.snapshot.config.http.listen:
             self._door.descriptor()
@@ -179,12 +179,12 @@ class Launcher:
             if self._server is not None:
                 self._server.close()
             crew.kill_all()
-            await crew.all_gone()
+            await crew.wait_all_gone()
             await nursery.close()
             self._door.close()
             self._console.close()
 
-    def _claimed(self) -> list[str]:
+    def _claim_home(self) -> list[str]:
         root, (lay_at, is_copy) = self._home.root, claim(self._home)
         if is_copy:
             forget_all(self._home.keys)
@@ -212,12 +212,12 @@ class Launcher:
             raise BusError("unavailable", "the cluster is still starting")
         else:
             if self._rolling is None:
-                self._rolling = self._made_rolling(crew, self._peer)
+                self._rolling = self._make_rolling(crew, self._peer)
             self._rolling.take(command)
         said = OperatorCommand(command.model_dump_json(), LOCAL, sender.user, f"control/{sender.pid}")
         self._to_record.put_nowait((said, self._clock.now()))
 
-    def _made_rolling(self, crew: Crew, bus: Bus) -> Rolling:
+    def _make_rolling(self, crew: Crew, bus: Bus) -> Rolling:
         """Build a reload. Raises BusError where what lies on disk no longer fits what this process has loaded."""
         try:
             # By name: most clusters end under the configuration that they began with.
@@ -238,25 +238,25 @@ class Launcher:
     def _take_signals(self, nursery: ProcessNursery) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._asked_to_stop)
+            loop.add_signal_handler(number, self._on_stop)
         loop.add_signal_handler(signal.SIGCHLD, nursery.reap_strangers)
         if self._ends_with_reader_of is not None:
             # A pipe that nobody reads any more is in error, which wakes whoever waits for anything of it.
-            loop.add_reader(self._ends_with_reader_of, self._maker_is_gone, self._ends_with_reader_of)
+            loop.add_reader(self._ends_with_reader_of, self._on_maker_gone, self._ends_with_reader_of)
 
-    def _maker_is_gone(self, pipe: int) -> None:
+    def _on_maker_gone(self, pipe: int) -> None:
         asyncio.get_running_loop().remove_reader(pipe)
         self._log.warning("maker_gone")
-        self._asked_to_stop()
+        self._on_stop()
 
-    def _asked_to_stop(self) -> None:
+    def _on_stop(self) -> None:
         """Drain at the first word, kill at the second one."""
         (self._kill_now if self._stop.is_set() else self._stop).set()
 
     async def _serve(self, crew: Crew) -> None:
         """Supervise until told to stop, then drain; this connection outlives everybody else's."""
         place = Place(home=self._home, sockets=self._sockets, snapshot=self._plan.snapshot)
-        async with client_of(place, "launcher", clock=self._clock) as peer, asyncio.TaskGroup() as group:
+        async with make_client(place, "launcher", clock=self._clock) as peer, asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(peer.start(timeout_s=_FOR_EVER_S)),
                 group.create_task(self._watch(peer, crew)),
@@ -284,7 +284,7 @@ class Launcher:
             crew.is_news.clear()
             if self._is_replaced():
                 self._log.error("home_replaced", said="another home lies where this one lay: its cluster ends")
-                self._asked_to_stop()
+                self._on_stop()
                 return
             await self._look(bus, crew)
             crew.start_queued()
@@ -320,7 +320,7 @@ class Launcher:
         self._rows = {row.instance: row for row in peers.peers}
         now = self._clock.now()
         for member in crew:
-            row = self._broker_row(member, peers) if member.role == "broker" else self._rows.get(member.instance)
+            row = self._make_broker_row(member, peers) if member.role == "broker" else self._rows.get(member.instance)
             crew.happened(member.actor, Seen(row, now))
 
     def _count_anew_after_sleep(self, crew: Crew) -> None:
@@ -328,10 +328,10 @@ class Launcher:
         now, config = self._clock.now(), self._config
         if (now - self._looked_at) * 1000 > 2 * WATCH_INTERVAL_MS + config.client_timeout_ms:
             self._log.warning("launcher_stood_still", for_s=round(now - self._looked_at, 1))
-            crew.members = {member.actor: counted_anew(member, now) for member in crew}
+            crew.members = {member.actor: count_anew(member, now) for member in crew}
         self._looked_at = now
 
-    def _broker_row(self, member: Member, peers: Peers) -> PeerRow | None:
+    def _make_broker_row(self, member: Member, peers: Peers) -> PeerRow | None:
         """Return the broker's row: it is no peer of itself, and its answer is its sign of life."""
         if member.instance.rpartition("@")[2] != peers.epoch:
             return None
@@ -357,7 +357,7 @@ class Launcher:
 
         While the ledger is away, or restarted by such a command, it is tried again.
         """
-        entry = snapshot_entry(self._run_under.snapshot, bus.now())
+        entry = make_snapshot_entry(self._run_under.snapshot, bus.now())
         for number in count(1):
             while True:
                 try:
@@ -367,7 +367,7 @@ class Launcher:
                     self._log.warning("not_recorded", entry=entry.submission_id, code=fault.code, detail=fault.detail)
                     await bus.sleep(WATCH_INTERVAL_MS / 1000)
             said, at_s = await self._to_record.get()
-            entry = command_entry(said, at_s, instance=bus.instance, number=number)
+            entry = make_command_entry(said, at_s, instance=bus.instance, number=number)
 
     # --- the end ------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import socket
 
 import structlog
 
-from hobus.launch.cluster.endpoints import parts_of
+from hobus.launch.cluster.endpoints import split_address
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher import children
 from hobus.launch.limits import CONSOLE_PAUSE_S
@@ -34,8 +34,8 @@ class DoorSocket:
     def descriptor(self) -> int:
         """Listen from now on; where any port was asked for, at the one that it had before. Raises OSError."""
         if self._bound is None:
-            host, port = parts_of(self._home.bound(http=True) or self._listen)
-            self._bound = bound_to(host, port)
+            host, port = split_address(self._home.bound(http=True) or self._listen)
+            self._bound = bind_socket(host, port)
             self._home.http.write_text(f"{host}:{self._bound.getsockname()[1]}", encoding="ascii")
         return self._bound.fileno()
 
@@ -53,7 +53,7 @@ class ConsoleSocket:
 
     def __init__(self, home: Home, doors_listen: str) -> None:
         self._home = home
-        is_for_here = bool(doors_listen) and parts_of(doors_listen)[0] in _HERE
+        is_for_here = bool(doors_listen) and split_address(doors_listen)[0] in _HERE
         self._is_offered = is_for_here and importlib.util.find_spec("jinja2") is not None
         self._bound: socket.socket | None = None
         self._pid = 0
@@ -63,7 +63,7 @@ class ConsoleSocket:
     def listen(self) -> None:
         """Listen from now on, where there is to be a console. Raises OSError."""
         if self._is_offered:
-            self._bound = bound_to("127.0.0.1", 0)
+            self._bound = bind_socket("127.0.0.1", 0)
             self._home.offered_console.write_text(f"127.0.0.1:{self._bound.getsockname()[1]}", encoding="ascii")
             self._watch()
 
@@ -91,20 +91,20 @@ class ConsoleSocket:
         given = ("--home", str(self._home.root), f"--listening-fd={self._bound.fileno()}", f"--liveness-fd={alive}")
         try:
             with self._home.log("console").open("ab") as log:
-                argv = children.python("hobus.launch.cli.web.serving", *given)
+                argv = children.make_python_command("hobus.launch.cli.web.serving", *given)
                 self._pid = children.start(argv, self._bound.fileno(), alive, output=log.fileno())
-            children.watch_exit(self._pid, self._ended)
+            children.watch_exit(self._pid, self._on_end)
         except OSError as error:
             _log.warning("console_not_started", reason=str(error))
-            self._again()
+            self._listen_again()
         finally:
             os.close(alive)
 
-    def _ended(self) -> None:
+    def _on_end(self) -> None:
         _log.warning("console_ended", how=children.reap(self._pid))
-        self._again()
+        self._listen_again()
 
-    def _again(self) -> None:
+    def _listen_again(self) -> None:
         self._pid = 0
         self._end_pipe()
         asyncio.get_running_loop().call_later(CONSOLE_PAUSE_S, self._watch)
@@ -115,7 +115,7 @@ class ConsoleSocket:
             self._alive = None
 
 
-def bound_to(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens there, where nobody else does. Raises OSError."""
     wanted = "0.0.0.0" if host == "*" else host.strip("[]")  # noqa: S104 - only where it was configured
     family, kind, protocol, _, where = socket.getaddrinfo(wanted, port, type=socket.SOCK_STREAM)[0]

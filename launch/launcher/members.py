@@ -22,7 +22,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.control import ELSEWHERE, LeaveCommand, ScaleCommand
 from hobus.launch.launcher.listening import DoorSocket
-from hobus.launch.launcher.options import SCALABLE, too_many
+from hobus.launch.launcher.options import SCALABLE, explain_too_many
 from hobus.launch.launcher.spawner import ProcessNursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.supervision import (
@@ -40,8 +40,8 @@ from hobus.launch.launcher.supervision import (
     SpawnFailed,
     apply,
     change_to,
-    given_up_services,
-    number_of,
+    get_number,
+    list_given_up,
 )
 from hobus.launch.limits import STARTING_MAX
 from hobus.launch.logs import tail
@@ -142,7 +142,7 @@ class Crew:
         if all(member.role != role for member in self):
             raise BusError("rejected", "this cluster has no HTTP door: hobus up --http starts one")
         others = sum(member.role != role for member in self)
-        if fault := too_many(others + count, self._config):
+        if fault := explain_too_many(others + count, self._config):
             raise BusError("rejected", fault)
         change = change_to(self.members.values(), role, count)
         _log.info("scale_asked", role=role, count=count, new=change.new, back=change.back, leaving=change.leaving)
@@ -155,15 +155,15 @@ class Crew:
     def add(self, role: str, actors: Sequence[str]) -> None:
         for actor in actors:
             self.members[actor] = Member(actor=actor, role=role)
-        self._in_order()
+        self._start_in_order()
         self.begin(actors)
 
     def has_room(self) -> bool:
-        return not too_many(len(self.members) + 1, self._config)
+        return not explain_too_many(len(self.members) + 1, self._config)
 
-    def _in_order(self) -> None:
+    def _start_in_order(self) -> None:
         order = {role: number for number, role in enumerate(START_ORDER)}
-        rows = sorted(self.members.values(), key=lambda member: (order[member.role], number_of(member.actor)))
+        rows = sorted(self.members.values(), key=lambda member: (order[member.role], get_number(member.actor)))
         self.members = {member.actor: member for member in rows}
 
     # --- events and effects -------------------------------------------------------------------------------------
@@ -237,15 +237,15 @@ class Crew:
             case "lost" | "gave_up" | "took_up" | "rest":
                 if effect.kind == "rest" and self.members[actor].role in FINISHES_BY_ITSELF:
                     self.children[actor].signal(FINISH)
-                for word in self._words(actor, effect):
+                for word in self._list_words(actor, effect):
                     self._tell(word)
 
-    def _words(self, actor: str, effect: Effect) -> list[Message]:
+    def _list_words(self, actor: str, effect: Effect) -> list[Message]:
         role = self.members[actor].role
         if effect.kind == "lost":
             return [InstanceLost(instance=effect.instance, exit=effect.detail)]
         if effect.kind == "gave_up":
-            services = given_up_services(self.members.values())
+            services = list_given_up(self.members.values())
             return [ServiceGivenUp(service=service, given_up=True) for service in services]
         if effect.kind == "took_up":
             return [ServiceGivenUp(service=role, given_up=False)]
@@ -264,13 +264,13 @@ class Crew:
 
     def start_queued(self) -> None:
         """Start as many as there is room for; of each role one first."""
-        while self._starting_count() < self._starting_max:
+        while self._count_starting() < self._starting_max:
             queued = [member.actor for member in self if member.is_queued]
             if not queued:
                 return
-            self._spawn(min(queued, key=number_of))
+            self._spawn(min(queued, key=get_number))
 
-    def _starting_count(self) -> int:
+    def _count_starting(self) -> int:
         """Return how many are starting; whoever has taken longer than a start may holds up nobody."""
         since = self._clock.now() - self._config.ready_timeout_ms / 1000
         return sum(member.state == "starting" and member.started_at > since for member in self)
@@ -288,11 +288,11 @@ class Crew:
         instance = f"{actor}@{self._clock.new_id()[:8]}"
         options = ProcessOptions(member.role, instance, str(self._home.root), str(self._board.sockets))
         log = self._home.log(actor)
-        begins_at = tail.size(log)
+        begins_at = tail.measure_log(log)
         self._board.logs_begin_at.setdefault(actor, begins_at)
         refused = ""
 
-        def born(child: Child) -> None:
+        def on_born(child: Child) -> None:
             nonlocal refused
             self.happened(actor, Born(instance, child.pid, child.mark))
             try:
@@ -302,17 +302,17 @@ class Crew:
                 refused = f"no token can be written for it: {error.strerror}"
                 child.kill_group()
 
-        def gone(how: str) -> None:
+        def on_gone(how: str) -> None:
             tokens.revoke(self._home.run, instance)
             # Who was killed has no last words of its own; who left by itself says why in its log.
-            said = refused or (tail.reason(log, start=begins_at) if how.startswith("exit") else "")
+            said = refused or (tail.find_reason(log, start=begins_at) if how.startswith("exit") else "")
             self.happened(actor, Exited(instance, how, self._clock.now(), self._clock.random(), said))
 
         self.happened(actor, Spawned(instance, self._clock.now()))
         try:
             listening = (self._door.descriptor(),) if member.role == "http" else ()
             self.children[actor] = self._nursery.start(
-                options, log=log, on_born=born, on_exit=gone, listening_fds=listening
+                options, log=log, on_born=on_born, on_exit=on_gone, listening_fds=listening
             )
         except OSError as error:
             self.happened(actor, SpawnFailed(error.strerror or "", self._clock.now(), self._clock.random()))
@@ -323,7 +323,7 @@ class Crew:
         for child in self.children.values():
             child.kill_group()
 
-    async def all_gone(self) -> None:
+    async def wait_all_gone(self) -> None:
         for child in list(self.children.values()):
             await child.wait()
         self._changed.clear()  # the run file goes with them

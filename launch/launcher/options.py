@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hobus.config.sections.processes import LauncherConfig
-from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.console.errors import UsageFault, format_next_here
 
 SCALABLE = ("ho1", "ho2", "http")
 
@@ -37,7 +37,7 @@ def parse_scale(scale: Sequence[str], *, option: str = "--scale ") -> dict[str, 
             roles = ", ".join(SCALABLE)
             raise UsageFault(
                 f"{option}{item}: expected ROLE=N with ROLE one of {roles} and N at least 1",
-                hint=next_here("up --scale ho1=2" if option else "scale ho1=2"),
+                hint=format_next_here("up --scale ho1=2" if option else "scale ho1=2"),
             )
         if found[1] in counts:
             raise UsageFault(f"{option}{item}: {found[1]} is named twice")
@@ -45,7 +45,7 @@ def parse_scale(scale: Sequence[str], *, option: str = "--scale ") -> dict[str, 
     return counts
 
 
-def too_many(count: int, config: LauncherConfig) -> str:
+def explain_too_many(count: int, config: LauncherConfig) -> str:
     """Return why a cluster may not have so many processes; empty: it may."""
     if count <= config.processes_max:
         return ""
@@ -54,7 +54,7 @@ def too_many(count: int, config: LauncherConfig) -> str:
 
 def require_room(count: int, config: LauncherConfig) -> None:
     """Raise CommandError (usage) where a cluster may not have so many processes."""
-    if fault := too_many(count, config):
+    if fault := explain_too_many(count, config):
         raise UsageFault(fault, hint="start fewer processes, or raise launcher.processes_max if the machine allows it")
 
 

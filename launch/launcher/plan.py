@@ -9,14 +9,14 @@ from msgspec import Struct
 
 from hobus.config.gates.run import View, look
 from hobus.config.schema import AdminConfig
-from hobus.config.snapshot import Snapshot, frozen
-from hobus.launch.cluster.endpoints import parts_of
+from hobus.config.snapshot import Snapshot, freeze
+from hobus.launch.cluster.endpoints import split_address
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.installed import layers_of
-from hobus.launch.console.errors import UnreachableFault, UsageFault, next_here
-from hobus.launch.launcher.listening import bound_to
+from hobus.launch.cluster.installed import find_layers
+from hobus.launch.console.errors import UnreachableFault, UsageFault, format_next_here
+from hobus.launch.launcher.listening import bind_socket
 from hobus.launch.launcher.options import StartOptions, parse_scale, require_file, require_room
-from hobus.launch.launcher.supervision import size_of
+from hobus.launch.launcher.supervision import count_processes
 
 
 class Plan(Struct, frozen=True):
@@ -38,8 +38,8 @@ def look_at(home: Home, options: StartOptions, given: Mapping[str, str] | None =
     ConfigError where nobody can know what is installed.
     """
     require_file(options.config_file)
-    layers = layers_of(home, options.config_file)
-    return look(layers, further=lambda config: _entry_point_faults(config, given or {}))
+    layers = find_layers(home, options.config_file)
+    return look(layers, further=lambda config: _find_entry_point_faults(config, given or {}))
 
 
 def make_plan(home: Home, options: StartOptions, view: View | None = None, *, binds: bool = True) -> Plan:
@@ -49,7 +49,7 @@ def make_plan(home: Home, options: StartOptions, view: View | None = None, *, bi
     the configuration, CommandError for `--scale`, `--listen` and `--http`.
     """
     counts = parse_scale(options.scale)
-    snapshot = frozen((view or look_at(home, options)).reading)
+    snapshot = freeze((view or look_at(home, options)).reading)
     if options.listen is not None:
         snapshot = snapshot.listening("bus", options.listen)
     if options.http is not None:
@@ -64,14 +64,14 @@ def make_plan(home: Home, options: StartOptions, view: View | None = None, *, bi
         if binds:
             check_free(config.http.listen, "--http, http.listen")
     elif "http" in counts:
-        raise UsageFault("--scale http: this cluster has no HTTP door", hint=next_here("up --http"))
+        raise UsageFault("--scale http: this cluster has no HTTP door", hint=format_next_here("up --http"))
     shipped = {
         "ho1": config.ho1.count,
         "ho2": config.ho2.count,
         "ho3": 0 if config.memory is None else 1,
         "http": config.http.count if config.http.listen else 0,
     }
-    require_room(size_of(shipped | counts), config.launcher)
+    require_room(count_processes(shipped | counts), config.launcher)
     # Absolute: whoever reads it of the run may stand elsewhere.
     origin = (
         snapshot.origins["admin_config.json"] if options.config_file is None else str(options.config_file.absolute())
@@ -79,19 +79,19 @@ def make_plan(home: Home, options: StartOptions, view: View | None = None, *, bi
     return Plan(snapshot=snapshot, origin=origin, counts=shipped | counts)
 
 
-def _entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> list[str]:
+def _find_entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> list[str]:
     if not config.tools.entry_points:
         return []
     # By name: few clusters have any.
-    told: list[str] = importlib.import_module("hobus.launch.launcher.tool_check").unloadable(config, given)
+    told: list[str] = importlib.import_module("hobus.launch.launcher.tool_check").list_unloadable(config, given)
     return told
 
 
 def check_free(address: str, named: str) -> None:
     """Check that the address, given in `named`, can be listened at. Raises CommandError (usage, not reachable)."""
-    host, port = parts_of(address)
+    host, port = split_address(address)
     try:
-        bound_to(host, port).close()
+        bind_socket(host, port).close()
     except OSError as error:
         raise UnreachableFault(
             f"cannot listen at {address} ({named}): {error.strerror or error}",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import pack, unpack
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import CommandError, as_command_error, of_os_error
+from hobus.launch.console.errors import CommandError, as_command_error, make_os_fault
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.gates import start_plan
 from hobus.launch.launcher.options import StartOptions
@@ -58,16 +58,16 @@ class PlanApart:
             raise CommandError(f"the process that read the configuration ended ({status}){why}")
         if "refused" in told:
             raise CommandError(**told["refused"])
-        warmed: Snapshot = importlib.import_module(MAIN).warmed(told["snapshot"], ROLES)
+        warmed: Snapshot = importlib.import_module(MAIN).warm_snapshot(told["snapshot"], ROLES)
         snapshot = replace(warmed, contents=told["contents"])
         return Plan(snapshot=snapshot, origin=told["origin"], counts=told["counts"], warnings=tuple(told["warnings"]))
 
 
-def refusal(error: CommandError | RuntimeFault | OSError, home: Home) -> CommandError:
+def make_refusal(error: CommandError | RuntimeFault | OSError, home: Home) -> CommandError:
     if isinstance(error, CommandError):
         return error
     if isinstance(error, OSError):
-        return of_os_error(error, doing=f"the cluster in {home.root} cannot be started")
+        return make_os_fault(error, doing=f"the cluster in {home.root} cannot be started")
     return as_command_error(error) or CommandError(str(error))
 
 
@@ -81,7 +81,7 @@ def _make(home: Home, options: StartOptions, handed: int | None, writing: int) -
                 "counts": plan.counts, "warnings": plan.warnings,
             }  # fmt: skip
         except (CommandError, RuntimeFault, OSError) as error:
-            said = refusal(error, home)
+            said = make_refusal(error, home)
             told = {
                 "refused": {
                     "message": said.message, "hint": said.hint, "exit_code": said.exit_code, "code": said.code

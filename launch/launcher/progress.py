@@ -10,7 +10,7 @@ from msgspec.json import Decoder
 
 from hobus.bus.messages.base import Record
 from hobus.launch.cluster.run_file import ChildRow, RunFile
-from hobus.launch.console.errors import CommandError, RefusedFault, next_command
+from hobus.launch.console.errors import CommandError, RefusedFault, format_next_command
 from hobus.launch.console.output import note
 
 
@@ -83,11 +83,11 @@ PROGRESS = Decoder(Progress)
 """Reads one line of JSON."""
 
 
-def already_up(home: Path, pid: int) -> CommandError:
+def make_already_up(home: Path, pid: int) -> CommandError:
     who = f"pid {pid}" if pid else "another launcher"
     return RefusedFault(
         f"a cluster already runs in {home} ({who})",
-        hint=f"{next_command('ps', home)}   or   {next_command('down', home)}   or   another --home",
+        hint=f"{format_next_command('ps', home)}   or   {format_next_command('down', home)}   or   another --home",
     )
 
 

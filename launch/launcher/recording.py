@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hobus.bus.errors import LedgerError
 from hobus.bus.limits import LEDGER_REQUEST_TIMEOUT_MS
-from hobus.bus.messages.ids import snapshot_id
+from hobus.bus.messages.ids import derive_snapshot_id
 from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.port import Bus
 from hobus.bus.record.payload import pack_payload
@@ -25,10 +25,10 @@ class ClusterRun(Struct):
     """Role -> variables of the user's environment that its processes get."""
 
 
-def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:
+def make_snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:
     """Build CONFIG_SNAPSHOT:<digest>: the snapshot itself, and the files behind it; a repeat adds nothing."""
     return WriteEntry(
-        submission_id=snapshot_id(snapshot.digest),
+        submission_id=derive_snapshot_id(snapshot.digest),
         stream="governance",
         event_type="CONFIG_SNAPSHOT",
         at_us=round(now_s * 1_000_000),
@@ -36,7 +36,7 @@ def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:
     )
 
 
-def command_entry(said: OperatorCommand, now_s: float, *, instance: str, number: int) -> WriteEntry:
+def make_command_entry(said: OperatorCommand, now_s: float, *, instance: str, number: int) -> WriteEntry:
     """Build OPERATOR_COMMAND: the launcher's n-th."""
     return WriteEntry(
         submission_id=f"OPERATOR_COMMAND:{instance}/{number}",
@@ -49,7 +49,7 @@ def command_entry(said: OperatorCommand, now_s: float, *, instance: str, number:
 
 async def record_snapshot(bus: Bus, snapshot: Snapshot) -> None:
     """Make the snapshot durable in the record. Raises RuntimeFault, retryable while the ledger is away."""
-    await record(bus, snapshot_entry(snapshot, bus.now()))
+    await record(bus, make_snapshot_entry(snapshot, bus.now()))
 
 
 async def record(bus: Bus, entry: WriteEntry) -> None:

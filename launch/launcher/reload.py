@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError, ConfigError
-from hobus.config.difference import Difference, differences
+from hobus.config.difference import Difference, list_differences
 from hobus.config.sections.processes import LauncherConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster import config_changed, identity, run_file
 from hobus.launch.cluster.client import place_of
-from hobus.launch.cluster.config_changed import changed_beside
+from hobus.launch.cluster.config_changed import list_changed_beside
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import ReloadRow, RunFile, running, stalled
-from hobus.launch.cluster.takes_effect import ChangeEffects, effects_of
-from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault, next_command
+from hobus.launch.cluster.run_file import ReloadRow, RunFile, find_running, find_stall
+from hobus.launch.cluster.takes_effect import ChangeEffects, sum_effects
+from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault, format_next_command
 from hobus.launch.launcher import operate
 from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, ReloadCommand
 from hobus.launch.launcher.gates import start_plan
@@ -62,7 +62,7 @@ def reload_in_turn(home: Home) -> Reloaded:
         try:
             return reload(home)
         except UnderWay:
-            run = running(home)
+            run = find_running(home)
             config = place_of(home, run).snapshot.config.launcher
             until = began + config.finish_ms / 1000
             if clock.monotonic() >= until:
@@ -81,18 +81,20 @@ def reload(home: Home, *, wait: bool = True) -> Reloaded:
     """
     clock = SystemClock()
     began = clock.monotonic()
-    run = running(home)
+    run = find_running(home)
     if run.phase == "draining":
-        raise UnreachableFault(f"the cluster in {home.root} is being stopped", hint=next_command("up", home.root))
-    if (fault := stalled(run.launcher_pid)) is not None:
+        raise UnreachableFault(
+            f"the cluster in {home.root} is being stopped", hint=format_next_command("up", home.root)
+        )
+    if (fault := find_stall(run.launcher_pid)) is not None:
         raise fault
     if run.reload is not None and run.reload.state == "going":
-        raise _under_way(home, run.reload)
+        raise _make_under_way(home, run.reload)
     place = place_of(home, run)
-    plan = _plan(home, run, place.snapshot)
-    found = differences(place.snapshot, plan.snapshot)
-    beside = changed_beside(plan.snapshot.config.tools, run)
-    effects = effects_of(found).with_roles(["ho1"] if beside else [])
+    plan = _make_plan(home, run, place.snapshot)
+    found = list_differences(place.snapshot, plan.snapshot)
+    beside = list_changed_beside(plan.snapshot.config.tools, run)
+    effects = sum_effects(found).with_roles(["ho1"] if beside else [])
     there = {row.role for row in run.children}
     effects = effects._replace(roles=tuple(role for role in effects.roles if role in there))
     if beside or plan.snapshot.digest != place.snapshot.digest:
@@ -104,9 +106,9 @@ def reload(home: Home, *, wait: bool = True) -> Reloaded:
     return Reloaded(place.snapshot.digest, plan.snapshot.digest, found, beside, effects, plan.warnings, elapsed_ms)
 
 
-def _plan(home: Home, run: RunFile, runs_under: Snapshot) -> Plan:
+def _make_plan(home: Home, run: RunFile, runs_under: Snapshot) -> Plan:
     """Return what a start of the same kind would take now, checked as it would be."""
-    options = StartOptions(config_file=config_changed.given_file(home, run))
+    options = StartOptions(config_file=config_changed.find_given_file(home, run))
     try:
         plan = start_plan(home, options, {}, running=runs_under.digest)
     except ConfigError as error:
@@ -121,7 +123,7 @@ def _require_possible(home: Home, run: RunFile, effects: ChangeEffects) -> None:
     lines = "\n".join(f"- {name}: {why}" for name, why in effects.refused.items())
     raise RefusedFault(
         f"nothing was changed: these cannot be changed while the cluster runs\n{lines}",
-        hint=f"{config_changed.after_a_stop(home, config_changed.given_file(home, run))}; or undo them",
+        hint=f"{config_changed.describe_after_stop(home, config_changed.find_given_file(home, run))}; or undo them",
     )
 
 
@@ -131,10 +133,10 @@ def _offer(home: Home, plan: Plan, run: RunFile, *, restarts_executors: bool) ->
     try:
         offered.write_bytes(plan.snapshot.with_contents())
         command = ReloadCommand(digest=digest, origin=plan.origin, restarts=["ho1"] if restarts_executors else [])
-        operate.command(home, command, is_followed=True)
+        operate.send_command(home, command, is_followed=True)
     except BusError as fault:
         if fault.code == "unavailable" and _has_ended(run, plan.snapshot.config.launcher):
-            raise _ended(home) from None
+            raise _make_ended(home) from None
         if fault.code not in ("rejected", "not_found"):
             raise
         kind = UnderWay if "under way" in fault.detail else RefusedFault
@@ -152,21 +154,21 @@ def _has_ended(run: RunFile, config: LauncherConfig) -> bool:
     return False
 
 
-def _under_way(home: Home, row: ReloadRow) -> CommandError:
+def _make_under_way(home: Home, row: ReloadRow) -> CommandError:
     step = f", at: {row.step}" if row.step else ""
     said = f"another reload is under way ({row.digest[:19]}{step}): wait until that is done"
-    return UnderWay(said, hint=f"{next_command('ps', home.root)}; then the same command again")
+    return UnderWay(said, hint=f"{format_next_command('ps', home.root)}; then the same command again")
 
 
 def _mend_of(fault: BusError, home: Home) -> str:
     if "under way" in fault.detail:
-        return f"{next_command('ps', home.root)}; then the same command again"
+        return f"{format_next_command('ps', home.root)}; then the same command again"
     if fault.detail == NOT_THIS_SOFTWARE:
-        return f"{next_command('down', home.root)}, then {next_command('up', home.root)}"
+        return f"{format_next_command('down', home.root)}, then {format_next_command('up', home.root)}"
     if "env:" in fault.detail:
-        up = next_command("up", home.root)
-        return f"{next_command('down', home.root)}, then {up} where it is set; or refer to a file (file:PATH)"
-    return next_command("ps", home.root)
+        up = format_next_command("up", home.root)
+        return f"{format_next_command('down', home.root)}, then {up} where it is set; or refer to a file (file:PATH)"
+    return format_next_command("ps", home.root)
 
 
 def _follow(home: Home, digest: str) -> None:
@@ -174,10 +176,10 @@ def _follow(home: Home, digest: str) -> None:
     while True:
         run = run_file.read(home.run_file)
         if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
-            raise _ended(home)
+            raise _make_ended(home)
         if run.phase == "draining":
             raise UnreachableFault(f"the cluster in {home.root} is being stopped")
-        if (fault := stalled(run.launcher_pid)) is not None:
+        if (fault := find_stall(run.launcher_pid)) is not None:
             raise UnreachableFault(fault.message, hint=f"kill -CONT {run.launcher_pid}: the reload goes on then")
         row = run.reload
         if row is not None and row.state != "going":
@@ -186,14 +188,15 @@ def _follow(home: Home, digest: str) -> None:
         time.sleep(COMMAND_POLL_MS / 1000)  # noqa: TID251 - waits for other processes, without a loop or a bus
 
 
-def _ended(home: Home) -> CommandError:
-    again = f"{next_command('up', home.root)} starts one under what lies on disk"
+def _make_ended(home: Home) -> CommandError:
+    again = f"{format_next_command('up', home.root)} starts one under what lies on disk"
     return UnreachableFault(f"the cluster in {home.root} has ended meanwhile", hint=again)
 
 
 def _require_done(home: Home, row: ReloadRow, digest: str) -> None:
     if row.state == "failed":
-        hint = f"{next_command('logs', home.root)} says more; mend it, then: {next_command('reload', home.root)}"
+        logs, again = (format_next_command(one, home.root) for one in ("logs", "reload"))
+        hint = f"{logs} says more; mend it, then: {again}"
         raise CommandError(f"the configuration was not loaded: {row.detail}", hint=hint)
     if row.digest != digest:
         raise UnderWay(f"another reload came behind this one: the cluster runs under {row.digest[:19]}")

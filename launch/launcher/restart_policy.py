@@ -32,7 +32,7 @@ _NO_ROOM = ("disk_full", *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EF
 """What no restart fixes, but somebody at the machine will: our own word for it, and the system's."""
 
 
-def after_crash(  # noqa: PLR0913 - what a crash is judged by
+def decide_after_crash(  # noqa: PLR0913 - what a crash is judged by
     history: CrashHistory, *, started_at: float, now: float, draw: float, config: LauncherConfig, reason: str = ""
 ) -> RestartDecision:
     """Decide after a crash at `now` of a process that was started at `started_at`; `draw` is from [0, 1).
@@ -48,10 +48,10 @@ def after_crash(  # noqa: PLR0913 - what a crash is judged by
     following = CrashHistory(crashes=crashes, streak=streak)
     if len(crashes) >= config.crash_budget and not lacks_room:
         return RestartDecision(following, None)
-    return RestartDecision(following, backoff_s(streak, draw=draw, config=config))
+    return RestartDecision(following, compute_backoff_s(streak, draw=draw, config=config))
 
 
-def backoff_s(streak: int, *, draw: float, config: LauncherConfig) -> float:
+def compute_backoff_s(streak: int, *, draw: float, config: LauncherConfig) -> float:
     """Return seconds before the restart after the `streak`-th crash in a row: half of the step to the whole step.
 
     The first waits for nothing.

@@ -20,13 +20,13 @@ from hobus.bus.errors import BusError, ConfigError, RuntimeFault
 from hobus.bus.messages.control import Done, UseSnapshot
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus, Clock
-from hobus.config.difference import differences
+from hobus.config.difference import list_differences
 from hobus.config.schema import AdminConfig
-from hobus.config.secret_refs import referred_to
+from hobus.config.secret_refs import list_referred
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import Home, keep_snapshot
 from hobus.launch.cluster.run_file import ReloadRow
-from hobus.launch.cluster.takes_effect import ChangeEffects, effects_of
+from hobus.launch.cluster.takes_effect import ChangeEffects, sum_effects
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher import children, inherited
 from hobus.launch.launcher.control import ReloadCommand
@@ -34,7 +34,7 @@ from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.options import SCALABLE
 from hobus.launch.launcher.recording import ClusterRun, record_snapshot
 from hobus.launch.launcher.status import Board
-from hobus.launch.launcher.supervision import RUNNING, LeaveAsked, Member, number_of
+from hobus.launch.launcher.supervision import RUNNING, LeaveAsked, Member, get_number
 from hobus.launch.limits import COMMAND_POLL_MS
 
 _STARTED_ANEW = ("ho1",)
@@ -81,16 +81,16 @@ class Rolling(Struct):
             path.unlink(missing_ok=True)
         if snapshot.digest != command.digest:
             raise BusError("rejected", f"{path} holds another configuration than {command.digest}")
-        effects = effects_of(differences(self.run.snapshot, snapshot))
+        effects = sum_effects(list_differences(self.run.snapshot, snapshot))
         if effects.refused:
             raise BusError("rejected", f"not without a stop: {', '.join(effects.refused)}")
         effects = effects.with_roles(command.restarts)
-        following = ClusterRun(snapshot, command.origin, self._given_under(snapshot.config))
+        following = ClusterRun(snapshot, command.origin, self._map_given(snapshot.config))
         _log.info("reload_begun", was=self.run.snapshot.digest, digest=snapshot.digest, restarts=effects.roles)
         self.crew.is_rolling = True
-        self._said("going", snapshot.digest, step="the record")
-        self._task = asyncio.get_running_loop().create_task(self._rolled(following, effects))
-        self._task.add_done_callback(self._ended)
+        self._say("going", snapshot.digest, step="the record")
+        self._task = asyncio.get_running_loop().create_task(self._roll(following, effects))
+        self._task.add_done_callback(self._on_end)
 
     async def close(self) -> None:
         """Stop with the cluster: what is under way is left as it is."""
@@ -98,49 +98,49 @@ class Rolling(Struct):
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _given_under(self, config: AdminConfig) -> dict[str, dict[str, str]]:
+    def _map_given(self, config: AdminConfig) -> dict[str, dict[str, str]]:
         """Map role to variables, of those that this launcher was given at its start.
 
         Raises BusError where the new configuration names one more: it was in a shell that is gone.
         """
         was = self.run.snapshot.config
-        for role, names in named_in(config).items():
-            new = set(names) - set(named_in(was)[role])
-            held = {*self.run.given.get(role, {}), *(children.environment() if role in _STARTED_ANEW else ())}
+        for role, names in map_named(config).items():
+            new = set(names) - set(map_named(was)[role])
+            held = {*self.run.given.get(role, {}), *(children.make_environment() if role in _STARTED_ANEW else ())}
             if missing := sorted(new - held):
                 refs = ", ".join(f"env:{name}" for name in missing)
                 raise BusError("rejected", f"it names {refs}, which {role} was not given at the start of this cluster")
         known = {name: value for one in self.run.given.values() for name, value in one.items()}
         try:
-            return inherited.by_role(config, known)
+            return inherited.select_by_role(config, known)
         except CommandError as fault:
             raise BusError("rejected", fault.message) from None
 
     # --- the steps --------------------------------------------------------------------------------------------------
 
-    async def _rolled(self, following: ClusterRun, effects: ChangeEffects) -> None:
+    async def _roll(self, following: ClusterRun, effects: ChangeEffects) -> None:
         former, self._begun = ClusterRun(self.run.snapshot, self.run.origin, self.run.given), {}
         digest = following.snapshot.digest
         try:
-            await self._recorded(following.snapshot)
+            await self._record(following.snapshot)
             try:
-                await self._gone_over(following)
+                await self._go_over(following)
                 for role in effects.roles:
-                    await self._started_anew(role)
+                    await self._start_anew(role)
             except NotTaken as why:
-                await self._gone_back(former, why)
+                await self._go_back(former, why)
                 kept = f"the cluster runs under {former.snapshot.digest[:19]} as before"
-                self._said("failed", digest, detail=f"{why}; {kept}")
+                self._say("failed", digest, detail=f"{why}; {kept}")
             else:
-                self._said("done", digest)
+                self._say("done", digest)
                 _log.info("reload_done", digest=digest)
         except (RuntimeFault, OSError, NotTaken) as fault:
             _log.error("reload_failed", digest=digest, reason=str(fault))
-            self._said("failed", digest, detail=str(fault))
+            self._say("failed", digest, detail=str(fault))
         finally:
             self.crew.is_rolling = False
 
-    async def _recorded(self, snapshot: Snapshot) -> None:
+    async def _record(self, snapshot: Snapshot) -> None:
         """Make the snapshot durable in the record. Raises RuntimeFault: then nothing has changed."""
         try:
             await record_snapshot(self.bus, snapshot)
@@ -148,14 +148,14 @@ class Rolling(Struct):
             detail = f"the record does not take the configuration ({fault.code}: {fault.detail}); nothing was changed"
             raise BusError(fault.code, detail) from None
 
-    async def _gone_over(self, to: ClusterRun) -> None:
+    async def _go_over(self, to: ClusterRun) -> None:
         """Have every process begin new work under it. Raises NotTaken, OSError before anybody knows of it."""
         keep_snapshot(self.home, to.snapshot.to_bytes())
         self.run.snapshot, self.run.origin, self.run.given = to.snapshot, to.origin, to.given
         self.use()
         digest = to.snapshot.digest
         word = UseSnapshot(config_digest=digest)
-        until = self._deadline()
+        until = self._compute_deadline()
         told = ""
         while True:
             try:
@@ -169,7 +169,7 @@ class Rolling(Struct):
                     return
             except RuntimeFault as fault:
                 late = [f"the broker ({fault.code})"]
-            self._said("going", digest, step=", ".join(late))
+            self._say("going", digest, step=", ".join(late))
             if self.clock.monotonic() > until:
                 raise NotTaken(f"{', '.join(late)} did not go over to it in time (launcher.ready_timeout_ms)")
             await asyncio.sleep(self._look_s)
@@ -178,27 +178,27 @@ class Rolling(Struct):
         """Return whether a member works under another one; who does not run, or starts, begins under it."""
         return member.state in ("ready", "degraded") and under.get(member.instance) != digest
 
-    async def _started_anew(self, role: str) -> None:
+    async def _start_anew(self, role: str) -> None:
         """Replace each process of the role; with one more meanwhile, where the role can have several."""
         places = [one.actor for one in self.crew if one.role == role and one.state in RUNNING and not one.resting_since]
         if not places:
             return
         extra = ""
         if role in SCALABLE and self.crew.has_room():
-            extra = f"{role}/{max(number_of(one.actor) for one in self.crew if one.role == role) + 1}"
+            extra = f"{role}/{max(get_number(one.actor) for one in self.crew if one.role == role) + 1}"
             self.crew.add(role, [extra])
             self._begun[extra] = "remove"
-            await self._ready(extra, "")
+            await self._wait_ready(extra, "")
         for actor in places:
             before = self.crew.members[actor].instance
             self._begun[actor] = "start"
             self.crew.happened(actor, LeaveAsked("start", self.clock.now()))
-            await self._ready(actor, before)
+            await self._wait_ready(actor, before)
         if extra:
             self.crew.happened(extra, LeaveAsked("remove", self.clock.now()))
-            await self._until(lambda: extra not in self.crew.members, f"{extra} ends")
+            await self._wait_until(lambda: extra not in self.crew.members, f"{extra} ends")
 
-    async def _ready(self, actor: str, before: str) -> None:
+    async def _wait_ready(self, actor: str, before: str) -> None:
         """Wait until another incarnation than `before` is ready. Raises NotTaken if it crashes or is late."""
 
         def is_ready() -> bool:
@@ -210,17 +210,17 @@ class Rolling(Struct):
                 raise NotTaken(f"{actor} does not start under it ({member.note})")
             return is_new and member.state in ("ready", "degraded")
 
-        await self._until(is_ready, f"{actor} is started anew")
+        await self._wait_until(is_ready, f"{actor} is started anew")
 
-    async def _until(self, is_so: Callable[[], bool], what: str) -> None:
-        self._said("going", self.run.snapshot.digest, step=what)
-        until = self._deadline()
+    async def _wait_until(self, is_so: Callable[[], bool], what: str) -> None:
+        self._say("going", self.run.snapshot.digest, step=what)
+        until = self._compute_deadline()
         while not is_so():
             if self.clock.monotonic() > until:
                 raise NotTaken(f"not in time: {what}")
             await asyncio.sleep(self._look_s)
 
-    async def _gone_back(self, former: ClusterRun, why: NotTaken) -> None:
+    async def _go_back(self, former: ClusterRun, why: NotTaken) -> None:
         """Return everybody to the former configuration. Raises NotTaken, RuntimeFault."""
         _log.warning("reload_taken_back", reason=str(why))
         self.board.say(f"the new configuration is undone: {why}", self.clock.now())
@@ -230,18 +230,18 @@ class Rolling(Struct):
             if member is not None:
                 works = member.state in ("ready", "degraded")
                 self.crew.happened(actor, LeaveAsked(then, self.clock.now(), kill=not works))
-        await self._gone_over(former)
+        await self._go_over(former)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_end(self, task: asyncio.Task[None]) -> None:
         """End a reload after a defect as after a fault: nobody waits for it for ever."""
         error = None if task.cancelled() else task.exception()
         if error is not None and self.board.reload is not None:
             _log.error("reload_failed", digest=self.board.reload.digest, exc_info=error)
-            self._said("failed", self.board.reload.digest, detail=f"{type(error).__name__}: its log says where")
+            self._say("failed", self.board.reload.digest, detail=f"{type(error).__name__}: its log says where")
 
     # --- what is said -----------------------------------------------------------------------------------------------
 
-    def _said(self, state: str, digest: str, *, step: str = "", detail: str = "") -> None:
+    def _say(self, state: str, digest: str, *, step: str = "", detail: str = "") -> None:
         row = ReloadRow.model_validate(
             {"digest": digest, "state": state, "at": self.clock.now(), "step": step, "detail": detail}
         )
@@ -250,7 +250,7 @@ class Rolling(Struct):
             self.board.reload = row
             self.board.write(self.crew)
 
-    def _deadline(self) -> float:
+    def _compute_deadline(self) -> float:
         """Return the time for a process to finish what it works on, end, and start."""
         config = self.run.snapshot.config.launcher
         return self.clock.monotonic() + (config.finish_ms + config.drain_ms + config.ready_timeout_ms) / 1000
@@ -264,8 +264,8 @@ class Rolling(Struct):
         return COMMAND_POLL_MS / 1000
 
 
-def named_in(config: AdminConfig) -> dict[str, list[str]]:
+def map_named(config: AdminConfig) -> dict[str, list[str]]:
     """Map role to variables of the environment that its section of the configuration names; of patterns none."""
     gateway, tools = config.gateway.model_dump(mode="json"), config.tools.model_dump(mode="json")
     own = [name for name in config.tools.environment if not _PATTERN.intersection(name)]
-    return {"gateway": list(referred_to(gateway)), "ho1": [*referred_to(tools), *own]}
+    return {"gateway": list(list_referred(gateway)), "ho1": [*list_referred(tools), *own]}

@@ -65,7 +65,7 @@ class ProcessNursery:
         self._is_open = True
         self._zygotes: Zygotes | None = None
         if config.start_method == "fork" and zygote.is_possible() and become_subreaper():
-            self._zygotes = Zygotes(config, log=log, on_answer=self._carried_out, on_end=self._zygote_ended)
+            self._zygotes = Zygotes(config, log=log, on_answer=self._take_answer, on_end=self._on_zygote_end)
             self._zygotes.begin(first)
         elif first is not None:
             zygote.end_unused(first)
@@ -87,7 +87,7 @@ class ProcessNursery:
 
         Raises OSError when not even the attempt can be made.
         """
-        log_fd = writing.opened(log)
+        log_fd = writing.open_log(log)
         try:
             read_fd, write_fd = os.pipe()
         except OSError:
@@ -95,12 +95,12 @@ class ProcessNursery:
             raise
         self._number += 1
 
-        def gone(how: str) -> None:
+        def on_gone(how: str) -> None:
             self._children.discard(child)
             on_exit(how)
             self.reap_strangers()
 
-        child = Child(liveness_fd=write_fd, on_born=on_born, on_exit=gone)
+        child = Child(liveness_fd=write_fd, on_born=on_born, on_exit=on_gone)
         self._children.add(child)
         if self._zygotes is not None:
             self._zygotes.replace_if_outdated()
@@ -130,13 +130,13 @@ class ProcessNursery:
         self._is_open = False
         if self._zygotes is not None:
             await self._zygotes.close()
-        await self._strangers_gone()
+        await self._wait_strangers_gone()
 
-    async def _strangers_gone(self) -> None:
+    async def _wait_strangers_gone(self) -> None:
         """Wait for orphans: a tool process ends with its worker; one that does not in time is killed."""
         for kill in (False, True):
             if kill and _has_children():
-                for pid in identity.children():
+                for pid in identity.list_children():
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
             with suppress(TimeoutError):
@@ -173,7 +173,7 @@ class ProcessNursery:
         _log.warning("zygote_silent", limit_ms=limit_ms, is_loaded=asked.is_loaded, is_stopped=is_stopped)
         keeper.dismiss(asked)
 
-    def _zygote_ended(self) -> None:
+    def _on_zygote_end(self) -> None:
         """Start a fresh interpreter for each order that the zygote cannot answer any more.
 
         Should the order have been carried out, that process reads the end of its pipe: the new one has another.
@@ -182,12 +182,12 @@ class ProcessNursery:
             if order.asked is None or not order.asked.ended.done():
                 continue
             if order.child.has_ended or not self._is_open:
-                self._not_born(order, "the launcher ends")
+                self._note_unborn(order, "the launcher ends")
                 continue
             try:
                 read_fd, write_fd = os.pipe()
             except OSError as error:
-                self._not_born(order, error.strerror or "no pipe")
+                self._note_unborn(order, error.strerror or "no pipe")
                 continue
             os.close(order.read_fd)
             order.read_fd = read_fd
@@ -199,30 +199,30 @@ class ProcessNursery:
         if self._zygotes is not None:
             _log.warning("started_fresh", process=order.options.instance)
         try:
-            argv = children.python(zygote.MAIN, *order.options.words())
+            argv = children.make_python_command(zygote.MAIN, *order.options.words())
             children.spawn(
                 order.child, argv, log_fd=order.log_fd, liveness_fd=order.read_fd, listening_fds=order.listening_fds
             )
         except OSError as error:
-            self._not_born(order, error.strerror or type(error).__name__)
+            self._note_unborn(order, error.strerror or type(error).__name__)
         else:
-            self._done(order)
+            self._note_done(order)
 
-    def _carried_out(self, answer: Forked) -> None:
+    def _take_answer(self, answer: Forked) -> None:
         order = self._orders.get(answer.number)
         if order is None:
             return
         if answer.pid:
-            self._done(order)
+            self._note_done(order)
             order.child.born(answer.pid)
         else:
-            self._not_born(order, answer.error)
+            self._note_unborn(order, answer.error)
 
-    def _not_born(self, order: _Order, why: str) -> None:
-        self._done(order)
-        order.child.not_born(why)
+    def _note_unborn(self, order: _Order, why: str) -> None:
+        self._note_done(order)
+        order.child.note_unborn(why)
 
-    def _done(self, order: _Order) -> None:
+    def _note_done(self, order: _Order) -> None:
         del self._orders[order.number]
         order.close()
 

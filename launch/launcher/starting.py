@@ -21,20 +21,26 @@ from hobus.launch.cluster import console_file
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UnreachableFault, home_option, next_command, of_os_error
+from hobus.launch.console.errors import (
+    CommandError,
+    UnreachableFault,
+    format_home_option,
+    format_next_command,
+    make_os_fault,
+)
 from hobus.launch.console.interrupt import keep_on
 from hobus.launch.console.output import (
-    clock_time,
-    duration,
-    joined,
+    choose_state_colour,
+    format_clock_time,
+    format_duration,
+    format_zone,
+    join_styled,
     note,
     note_coloured,
+    print_table,
     say,
     say_prose,
-    state_colour,
-    styled,
-    table,
-    zone,
+    style,
 )
 from hobus.launch.launcher import children, inherited
 from hobus.launch.launcher.options import StartOptions, parse_scale
@@ -50,7 +56,7 @@ from hobus.launch.launcher.progress import (
     WaitingLine,
 )
 from hobus.launch.logs import tail, writing
-from hobus.launch.logs.lines import actor_colour
+from hobus.launch.logs.lines import choose_actor_colour
 
 _LINE_MAX = 400
 _NEXT_COMMANDS = {"talk": "chat", "watch": "tap", "stop": "down"}
@@ -79,13 +85,13 @@ def start_here(home: Home, options: StartOptions) -> int:
         if isinstance(word, StartUnderWay):
             line.show(word)
         elif isinstance(word, (StateChanged, ProgressWord)) and has_settled:
-            say(line_of(word))
+            say(make_line(word))
         elif isinstance(word, StartSettled):
             has_settled = True
             show(home, word)
         elif isinstance(word, StartBegun):
             _warn(word)
-            note(f"starting; Ctrl-C stops it. Times are {zone(SystemClock().now())}")
+            note(f"starting; Ctrl-C stops it. Times are {format_zone(SystemClock().now())}")
 
     # By name: a start in the background loads neither the launcher nor the bus.
     daemon = importlib.import_module("hobus.launch.launcher.daemon")
@@ -95,7 +101,7 @@ def start_here(home: Home, options: StartOptions) -> int:
             lines = writing.configure("launcher", f"launcher@{os.getpid()}", stream=log)
             daemon.run_launcher(home, options, report=tell, lines=lines)
     except OSError as error:
-        raise of_os_error(error, doing=f"the cluster in {home.root} cannot be started") from error
+        raise make_os_fault(error, doing=f"the cluster in {home.root} cannot be started") from error
     say("stopped")
     return exit_codes.OK
 
@@ -117,25 +123,26 @@ def start_detached(
     """
     parse_scale(options.scale)
     log = home.log("launcher")
-    begins_at = tail.size(log)
+    begins_at = tail.measure_log(log)
     try:
         make_private(home.logs)
         ends = ["--ends-with-maker"] if ends_with_us else []
         launcher = _start_launcher(home, options, ends)
     except OSError as error:
-        raise of_os_error(error, doing=f"the cluster in {home.root} cannot be started") from error
+        raise make_os_fault(error, doing=f"the cluster in {home.root} cannot be started") from error
     if ends_with_us:
         _WORDS_OF_OURS[home.root] = launcher.words
     try:
-        return _followed(home, launcher, wait=wait, quiet=quiet, log_begins_at=begins_at)
+        return _follow(home, launcher, wait=wait, quiet=quiet, log_begins_at=begins_at)
     except KeyboardInterrupt:
         if ends_with_us:
             keep_on()
-            _taken_back(launcher)
+            _take_back(launcher)
             if not quiet:
                 note("the start is undone")
         else:
-            note(f"the start goes on ({next_command('ps', home.root)}); to end it: {next_command('down', home.root)}")
+            ps, down = (format_next_command(one, home.root) for one in ("ps", "down"))
+            note(f"the start goes on ({ps}); to end it: {down}")
         raise
     finally:
         if not ends_with_us:
@@ -154,7 +161,7 @@ def _start_launcher(home: Home, options: StartOptions, further: list[str]) -> Ba
     with home.log("launcher").open("ab") as log:
         read_fd, write_fd = os.pipe()
         try:
-            argv = children.python("hobus.launch.launcher.daemon", *words, "--report-fd", str(write_fd))
+            argv = children.make_python_command("hobus.launch.launcher.daemon", *words, "--report-fd", str(write_fd))
             handed = inherited.hand_over(inherited.names_of(options.config_file or home.config / ADMIN_CONFIG))
             with handed[1]:
                 pid = children.start(argv, write_fd, output=log.fileno(), handed=handed)
@@ -166,7 +173,7 @@ def _start_launcher(home: Home, options: StartOptions, further: list[str]) -> Ba
     return Background(pid, os.fdopen(read_fd, "rb"))
 
 
-def _taken_back(launcher: Background) -> None:
+def _take_back(launcher: Background) -> None:
     """End the launcher in order; before its first word it does not know yet how to, so that word is waited for."""
     is_there = launcher.words.readline() != b""
     if is_there:
@@ -174,7 +181,7 @@ def _taken_back(launcher: Background) -> None:
     launcher.wait()
 
 
-def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_begins_at: int) -> int:
+def _follow(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_begins_at: int) -> int:
     waiting = WaitingLine()
     for line in launcher.words:
         word = PROGRESS.decode(line)
@@ -186,11 +193,11 @@ def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_
         if isinstance(word, StartBegun) and not quiet:
             _warn(word)
         if isinstance(word, StartBegun) and not wait:
-            say(f"started (pid {word.pid}) in {home.root}.  {next_command('ps', home.root)}")
+            say(f"started (pid {word.pid}) in {home.root}.  {format_next_command('ps', home.root)}")
             return exit_codes.OK
         if isinstance(word, StartSettled):
             return exit_codes.OK if quiet and word.is_ready else show(home, word)
-    raise died_while_starting(home, launcher.wait(), tail.reason(home.log("launcher"), start=log_begins_at))
+    raise make_died_while_starting(home, launcher.wait(), tail.find_reason(home.log("launcher"), start=log_begins_at))
 
 
 def _warn(word: StartBegun) -> None:
@@ -198,14 +205,14 @@ def _warn(word: StartBegun) -> None:
         note_coloured(f"warning: {said}", "yellow")
 
 
-def died_while_starting(home: Home, code: int, said: str) -> CommandError:
+def make_died_while_starting(home: Home, code: int, said: str) -> CommandError:
     if code == 0:
         return UnreachableFault("the cluster was stopped while it was starting")
     how = f"signal {-code}" if code < 0 else f"exit {code}"
     why = f": {said}" if said and code > 0 else ""
     return UnreachableFault(
         f"the launcher died while starting ({how}){why}",
-        hint=f"{next_command('down', home.root)} ends what it had started; its log is {home.log('launcher')}",
+        hint=f"{format_next_command('down', home.root)} ends what it had started; its log is {home.log('launcher')}",
     )
 
 
@@ -215,40 +222,42 @@ def show(home: Home, word: StartSettled) -> int:
     say_prose("", f"cluster {home.root} · config {run.config_origin} {run.config_digest[:19]}")
     _show_all(run)
     if listens := home.bound():
-        say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
-    if console_file.offered(home):
+        say(f"listens at {listens} for workers on other hosts: {format_next_command('token create', home.root)}")
+    if console_file.find_offered(home):
         who = console_file.ConsoleLink(getpass.getuser(), "operator")
-        say(f"console: {console_file.link_for(home, SystemClock(), who)}   (signs in once)")
+        say(f"console: {console_file.make_link(home, SystemClock(), who)}   (signs in once)")
     # By name: a start in the background that nobody waits for loads nothing of the bus.
-    for said in importlib.import_module("hobus.launch.cluster.record").unread_spools(home):
+    for said in importlib.import_module("hobus.launch.cluster.record").list_unread_spools(home):
         note_coloured(f"warning: {said}", "yellow")
     if word.is_ready:
-        took = duration(word.elapsed_ms / 1000)
-        say(styled("ready", "green"), f" in {took}.  {_next(home_option(home.root))}")
+        took = format_duration(word.elapsed_ms / 1000)
+        say(style("ready", "green"), f" in {took}.  {_describe_next(format_home_option(home.root))}")
         return exit_codes.OK
     if word.damaged:
-        note(styled("error:", "red", bold=True, to_stderr=True), f" {word.damaged}")
-        note(f"  next: {next_command('ledger verify', home.root)}   or   {next_command('down', home.root)}")
+        note(style("error:", "red", bold=True, to_stderr=True), f" {word.damaged}")
+        note(
+            f"  next: {format_next_command('ledger verify', home.root)}   or   {format_next_command('down', home.root)}"
+        )
         return exit_codes.INTEGRITY
     instances = {row.actor: row.instance for row in run.children}
     for actor, lines in word.tails.items():
         if not lines:
             continue
         note(f"--- last lines of {home.log(actor)}")
-        for line in tail.since_another(tail.read_lines(lines, actor), instances.get(actor, "")):
-            note(f"  {tail.for_people(line)[:_LINE_MAX]}")
+        for line in tail.cut_to_incarnation(tail.read_lines(lines, actor), instances.get(actor, "")):
+            note(f"  {tail.render_for_people(line)[:_LINE_MAX]}")
     late = ", ".join(
         f"{row.actor} is {row.state}{f' ({row.note})' if row.note else ''}"
         for row in run.children
         if row.actor in word.tails
     )
-    label = styled("error:", "red", bold=True, to_stderr=True)
-    note(label, f" not ready after {duration(word.elapsed_ms / 1000)}: {late}")
-    note(f"  next: {next_command('ps', home.root)}   or   {next_command('down', home.root)}")
+    label = style("error:", "red", bold=True, to_stderr=True)
+    note(label, f" not ready after {format_duration(word.elapsed_ms / 1000)}: {late}")
+    note(f"  next: {format_next_command('ps', home.root)}   or   {format_next_command('down', home.root)}")
     return exit_codes.UNREACHABLE
 
 
-def _next(option: str) -> str:
+def _describe_next(option: str) -> str:
     return "   ".join(f"{what}: hobus {name}{option}" for what, name in _NEXT_COMMANDS.items())
 
 
@@ -263,15 +272,15 @@ def _show_all(run: RunFile) -> None:
         )
         for row in run.children
     ]
-    table(("ACTOR", "STATE", "AFTER", "PID", "NOTE"), rows, coloured=1)
+    print_table(("ACTOR", "STATE", "AFTER", "PID", "NOTE"), rows, coloured=1)
 
 
-def line_of(word: StateChanged | ProgressWord) -> str:
-    clock = f"{clock_time(word.at)}  "
+def make_line(word: StateChanged | ProgressWord) -> str:
+    clock = f"{format_clock_time(word.at)}  "
     if isinstance(word, ProgressWord):
-        return joined(clock, word.text)
+        return join_styled(clock, word.text)
     row = word.row
-    name = styled(row.actor.ljust(len("gateway/1")), actor_colour(row.actor))
+    name = style(row.actor.ljust(len("gateway/1")), choose_actor_colour(row.actor))
     after = f" {row.ready_after_ms} ms after its start" if row.state == "ready" else ""
     why = f": {row.note}" if row.note else ""
-    return joined(clock, name, "  ", styled(f"{row.state}{after}{why}", state_colour(row.state)))
+    return join_styled(clock, name, "  ", style(f"{row.state}{after}{why}", choose_state_colour(row.state)))

@@ -67,7 +67,7 @@ class Board:
             config_origin=self._plan.origin,
             reload=self.reload,
             drain_bound_s=drain_bound_s(self._config),
-            children=shown(list(members)),
+            children=list_rows(list(members)),
         )
         if run != self._written and not self.is_replaced():
             with suppress(OSError):
@@ -113,7 +113,7 @@ class Board:
         return member.state == "failed" or (member.state == "backoff" and member.history.streak >= START_CRASHES)
 
 
-def shown(members: list[Member]) -> list[run_file.ChildRow]:
+def list_rows(members: list[Member]) -> list[run_file.ChildRow]:
     """Return the rows of the run file, in the same order: as each process says itself, as far as the broker tells."""
     rows = [member.row() for member in members]
     if all(member.state == "ready" for member in members if member.role == "broker"):

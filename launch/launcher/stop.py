@@ -12,10 +12,10 @@ from hobus.bus.errors import RuntimeFault
 from hobus.config.sections.processes import LauncherConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import identity, run_file
-from hobus.launch.cluster.home import Home, held_by, remove_run, sweep
-from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess, stalled
+from hobus.launch.cluster.home import Home, find_lock_holder, remove_run, sweep
+from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess, find_stall
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, next_here
+from hobus.launch.console.errors import CommandError, UnreachableFault, format_next_command, format_next_here
 from hobus.launch.console.output import note, say
 from hobus.launch.launcher.supervision import drain_bound_s
 from hobus.launch.limits import COMMAND_POLL_MS
@@ -26,26 +26,26 @@ _LOOKS = 500
 
 def stop(home: Home, *, quiet: bool = False) -> int:
     """Stop the cluster of this home; return the exit code. Raises CommandError when its launcher does not end."""
-    run, held = _readable(home), held_by(home)
+    run, held = _read_run_file(home), find_lock_holder(home)
     if held is None:
-        return _after_a_dead_launcher(home, run, quiet=quiet)
+        return _stop_after_dead_launcher(home, run, quiet=quiet)
     if not held.pid:
         raise CommandError(
             f"the launcher in {home.root} is just starting and has not written its pid yet",
             hint="try again in a moment",
         )
     launcher = RunningProcess("launcher", "", held.pid, held.mark)
-    if not identity.end(launcher.pid, launcher.mark, signal.SIGTERM) and held_by(home) == held:
+    if not identity.end(launcher.pid, launcher.mark, signal.SIGTERM) and find_lock_holder(home) == held:
         raise UnreachableFault(
             f"the launcher of {home.root} (pid {held.pid}) is not among the processes here",
             hint="it runs on another machine or in another container: run the command there",
         )
-    if (fault := stalled(launcher.pid)) is not None:
+    if (fault := find_stall(launcher.pid)) is not None:
         note(f"{fault.message}; it was told to end, and does so once it continues: kill -CONT {launcher.pid}")
-    config = _settings(home)
+    config = _read_settings(home)
     bound_s = run.drain_bound_s if run is not None else drain_bound_s(config)
     seen, blocked = _follow(home, launcher, bound_s=bound_s, poll_s=COMMAND_POLL_MS / 1000)
-    if home.run.exists() and held_by(home) is None:
+    if home.run.exists() and find_lock_holder(home) is None:
         remove_run(home)  # of a home that was moved while it ran: its launcher removes where it began
     for line in blocked:
         note(line)
@@ -55,7 +55,7 @@ def stop(home: Home, *, quiet: bool = False) -> int:
     return exit_codes.OK
 
 
-def _readable(home: Home) -> RunFile | None:
+def _read_run_file(home: Home) -> RunFile | None:
     """Return the run file, if there is a whole one: the lock alone says whether a launcher lives, and who it is."""
     try:
         return run_file.read(home.run_file)
@@ -63,7 +63,7 @@ def _readable(home: Home) -> RunFile | None:
         return None
 
 
-def _settings(home: Home) -> LauncherConfig:
+def _read_settings(home: Home) -> LauncherConfig:
     """Return the configuration that this cluster runs under, else the shipped one."""
     try:
         snapshot = Snapshot.from_bytes(home.snapshot.read_bytes())
@@ -79,7 +79,7 @@ def _follow(home: Home, launcher: RunningProcess, *, bound_s: float, poll_s: flo
     clock = SystemClock()
     deadline = clock.monotonic() + bound_s
     while identity.is_alive(launcher.pid, launcher.mark):
-        now = _readable(home)
+        now = _read_run_file(home)
         seen = now or seen
         for row in now.children if now is not None else ():
             if "killed (launcher.drain_ms)" in row.note:
@@ -88,13 +88,13 @@ def _follow(home: Home, launcher: RunningProcess, *, bound_s: float, poll_s: flo
             identity.end(launcher.pid, launcher.mark, signal.SIGKILL)
             raise CommandError(
                 f"the launcher (pid {launcher.pid}) did not end: killed; its processes end by themselves",
-                hint=next_command("down", home.root),
+                hint=format_next_command("down", home.root),
             )
         time.sleep(poll_s)  # noqa: TID251 - waits for another process, without a loop or a bus
     return seen, list(blocked.values())
 
 
-def _after_a_dead_launcher(home: Home, run: RunFile | None, *, quiet: bool) -> int:
+def _stop_after_dead_launcher(home: Home, run: RunFile | None, *, quiet: bool) -> int:
     if run is None and home.run_file.exists():
         said = "the launcher was dead and its run file damaged; whatever it left ends by itself"
         if run_file.is_of_elsewhere(home.run_file):
@@ -120,28 +120,28 @@ async def clean_up(home: Home) -> list[str]:
 
     Raises CommandError when one of them does not die.
     """
-    run = _readable(home)  # of another version or torn: its processes have their liveness pipes
+    run = _read_run_file(home)  # of another version or torn: its processes have their liveness pipes
     orphans = _end_all(run)
-    await _gone(orphans)
+    await _wait_gone(orphans)
     sweep(home, Path(run.sockets) if run is not None else None)
     return [f"{row.actor} (pid {row.pid})" for row in orphans]
 
 
-def living(run: RunFile | None) -> list[ChildRow]:
+def list_living(run: RunFile | None) -> list[ChildRow]:
     return [] if run is None else [row for row in run.children if identity.is_alive(row.pid, row.mark)]
 
 
 def _end_all(run: RunFile | None) -> list[ChildRow]:
     """Kill the processes of that run that are still there with SIGKILL, and return them."""
-    return [row for row in living(run) if identity.end(row.pid, row.mark, signal.SIGKILL)]
+    return [row for row in list_living(run) if identity.end(row.pid, row.mark, signal.SIGKILL)]
 
 
-async def _gone(orphans: list[ChildRow]) -> None:
+async def _wait_gone(orphans: list[ChildRow]) -> None:
     for _ in range(_LOOKS):
         orphans = [row for row in orphans if identity.is_alive(row.pid, row.mark)]
         if not orphans:
             return
         await asyncio.sleep(_LOOK_INTERVAL_S)
     names = ", ".join(f"{row.actor} (pid {row.pid})" for row in orphans)
-    hint = f"end them by hand, then: {next_here('up')}"
+    hint = f"end them by hand, then: {format_next_here('up')}"
     raise CommandError(f"processes of an earlier run do not end: {names}", hint=hint)

@@ -18,12 +18,12 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hobus.bus.messages.base import made_of
+from hobus.bus.messages.base import make_from
 from hobus.bus.messages.control import PeerRow
 from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster.run_file import ChildRow, State
 from hobus.launch.console import exit_codes
-from hobus.launch.launcher.restart_policy import CrashHistory, after_crash
+from hobus.launch.launcher.restart_policy import CrashHistory, decide_after_crash
 from hobus.launch.limits import WATCH_INTERVAL_MS
 
 START_ORDER = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "http")
@@ -107,7 +107,7 @@ class Member(Struct, frozen=True):
     """It is to be started for the first time, as soon as fewer others are starting."""
 
     def row(self) -> ChildRow:
-        row = made_of(ChildRow, self)
+        row = make_from(ChildRow, self)
         return row.model_copy(update=_QUEUED) if self.is_queued else row
 
 
@@ -191,7 +191,7 @@ class Effect(Struct, frozen=True):
     at: float = 0.0
 
 
-def next_state(state: State, event: Event) -> State:
+def get_next_state(state: State, event: Event) -> State:
     """Return the state after this event. Raises ValueError for a pair that cannot happen."""
     try:
         return TRANSITIONS[state][event]
@@ -203,17 +203,17 @@ def apply(member: Member, event: Happening, config: LauncherConfig) -> tuple[Mem
     """Return the member after this event, and what to do; events of an earlier incarnation change nothing."""
     match event:
         case Spawned():
-            return _spawned(member, event), []
+            return _apply_spawned(member, event), []
         case Born():
             is_present = event.instance == member.instance and member.state in RUNNING
             return (replace(member, pid=event.pid, mark=event.mark) if is_present else member), []
         case Exited():
-            return _exited(member, event, config) if event.instance == member.instance else (member, [])
+            return _apply_exited(member, event, config) if event.instance == member.instance else (member, [])
         case SpawnFailed():
             why = f"not started: {event.reason}"
-            return _crashed(member, why, event.at, event.draw, config, reason=event.reason)
+            return _apply_crash(member, why, event.at, event.draw, config, reason=event.reason)
         case Seen():
-            return _seen(member, event, config)
+            return _apply_seen(member, event, config)
         case RetryDue():
             return (member, [Effect("spawn")]) if member.state == "backoff" else (member, [])
         case DrainAsked():
@@ -221,13 +221,13 @@ def apply(member: Member, event: Happening, config: LauncherConfig) -> tuple[Mem
         case LeaveAsked():
             return _leave_asked(member, event)
         case Unheard():
-            return _resting(member, None, event.at, config)
+            return _apply_rest(member, None, event.at, config)
 
 
-def _spawned(member: Member, event: Spawned) -> Member:
+def _apply_spawned(member: Member, event: Spawned) -> Member:
     return replace(
         member,
-        state=next_state(member.state, "spawned"),
+        state=get_next_state(member.state, "spawned"),
         is_queued=False,
         instance=event.instance,
         pid=0,
@@ -242,76 +242,78 @@ def _spawned(member: Member, event: Spawned) -> Member:
     )
 
 
-def _exited(member: Member, event: Exited, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+def _apply_exited(member: Member, event: Exited, config: LauncherConfig) -> tuple[Member, list[Effect]]:
     lost = Effect("lost", instance=event.instance, detail=event.exit)
     if member.state == "draining":
         note = "" if event.exit == "exit 0" else member.note or event.exit
-        ended = _gone(replace(member, state=next_state(member.state, "ended"), note=note))
-        return _left(ended, [lost])
+        ended = _drop_process(replace(member, state=get_next_state(member.state, "ended"), note=note))
+        return _apply_left(ended, [lost])
     # Nobody asked it to end, so even `exit 0` is a crash.
     if event.exit == NOT_AGAIN:
         note = event.reason or f"{event.exit}: what it needs is damaged; its log names the place"
-        failed = replace(_gone(member), state=next_state(member.state, "gave_up"), note=note, is_damaged=True)
+        failed = replace(
+            _drop_process(member), state=get_next_state(member.state, "gave_up"), note=note, is_damaged=True
+        )
         return failed, [lost, Effect("gave_up")]
     why = f"{event.exit}: {event.reason}" if event.reason else event.exit
-    following, effects = _crashed(member, why, event.at, event.draw, config, reason=event.reason)
+    following, effects = _apply_crash(member, why, event.at, event.draw, config, reason=event.reason)
     return following, [lost, *effects]
 
 
-def _crashed(  # noqa: PLR0913 - what a crash is judged by
+def _apply_crash(  # noqa: PLR0913 - what a crash is judged by
     member: Member, why: str, at: float, draw: float, config: LauncherConfig, *, reason: str = ""
 ) -> tuple[Member, list[Effect]]:
-    decision = after_crash(
+    decision = decide_after_crash(
         member.history, started_at=member.started_at, now=at, draw=draw, config=config, reason=reason
     )
-    following = _gone(replace(member, history=decision.history, note=why))
+    following = _drop_process(replace(member, history=decision.history, note=why))
     if decision.delay_s is None:
         note = f"{why}; given up after {len(decision.history.crashes)} crashes (launcher.crash_budget)"
-        return replace(following, state=next_state(member.state, "gave_up"), note=note), [Effect("gave_up")]
+        return replace(following, state=get_next_state(member.state, "gave_up"), note=note), [Effect("gave_up")]
     next_try_at = at + decision.delay_s
-    waiting = replace(following, state=next_state(member.state, "crashed"), next_try_at=next_try_at)
+    waiting = replace(following, state=get_next_state(member.state, "crashed"), next_try_at=next_try_at)
     return waiting, [Effect("retry", at=next_try_at)]
 
 
-def _gone(member: Member) -> Member:
+def _drop_process(member: Member) -> Member:
     """Return the member without a process; the instance's name stays, so that it can be told as lost."""
     return replace(member, pid=0, mark="", started_at=0.0, silent_since=0.0)
 
 
-def counted_anew(member: Member, at: float) -> Member:
+def count_anew(member: Member, at: float) -> Member:
     """Return the member with all times beginning now: the launcher stood still, and perhaps everything with it."""
     since = {name: at for name in ("resting_since", "told_at") if getattr(member, name)}
     return replace(member, seen_at=at, **since)
 
 
-def _seen(member: Member, event: Seen, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+def _apply_seen(member: Member, event: Seen, config: LauncherConfig) -> tuple[Member, list[Effect]]:
     if member.state not in RUNNING:
         return member, []
     if member.resting_since:
-        return _resting(member, event.row, event.at, config)
+        return _apply_rest(member, event.row, event.at, config)
     following = member
     row = event.row
     if row is not None and row.instance == member.instance:
         heard_at = max(member.seen_at, event.at - row.last_beat_ms / 1000)
         heard = replace(member, seen_at=heard_at, was_seen=True, silent_since=0.0)
-        following = _reported(heard, row, event.at)
+        following = _apply_report(heard, row, event.at)
     elif member.was_seen and (event.at - member.seen_at) * 1000 > 2 * WATCH_INTERVAL_MS:
         # Not at once: a broker that has just begun does not know anybody yet.
         following = replace(member, silent_since=member.silent_since or member.seen_at)
     silent_ms = (event.at - following.seen_at) * 1000
-    if following.state != "draining" and silent_ms > _silence_allowed_ms(following, config):
+    if following.state != "draining" and silent_ms > _compute_allowed_silence_ms(following, config):
         why = f"no beat for {silent_ms / 1000:.1f} s; killed"
         # Counting anew from here: one kill per silence, its exit follows.
         return replace(following, seen_at=event.at, note=why), [Effect("kill", instance=member.instance, detail=why)]
     return following, []
 
 
-def _silence_allowed_ms(member: Member, config: LauncherConfig) -> int:
+def _compute_allowed_silence_ms(member: Member, config: LauncherConfig) -> int:
     """Return the allowed silence: before its first word a process is starting, which may take longer than a beat."""
     return config.stuck_after_ms if member.was_seen else config.ready_timeout_ms
 
 
-def _reported(member: Member, row: PeerRow, at: float) -> Member:
+def _apply_report(member: Member, row: PeerRow, at: float) -> Member:
     events: dict[str, Event] = {"starting": "is_starting", "ready": "is_ready", "degraded": "is_degraded"}
     event = events.get(row.state)
     if event is None:
@@ -319,7 +321,7 @@ def _reported(member: Member, row: PeerRow, at: float) -> Member:
     ready_after_ms = member.ready_after_ms
     if event == "is_ready" and not ready_after_ms:
         ready_after_ms = max(1, round((at - member.started_at) * 1000))
-    return replace(member, state=next_state(member.state, event), ready_after_ms=ready_after_ms, note=row.reason)
+    return replace(member, state=get_next_state(member.state, event), ready_after_ms=ready_after_ms, note=row.reason)
 
 
 def _leave_asked(member: Member, event: LeaveAsked) -> tuple[Member, list[Effect]]:
@@ -327,7 +329,7 @@ def _leave_asked(member: Member, event: LeaveAsked) -> tuple[Member, list[Effect
     runs = member.state in RUNNING
     following = replace(
         member,
-        state=next_state(member.state, "drain"),
+        state=get_next_state(member.state, "drain"),
         is_queued=False,
         next_try_at=0.0,
         note="",
@@ -336,13 +338,13 @@ def _leave_asked(member: Member, event: LeaveAsked) -> tuple[Member, list[Effect
         told_at=event.at if event.kill else member.told_at,
     )
     if not runs:
-        return _left(following, [])
+        return _apply_left(following, [])
     if event.kill:
         return following, [Effect("kill", instance=member.instance, detail="restart --kill")]
     return following, [Effect("rest", instance=member.instance)]
 
 
-def _left(member: Member, effects: list[Effect]) -> tuple[Member, list[Effect]]:
+def _apply_left(member: Member, effects: list[Effect]) -> tuple[Member, list[Effect]]:
     """Do what was to follow, as the member has no process."""
     then = member.then if member.resting_since else "stay"
     following = replace(member, then="stay", resting_since=0.0, told_at=0.0)
@@ -359,7 +361,7 @@ def _left(member: Member, effects: list[Effect]) -> tuple[Member, list[Effect]]:
     return following, effects
 
 
-def _resting(member: Member, row: PeerRow | None, at: float, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+def _apply_rest(member: Member, row: PeerRow | None, at: float, config: LauncherConfig) -> tuple[Member, list[Effect]]:
     """Tell a member to end when its work is done or has taken too long; kill it when it does not."""
     if member.state != "draining" or not member.resting_since:
         return member, []
@@ -382,13 +384,13 @@ def _resting(member: Member, row: PeerRow | None, at: float, config: LauncherCon
 def _drain_asked(member: Member) -> tuple[Member, list[Effect]]:
     had_process = member.state in RUNNING
     following = replace(
-        member, state=next_state(member.state, "drain"), next_try_at=0.0, note="", then="stay", resting_since=0.0,
+        member, state=get_next_state(member.state, "drain"), next_try_at=0.0, note="", then="stay", resting_since=0.0,
         is_queued=False,
     )  # fmt: skip
     return following, [Effect("drain", instance=member.instance)] if had_process else []
 
 
-def plan(counts: Mapping[str, int]) -> list[Member]:
+def make_members(counts: Mapping[str, int]) -> list[Member]:
     """Return the members of a cluster with these numbers of processes per role, in the order in which they are shown.
 
     A role that is not named has one, `http` none.
@@ -400,7 +402,7 @@ def plan(counts: Mapping[str, int]) -> list[Member]:
     ]
 
 
-def size_of(counts: Mapping[str, int]) -> int:
+def count_processes(counts: Mapping[str, int]) -> int:
     return sum(_count_of(role, counts) for role in START_ORDER)
 
 
@@ -421,7 +423,7 @@ class ScaleChange(Struct, frozen=True):
 
 def change_to(members: Iterable[Member], role: str, count: int) -> ScaleChange:
     """Return the change to exactly the places 1..count of this role; emptied or drained ones are started again."""
-    there = {number_of(member.actor): member for member in members if member.role == role}
+    there = {get_number(member.actor): member for member in members if member.role == role}
     wanted = range(1, count + 1)
     return ScaleChange(
         new=[f"{role}/{number}" for number in wanted if number not in there],
@@ -430,7 +432,7 @@ def change_to(members: Iterable[Member], role: str, count: int) -> ScaleChange:
     )
 
 
-def number_of(actor: str) -> int:
+def get_number(actor: str) -> int:
     """Return 12 for `ho1/12`."""
     return int(actor.rpartition("/")[2])
 
@@ -446,7 +448,7 @@ def drain_bound_s(config: LauncherConfig) -> float:
     return (len(STOP_ORDER) + 1) * config.drain_ms / 1000
 
 
-def given_up_services(members: Iterable[Member]) -> list[str]:
+def list_given_up(members: Iterable[Member]) -> list[str]:
     """Return services of which every member has failed: nobody will offer them."""
     by_role: dict[str, list[Member]] = {}
     for member in members:

@@ -17,16 +17,16 @@ from pathlib import Path
 
 from hobus.actors.ho1_executor.limits import DEFINITION_MAX_BYTES
 from hobus.bus.messages.control import SEPARATOR, Tools
-from hobus.config.assets import why_withheld
+from hobus.config.assets import explain_withheld
 from hobus.config.schema import AdminConfig
 from hobus.config.secret_refs import is_secret_ref
 from hobus.config.sections.tools import HttpServer, McpServerConfig, ToolsConfig
 from hobus.config.snapshot import Snapshot
 from hobus.config.tool_faults import TOOL_ID
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import next_command
-from hobus.launch.console.finding import DoctorFinding, fail, ok, warn
-from hobus.launch.launcher.inherited import for_tools
+from hobus.launch.console.errors import format_next_command
+from hobus.launch.console.finding import DoctorFinding, fail, make_ok, warn
+from hobus.launch.launcher.inherited import select_for_tools
 
 _MODULE = "hobus.actors.ho1_executor.tools.entry_points"
 _ENDED = "importing its package ended the process that did it; take out of the package what exits when it is imported"
@@ -34,31 +34,33 @@ OR_REMOVED = ", or remove it here"
 _EXTRA = "pip install 'hobus[mcp]'"
 
 
-def unloadable(config: AdminConfig, given: Mapping[str, str]) -> list[str]:
+def list_unloadable(config: AdminConfig, given: Mapping[str, str]) -> list[str]:
     """Return a fault for every entry point that is no tool, with its fix; what cannot be a name has one of its own."""
     return [
         f"tools.entry_points: {name!r}: {fault}{OR_REMOVED}"
-        for name, fault in entry_point_faults(config, given).items()
+        for name, fault in map_entry_point_faults(config, given).items()
         if fault and TOOL_ID.fullmatch(name) is not None and SEPARATOR not in name
     ]
 
 
-def entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
+def map_entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
     """Map each name to why it is no tool, empty if it is one.
 
     `given`: what this process was given of the environment besides its own.
     """
-    return {name: fault for name, (fault, _) in _entry_points(config, given).items()}
+    return {name: fault for name, (fault, _) in _map_entry_points(config, given).items()}
 
 
-def withheld(snapshot: Snapshot) -> list[str]:
+def list_withheld(snapshot: Snapshot) -> list[str]:
     """Return which agents lack a tool of theirs that writes and only a wildcard permits; with the fix."""
     tools = snapshot.config.tools
-    writing = [name for name, (_, writes) in _entry_points(snapshot.config, {}).items() if writes]
+    writing = [name for name, (_, writes) in _map_entry_points(snapshot.config, {}).items() if writes]
     found: list[str] = []
     for agent_id, agent in snapshot.agents.items():
-        listed = [f"{name}{SEPARATOR}{tool}" for name, tool in _writing(tools.mcp_servers)]
-        found += [why_withheld(agent_id, name) for name in (*writing, *listed) if agent.is_withheld(name, writes=True)]
+        listed = [f"{name}{SEPARATOR}{tool}" for name, tool in _list_writing(tools.mcp_servers)]
+        found += [
+            explain_withheld(agent_id, name) for name in (*writing, *listed) if agent.is_withheld(name, writes=True)
+        ]
         found += [
             f"{agent_id} is not given those tools of {name} that its `reads` does not name: they may change something, "
             f"and only a wildcard permits them; add their exact ids (hobus tools) to permissions.tools in "
@@ -72,7 +74,7 @@ def withheld(snapshot: Snapshot) -> list[str]:
     return found
 
 
-def _writing(servers: Mapping[str, McpServerConfig]) -> list[tuple[str, str]]:
+def _list_writing(servers: Mapping[str, McpServerConfig]) -> list[tuple[str, str]]:
     """Return (server, tool) of those tools that the configuration names and holds to write."""
     return [
         (name, tool)
@@ -82,17 +84,17 @@ def _writing(servers: Mapping[str, McpServerConfig]) -> list[tuple[str, str]]:
     ]
 
 
-def _entry_points(config: AdminConfig, given: Mapping[str, str]) -> dict[str, tuple[str, bool]]:
+def _map_entry_points(config: AdminConfig, given: Mapping[str, str]) -> dict[str, tuple[str, bool]]:
     """Map each name to why it is no tool, and whether it writes; loaded in a process of their own, as workers do."""
     tools = config.tools.python_tools
     found: dict[str, tuple[str, bool]] = {}
     while left := list(tools)[len(found) :]:
-        loaded = _loaded([tools[name] for name in left], config.tools, for_tools(config, given))
+        loaded = _load_entries([tools[name] for name in left], config.tools, select_for_tools(config, given))
         found |= zip(left, loaded, strict=False)
     return found
 
 
-def _loaded(entries: list[str], tools: ToolsConfig, env: Mapping[str, str]) -> list[tuple[str, bool]]:
+def _load_entries(entries: list[str], tools: ToolsConfig, env: Mapping[str, str]) -> list[tuple[str, bool]]:
     """Load one after the other, up to the first that ends the process; of all, where they take too long."""
     command = [sys.executable, "-P", "-m", _MODULE, str(DEFINITION_MAX_BYTES), *entries]
     limit_s = tools.timeout_ms / 1000
@@ -110,26 +112,26 @@ def _loaded(entries: list[str], tools: ToolsConfig, env: Mapping[str, str]) -> l
     return found if len(found) == len(entries) else [*found, (_ENDED, False)]
 
 
-def configured(config: AdminConfig) -> list[DoctorFinding]:
+def check_configured(config: AdminConfig) -> list[DoctorFinding]:
     """Return findings on every server and entry point; nothing where none is configured."""
     tools, found = config.tools, list[DoctorFinding]()
     if tools.mcp_servers and importlib.util.find_spec("mcp") is None:
         found.append(fail("mcp", "the MCP SDK is not installed, and servers are configured", _EXTRA))
     for name, server in tools.mcp_servers.items():
-        faults = server_faults(server)
+        faults = find_server_faults(server)
         if not faults:
-            found.append(ok(f"mcp {name}", _what(server)))
+            found.append(make_ok(f"mcp {name}", _name_kind(server)))
         found += [fail(f"mcp {name}", said, fix) for said, fix in faults]
-    for name, fault in entry_point_faults(config, {}).items():
+    for name, fault in map_entry_point_faults(config, {}).items():
         fix = f"fix that, or remove {name} from tools.entry_points"
-        found.append(fail(f"tool {name}", fault, fix) if fault else ok(f"tool {name}", "loads"))
+        found.append(fail(f"tool {name}", fault, fix) if fault else make_ok(f"tool {name}", "loads"))
     return found
 
 
-def server_faults(server: McpServerConfig) -> list[tuple[str, str]]:
+def find_server_faults(server: McpServerConfig) -> list[tuple[str, str]]:
     """Return what keeps a server from being reached, as far as can be seen without starting it: (what, fix)."""
     values = server.headers if isinstance(server, HttpServer) else server.env
-    faults = [fault for name, value in values.items() if (fault := _reference_fault(name, value))]
+    faults = [fault for name, value in values.items() if (fault := _find_reference_fault(name, value))]
     if not isinstance(server, HttpServer):
         program = server.command[0]
         if shutil.which(program, path=server.env.get("PATH")) is None:
@@ -137,7 +139,7 @@ def server_faults(server: McpServerConfig) -> list[tuple[str, str]]:
     return faults
 
 
-def running(tools: Tools, home: Home) -> list[DoctorFinding]:
+def check_running(tools: Tools, home: Home) -> list[DoctorFinding]:
     """Return sources of tools that are not in order at some worker, each once."""
     found: dict[tuple[str, str], list[str]] = {}
     for source in tools.sources:
@@ -147,16 +149,16 @@ def running(tools: Tools, home: Home) -> list[DoctorFinding]:
         for refused in source.refused:
             found.setdefault((source.name, f"rejected: {refused}"), []).append(actor)
     return [
-        warn(f"tools of {name}", f"{said} (at {', '.join(actors)})", next_command("tools", home.root))
+        warn(f"tools of {name}", f"{said} (at {', '.join(actors)})", format_next_command("tools", home.root))
         for (name, said), actors in found.items()
     ]
 
 
-def _what(server: McpServerConfig) -> str:
+def _name_kind(server: McpServerConfig) -> str:
     return server.url if isinstance(server, HttpServer) else f"{server.command[0]} is there"
 
 
-def _reference_fault(name: str, value: str) -> tuple[str, str] | None:
+def _find_reference_fault(name: str, value: str) -> tuple[str, str] | None:
     if not is_secret_ref(value):
         return None
     kind, _, where = value.partition(":")

@@ -63,7 +63,7 @@ class Forked(NamedTuple):
     error: str = ""
 
 
-def packed(word: Fork | Forked) -> bytes:
+def pack(word: Fork | Forked) -> bytes:
     """Return one word as the socket pair takes it; `Fork(*json.loads(...))` reads it."""
     return json.dumps(word).encode()
 
@@ -83,7 +83,7 @@ def fork_zygote(log: Path) -> Newborn | None:
     if not is_possible() or not has_one_thread():
         return None
     with log.open("ab") as file:
-        ours, theirs = pair()
+        ours, theirs = make_pair()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         pid = os.fork()
@@ -108,7 +108,7 @@ def is_possible() -> bool:
     return sys.platform == "linux" and hasattr(os, "pidfd_open")
 
 
-def pair() -> tuple[socket.socket, socket.socket]:
+def make_pair() -> tuple[socket.socket, socket.socket]:
     """Return the launcher's end and the zygote's end: words stay whole, and each sees the end of the other."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
@@ -132,8 +132,8 @@ def live(control: socket.socket) -> NoReturn:
         load()
         # So that whoever is forked has only to say who it is.
         importlib.import_module("hobus.launch.logs.writing").configure("zygote", f"zygote@{os.getpid()}")
-        collector.share()
-        control.send(packed(Forked(LOADED, 0)))
+        collector.freeze_for_forks()
+        control.send(pack(Forked(LOADED, 0)))
         while True:
             _serve_one(control)
     except EOFError:
@@ -156,11 +156,11 @@ def _leave_the_maker_behind() -> None:
     """Begin a session of its own (a terminal's Ctrl-C is for the launcher), with no signal handler of the maker's."""
     with suppress(PermissionError):
         os.setsid()  # refused to the leader of a session, which a zygote in a fresh interpreter is already
-    plain_signals()
+    reset_signals()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def plain_signals() -> None:
+def reset_signals() -> None:
     """Set signal handlers as a fresh interpreter has them; Ctrl-C is KeyboardInterrupt."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
@@ -175,28 +175,28 @@ def _serve_one(control: socket.socket) -> None:
     if not word:
         raise EOFError
     try:
-        answer = _carried_out(Fork(*json.loads(word)), descriptors)
+        answer = _carry_out(Fork(*json.loads(word)), descriptors)
     finally:
         # The launcher alone may hold pipes open: a copy left here would hide its death from a child.
         for descriptor in descriptors:
             os.close(descriptor)
     try:
-        control.send(packed(answer))
+        control.send(pack(answer))
     except OSError:
         raise EOFError from None
 
 
-def _carried_out(order: Fork, descriptors: Sequence[int]) -> Forked:
+def _carry_out(order: Fork, descriptors: Sequence[int]) -> Forked:
     if len(descriptors) not in _DESCRIPTORS:
         return Forked(order.number, 0, f"{len(descriptors)} descriptors came with the order")
     main = importlib.import_module(MAIN)
     with suppress(Exception):
         main.warm(main.ProcessOptions(*order.options))  # the child meets the same fault, and says it
     log, *others = descriptors
-    return _forked(order, lambda: _run(order.options, log, others))
+    return _fork(order, lambda: _run(order.options, log, others))
 
 
-def _forked(order: Fork, body: Callable[[], NoReturn]) -> Forked:
+def _fork(order: Fork, body: Callable[[], NoReturn]) -> Forked:
     try:
         return Forked(order.number, fork_away(body))
     except OSError as error:
@@ -237,9 +237,9 @@ def _tell_pid(write_fd: int, body: Callable[[], NoReturn]) -> NoReturn:
 def _run(options: Sequence[str], log: int, others: Sequence[int]) -> NoReturn:
     """Run the child: nothing of the zygote is left in it but loaded modules; `random` is seeded anew by itself."""
 
-    def body() -> None:
+    def run_body() -> None:
         os.setsid()
-        plain_signals()
+        reset_signals()
         speak_into(log)
         keep_only(others)
         gc.freeze()  # where the order came before the last module
@@ -247,7 +247,7 @@ def _run(options: Sequence[str], log: int, others: Sequence[int]) -> NoReturn:
         main = importlib.import_module(MAIN)
         main.run(main.ProcessOptions(*options), *others)
 
-    end_with(body)
+    end_with(run_body)
 
 
 def end_with(body: Callable[[], None]) -> NoReturn:
@@ -282,7 +282,7 @@ def keep_only(descriptors: Iterable[int]) -> None:
     for descriptor in sorted(set(descriptors) - set(STANDARD)):
         os.closerange(begin, descriptor)
         begin = descriptor + 1
-    os.closerange(begin, _highest() + 1)
+    os.closerange(begin, _find_highest() + 1)
 
 
 def speak_into(log: int) -> None:
@@ -294,7 +294,7 @@ def speak_into(log: int) -> None:
         os.close(nowhere)
 
 
-def _highest() -> int:
+def _find_highest() -> int:
     try:
         return max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers, not paths
     except OSError:

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster import identity
 from hobus.launch.launcher import children, zygote
-from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
+from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, pack
 from hobus.launch.logs import writing
 
 _log = structlog.get_logger()
@@ -77,12 +77,12 @@ class Zygotes(Struct, eq=False):
         if first is None:
             self._start()
         else:
-            self.present = self._adopt(first, state_of())
+            self.present = self._adopt(first, compute_state())
 
     def order(self, to: HeldZygote, word: Fork, descriptors: list[int]) -> bool:
         """Send an order; return whether it is on its way: a zygote that cannot be told is ending, or hangs."""
         try:
-            socket.send_fds(to.control, [packed(word)], descriptors)
+            socket.send_fds(to.control, [pack(word)], descriptors)
         except OSError as error:
             _log.warning("zygote_not_reached", reason=error.strerror)
             return False
@@ -91,7 +91,7 @@ class Zygotes(Struct, eq=False):
     def replace_if_outdated(self) -> None:
         """Start another zygote if the software on disk is no longer what the present one has loaded."""
         present = self.present
-        if present is not None and present.software != state_of():
+        if present is not None and present.software != compute_state():
             _log.info("zygote_outdated", pid=present.pid)
             _let_go(present)
             self._replacements += 1
@@ -118,13 +118,15 @@ class Zygotes(Struct, eq=False):
     def _start(self) -> None:
         """Start in a fresh interpreter: this process has a loop and sockets, which must not be copied."""
         self.present = None
-        loaded = state_of()
+        loaded = compute_state()
         try:
             with ExitStack() as undone:
-                ours, theirs = zygote.pair()
+                ours, theirs = zygote.make_pair()
                 undone.enter_context(ours)
-                with theirs, os.fdopen(writing.opened(self.log), "ab") as log:
-                    argv = children.python("hobus.launch.launcher.zygote", "--control", str(theirs.fileno()))
+                with theirs, os.fdopen(writing.open_log(self.log), "ab") as log:
+                    argv = children.make_python_command(
+                        "hobus.launch.launcher.zygote", "--control", str(theirs.fileno())
+                    )
                     pid = children.start(argv, theirs.fileno(), output=log.fileno())
                 undone.pop_all()
         except OSError as error:
@@ -144,19 +146,19 @@ class Zygotes(Struct, eq=False):
         mark = identity.start_mark(born.pid) or ""
         held = HeldZygote(born.pid, mark, born.control, loaded, loop.create_future(), loop.time(), is_loaded=False)
         self.living.append(held)
-        loop.add_reader(born.control, self._answered, held)
-        children.watch_exit(born.pid, lambda: self._ended(held))
+        loop.add_reader(born.control, self._on_answer, held)
+        children.watch_exit(born.pid, lambda: self._on_end(held))
         return held
 
     # --- answers and ends ---------------------------------------------------------------------------------------
 
-    def _answered(self, held: HeldZygote) -> None:
-        while word := self._heard(held):
+    def _on_answer(self, held: HeldZygote) -> None:
+        while word := self._receive(held):
             answer = Forked(*json.loads(word))
             held.is_loaded, held.heard_at = True, asyncio.get_running_loop().time()
             self.on_answer(answer)
 
-    def _heard(self, held: HeldZygote) -> bytes:
+    def _receive(self, held: HeldZygote) -> bytes:
         try:
             word = held.control.recv(WORD_MAX_BYTES)
         except BlockingIOError:
@@ -167,10 +169,10 @@ class Zygotes(Struct, eq=False):
             asyncio.get_running_loop().remove_reader(held.control)  # it ends; what follows is told by its exit
         return word
 
-    def _ended(self, gone: HeldZygote) -> None:
+    def _on_end(self, gone: HeldZygote) -> None:
         """Reap a zygote that ended; if it was the present one, another follows."""
         how = children.reap(gone.pid)
-        self._answered(gone)
+        self._on_answer(gone)
         asyncio.get_running_loop().remove_reader(gone.control)
         gone.control.close()
         self.living.remove(gone)
@@ -198,19 +200,19 @@ ROOT = str(Path(__file__).parents[2])
 """Where `hobus` was imported from."""
 
 
-def state_of(root: str = ROOT) -> State:
+def compute_state(root: str = ROOT) -> State:
     """Return a value that changes with any module below this directory. Takes some milliseconds."""
     try:
-        return tuple(sorted(_modules(root)))
+        return tuple(sorted(_list_modules(root)))
     except OSError:  # one went while it was looked at
         return ()
 
 
-def _modules(directory: str) -> Iterator[tuple[str, int, int]]:
+def _list_modules(directory: str) -> Iterator[tuple[str, int, int]]:
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_dir():
-                yield from _modules(entry.path)
+                yield from _list_modules(entry.path)
             elif entry.name.endswith(".py"):
                 found = entry.stat()
                 yield entry.path, found.st_mtime_ns, found.st_size

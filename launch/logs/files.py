@@ -36,18 +36,18 @@ class LogFiles:
         """Return what stands in rotated files; asked once, before the first `more`."""
         found: list[LogLine] = []
         for path in sorted(self._directory.glob(f"*.log{OLDER}")):
-            found += self._lines(_actor_of(path.name), path, _Place(0), is_whole=True)
+            found += self._read_lines(_get_actor(path.name), path, _Place(0), is_whole=True)
         return found
 
     def more(self) -> list[LogLine]:
         """Return new lines of every file, by time; a file that was rotated meanwhile is read to its end first."""
         found: list[LogLine] = []
         for path in sorted(self._directory.glob("*.log")):
-            found += self._of_file(path)
+            found += self._read_file(path)
         return sorted(found, key=lambda line: line.at)
 
-    def _of_file(self, path: Path) -> Iterator[LogLine]:
-        actor = _actor_of(path.name)
+    def _read_file(self, path: Path) -> Iterator[LogLine]:
+        actor = _get_actor(path.name)
         try:
             state = path.stat()
         except OSError:
@@ -55,13 +55,13 @@ class LogFiles:
         place = self._places.get(path.name)
         if place is not None and (place.inode != state.st_ino or state.st_size < place.offset):
             older = path.with_name(path.name + OLDER)
-            if _inode(older) == place.inode:
-                yield from self._lines(actor, older, place, is_whole=True)
+            if _get_inode(older) == place.inode:
+                yield from self._read_lines(actor, older, place, is_whole=True)
             place = _Place(state.st_ino, at=place.at)
         place = self._places[path.name] = place or _Place(state.st_ino)
-        yield from self._lines(actor, path, place, is_whole=False)
+        yield from self._read_lines(actor, path, place, is_whole=False)
 
-    def _lines(self, actor: str, path: Path, place: _Place, *, is_whole: bool) -> Iterator[LogLine]:
+    def _read_lines(self, actor: str, path: Path, place: _Place, *, is_whole: bool) -> Iterator[LogLine]:
         try:
             with path.open("rb") as file:
                 file.seek(place.offset)
@@ -83,13 +83,13 @@ class LogFiles:
                 yield read
 
 
-def _actor_of(name: str) -> str:
+def _get_actor(name: str) -> str:
     """Return `ho1/2` for `ho1-2.log`, `launcher` for `launcher.log`."""
     role, dash, number = name.partition(".log")[0].rpartition("-")
     return f"{role}/{number}" if dash and number.isdigit() else name.partition(".log")[0]
 
 
-def _inode(path: Path) -> int:
+def _get_inode(path: Path) -> int:
     try:
         return os.stat(path).st_ino  # noqa: PTH116 - of whatever lies there now
     except OSError:

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from msgspec import Struct, field
 
-from hobus.bus.messages.ids import parse_iso, turn_in
-from hobus.launch.console.output import joined, printable
+from hobus.bus.messages.ids import find_turn, parse_iso
+from hobus.launch.console.output import join_styled, make_printable
 from hobus.launch.filters.syntax import Value
-from hobus.launch.filters.turns import turn_matches
+from hobus.launch.filters.turns import make_turn_matcher
 
 LEVEL_COLOURS = {"debug": "bright_black", "info": "cyan", "warning": "yellow", "error": "red", "critical": "red"}
 
@@ -57,20 +57,20 @@ def read_line(text: str, *, actor: str, earlier_at: float) -> LogLine:
     return LogLine(str(record.get("actor") or actor), at, text, record)
 
 
-def of_turn(turn: str) -> Callable[[LogLine], bool]:
+def make_turn_test(turn: str) -> Callable[[LogLine], bool]:
     """Return whether a line names this turn by run, input, or a part of any id. Raises ValueError as filters do."""
     if not turn:  # in a filter that means what belongs to no turn
         raise ValueError("it is empty; expected a turn such as SES-1a2b3c4d-2")
-    fits = turn_matches(Value(turn))
+    fits = make_turn_matcher(Value(turn))
 
     def matches(line: LogLine) -> bool:
         ids = [value for value in line.record.values() if isinstance(value, str)]
-        return fits(turn_in(ids), ids)
+        return fits(find_turn(ids), ids)
 
     return matches
 
 
-def of_actor(given: Sequence[str]) -> Callable[[LogLine], bool]:
+def make_actor_test(given: Sequence[str]) -> Callable[[LogLine], bool]:
     """Return whether a line is of one of these: `ho1/2`, a role `ho1`, or everybody if none is given."""
     wanted = set(given)
     return lambda line: not wanted or line.actor in wanted or line.actor.partition("/")[0] in wanted
@@ -80,26 +80,26 @@ def as_json(line: LogLine) -> str:
     return line.text if line.record else json.dumps({"actor": line.actor, "text": line.text})
 
 
-def shown(line: LogLine, clock: Callable[[float], str], paint: Callable[[str, str], str]) -> str:
+def render_line(line: LogLine, clock: Callable[[float], str], paint: Callable[[str, str], str]) -> str:
     """Return a line for people: time, actor, event, and the rest. `paint` colours a text by a colour's name."""
-    name = paint(printable(line.actor).ljust(9), actor_colour(line.actor))
+    name = paint(make_printable(line.actor).ljust(9), choose_actor_colour(line.actor))
     if not line.record:
-        return joined(f"{clock(line.at)}  ", name, f"  {line.text}")
+        return join_styled(f"{clock(line.at)}  ", name, f"  {line.text}")
     level = "" if line.level == "info" else f"{line.level} "
-    event = paint(level + _value(line.record.get("event", "")), LEVEL_COLOURS.get(line.level, ""))
+    event = paint(level + _format_value(line.record.get("event", "")), LEVEL_COLOURS.get(line.level, ""))
     fields = {key: value for key, value in line.record.items() if key not in _OWN and value != ""}
-    rest = "".join(f"  {printable(key)}={_value(value)}" for key, value in fields.items())
+    rest = "".join(f"  {make_printable(key)}={_format_value(value)}" for key, value in fields.items())
     texts = (str(line.record.get(name) or "") for name in ("printed", "exception"))
     below = "".join(f"\n    {one}" for text in texts for one in text.splitlines())
-    return joined(f"{clock(line.at)}  ", name, "  ", event, rest, below)
+    return join_styled(f"{clock(line.at)}  ", name, "  ", event, rest, below)
 
 
-def actor_colour(actor: str) -> str:
+def choose_actor_colour(actor: str) -> str:
     """Return a colour, always the same for a name, another one for most of those that run beside it."""
     role, _, number = actor.partition("/")
     place = _ROLES.index(role) if role in _ROLES else len(role)
     return _ACTOR_COLOURS[(place + 3 * (int(number) - 1 if number.isdecimal() else 0)) % len(_ACTOR_COLOURS)]
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return value if isinstance(value, str) and value.isprintable() else json.dumps(value, ensure_ascii=False)

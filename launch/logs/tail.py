@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hobus.bus.text import shortened
-from hobus.launch.console.output import clock_time
-from hobus.launch.logs.lines import LogLine, read_line, shown
+from hobus.bus.text import shorten
+from hobus.launch.console.output import format_clock_time
+from hobus.launch.logs.lines import LogLine, read_line, render_line
 
 _BYTES_PER_LINE = 400
 """Read per line that is asked for: a line of JSON with a sentence in it."""
@@ -20,7 +20,7 @@ _BOX = " \t|+-"
 """What Python draws around the traceback of a group of exceptions."""
 
 
-def size(path: Path) -> int:
+def measure_log(path: Path) -> int:
     """Return how long a log is by now: what follows is of whoever writes to it next. 0 when there is none."""
     try:
         return path.stat().st_size
@@ -41,28 +41,28 @@ def tail(path: Path, lines: int, *, start: int = 0) -> list[str]:
     return text.splitlines()[-lines:]
 
 
-def reason(path: Path, *, start: int) -> str:
+def find_reason(path: Path, *, start: int) -> str:
     """Return why the process that began to write at byte `start` ended, by its own last words; '' when it said nothing.
 
     That is its last record of level `error`, or the last line of a traceback.
     """
     lines = [said for line in tail(path, _REASON_LINES, start=start) if (said := line.strip(_BOX))]
     if lines and not lines[-1].startswith("{"):
-        return shortened(lines[-1], _REASON_CHARS)
+        return shorten(lines[-1], _REASON_CHARS)
     for line in reversed(lines):
         record = read_line(line, actor="", earlier_at=0.0).record
-        if record.get("level") == "error" and (said := _said_in(record)):
-            return shortened(said, _REASON_CHARS)
+        if record.get("level") == "error" and (said := _read_said(record)):
+            return shorten(said, _REASON_CHARS)
     return ""
 
 
-def _said_in(record: Mapping[str, Any]) -> str:
+def _read_said(record: Mapping[str, Any]) -> str:
     return str(record.get("reason") or ": ".join(str(record[key]) for key in ("code", "detail") if record.get(key)))
 
 
-def of_incarnation(path: Path, actor: str, instance: str, lines: int) -> list[str]:
+def read_incarnation(path: Path, actor: str, instance: str, lines: int) -> list[str]:
     read = read_lines(tail(path, lines), actor)
-    return [for_people(line) for line in since_another(read, instance)]
+    return [render_for_people(line) for line in cut_to_incarnation(read, instance)]
 
 
 def read_lines(texts: Sequence[str], actor: str) -> list[LogLine]:
@@ -75,7 +75,7 @@ def read_lines(texts: Sequence[str], actor: str) -> list[LogLine]:
     return found
 
 
-def since_another(lines: Sequence[LogLine], instance: str) -> list[LogLine]:
+def cut_to_incarnation(lines: Sequence[LogLine], instance: str) -> list[LogLine]:
     """Return lines from this incarnation's first record on; without one, what follows the last record of another."""
     named = [line.record.get("instance") for line in lines]
     if instance in named:
@@ -84,6 +84,6 @@ def since_another(lines: Sequence[LogLine], instance: str) -> list[LogLine]:
     return list(lines[others[-1] + 1 :] if others else lines)
 
 
-def for_people(line: LogLine) -> str:
+def render_for_people(line: LogLine) -> str:
     """Return the line that `hobus logs` prints, without colours."""
-    return shown(line, clock_time, lambda text, _colour: text)
+    return render_line(line, format_clock_time, lambda text, _colour: text)

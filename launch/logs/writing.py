@@ -21,7 +21,7 @@ _SPEAKER: dict[str, object] = {}
 """Who this process is, as each of its lines says."""
 
 
-def opened(path: Path) -> int:
+def open_log(path: Path) -> int:
     """Open a descriptor that appends to this log; make its directory where somebody removed it. Raises OSError."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -61,7 +61,7 @@ class LossyLines:
         """Go on in a new file. Whoever writes to the standard descriptors directly follows into it."""
         self._bytes = 0
         written = os.fstat(self._fd).st_ino
-        fresh = opened(path)
+        fresh = open_log(path)
         try:
             for descriptor in {self._fd, *(one for one in (1, 2) if os.fstat(one).st_ino == written)}:
                 os.dup2(fresh, descriptor, inheritable=descriptor in (1, 2))
@@ -76,11 +76,11 @@ def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> Los
     """Give every log line of this process its actor, instance and pid from now on, as one JSON object."""
     _SPEAKER.update(actor=actor, instance=instance, pid=os.getpid())
     structlog.contextvars.bind_contextvars(**_SPEAKER)
-    return _lines_to((stream or sys.stderr).fileno())
+    return _make_lines((stream or sys.stderr).fileno())
 
 
 @functools.lru_cache(maxsize=1)
-def _lines_to(fd: int) -> LossyLines:
+def _make_lines(fd: int) -> LossyLines:
     """Return log lines to this descriptor; a fork of a process in which they go there finds that done."""
     lines = LossyLines(fd)
     target = cast("TextIO", lines)

@@ -9,26 +9,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from hobus.bus.messages.base import digest_of
+from hobus.bus.messages.base import compute_digest
 from hobus.config import files
 from hobus.config.files import Layers
-from hobus.config.parse import BadText, json_value
+from hobus.config.parse import BadText, parse_json
 from hobus.launch import limits
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.installed import layers_of, package_of
-from hobus.launch.console.errors import UsageFault, of_os_error
+from hobus.launch.cluster.installed import find_layers, find_package
+from hobus.launch.console.errors import UsageFault, make_os_fault
 from hobus.launch.packages.bundle import (
     SCHEMA_VERSION,
     SUFFIX,
     Bundle,
     encode,
     has_no_place,
-    manifest_name,
-    manifest_text,
+    name_manifest,
+    write_manifest,
 )
-from hobus.launch.packages.incoming import Incoming, checked_bundle
-from hobus.launch.packages.judging import PackageRefused, clashes, judged, settings_of
-from hobus.launch.packages.signing import signed, write_new
+from hobus.launch.packages.incoming import Incoming, check_incoming
+from hobus.launch.packages.judging import PackageRefused, find_clashes, find_settings, judge_layers
+from hobus.launch.packages.signing import sign_manifest, write_new
 
 _CLASSES: Mapping[files.Kind, str] = {
     "agent": "agent", "contract": "contract", "prompt_pack": "prompt_pack", "template": "template",
@@ -55,25 +55,25 @@ def build(
     It is judged as in this home, with these settings if any, beside what is installed there. Raises CommandError: there
     is no file.
     """
-    manifest, contents, hidden = drafted(source)
-    bundle = Bundle(manifest, signed(manifest, key_file).to_bytes(), contents)
+    manifest, contents, hidden = draft_package(source)
+    bundle = Bundle(manifest, sign_manifest(manifest, key_file).to_bytes(), contents)
     data = encode(bundle)
     # Whoever gets it reads it by the same rules.
-    incoming = checked_bundle(str(source), data, mend="mend the draft, then build it again")
+    incoming = check_incoming(str(source), data, mend="mend the draft, then build it again")
     package = incoming.package
-    _demand_passed(home, incoming, settings or settings_of(home))
+    _demand_passed(home, incoming, settings or find_settings(home))
     path = target or Path(f"{package.package_id}-{package.version}{SUFFIX}")
     _write_new(path, data)
     return BuiltPackage(path, incoming, len(data), hidden)
 
 
-def drafted(source: Path) -> tuple[bytes, dict[str, bytes], list[str]]:
+def draft_package(source: Path) -> tuple[bytes, dict[str, bytes], list[str]]:
     """Return the manifest with every file and its hash, the files, and the names that are hidden and stay out.
 
     Raises UsageFault with every fault of the directory.
     """
     contents, hidden = _read_all(source)
-    manifests = [name for name in contents if files.kind_of(name) == "package"]
+    manifests = [name for name in contents if files.find_kind(name) == "package"]
     if len(manifests) != 1:
         found = f"{len(manifests)} of them" if manifests else "none"
         raise UsageFault(
@@ -81,32 +81,32 @@ def drafted(source: Path) -> tuple[bytes, dict[str, bytes], list[str]]:
             hint="write a draft: all of a manifest but the hashes (docs/governance.md, section Packages)",
         )
     draft = _draft(source / manifests[0], contents.pop(manifests[0]))
-    if manifests[0] != manifest_name(str(draft.get("package_id"))):
+    if manifests[0] != name_manifest(str(draft.get("package_id"))):
         raise UsageFault(
             f"{source / manifests[0]}: package_id: is {str(draft.get('package_id'))[:80]!r}, but its directory is "
             f"{manifests[0].split('/')[1]!r}; make them equal"
         )
-    listed = _listed(source / manifests[0], draft)
+    listed = _read_listed(source / manifests[0], draft)
     if missing := sorted(listed.keys() - contents.keys()):
         raise UsageFault(f"{source / missing[0]}: the draft lists it, and it is not there; add it, or take it off")
     assets = [
         {
             "path": name,
-            "sha256": digest_of(data),
-            "classification": listed.get(name) or _CLASSES[cast("files.Kind", files.kind_of(name))],
+            "sha256": compute_digest(data),
+            "classification": listed.get(name) or _CLASSES[cast("files.Kind", files.find_kind(name))],
         }
         for name, data in sorted(contents.items())
     ]
     whole = {"schema_version": SCHEMA_VERSION, "dependencies": [], **draft, "assets": assets}
     try:
-        return manifest_text(whole), contents, hidden
+        return write_manifest(whole), contents, hidden
     except UnicodeEncodeError:
         raise UsageFault(f"{source / manifests[0]}: holds half of a character (\\ud800 and the like)") from None
 
 
 def _draft(path: Path, data: bytes) -> dict[str, Any]:
     try:
-        value = json_value(data.decode())
+        value = parse_json(data.decode())
     except (BadText, UnicodeDecodeError) as error:
         raise UsageFault(f"{path}: {error}") from None
     if not isinstance(value, dict):
@@ -114,7 +114,7 @@ def _draft(path: Path, data: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _listed(path: Path, draft: Mapping[str, Any]) -> dict[str, str]:
+def _read_listed(path: Path, draft: Mapping[str, Any]) -> dict[str, str]:
     assets = draft.get("assets", [])
     try:
         return {str(one["path"]): str(one.get("classification", "")) for one in assets}
@@ -132,7 +132,7 @@ def _read_all(source: Path) -> tuple[dict[str, bytes], list[str]]:
     faults: list[str] = []
     found: dict[str, bytes] = {}
     hidden: list[str] = []
-    for directory, folders, names in os.walk(source, onerror=lambda error: faults.append(_unreadable(error))):
+    for directory, folders, names in os.walk(source, onerror=lambda error: faults.append(_describe_unreadable(error))):
         links = [name for name in folders if Path(directory, name).is_symlink()]
         here = Path(directory).relative_to(source)
         hidden += [f"{here / name}/" for name in sorted(folders) if name.startswith(".") and name not in links]
@@ -142,7 +142,7 @@ def _read_all(source: Path) -> tuple[dict[str, bytes], list[str]]:
                 hidden.append(str(here / name))
                 continue
             path = Path(directory, name)
-            if fault := _taken(path, path.relative_to(source).as_posix(), found):
+            if fault := _take_file(path, path.relative_to(source).as_posix(), found):
                 faults.append(f"{path}: {fault}")
             if len(found) > limits.FILES_MAX:
                 raise UsageFault(f"{source}: more than {limits.FILES_MAX} files")
@@ -151,7 +151,7 @@ def _read_all(source: Path) -> tuple[dict[str, bytes], list[str]]:
     return found, hidden
 
 
-def _taken(path: Path, name: str, found: dict[str, bytes]) -> str:
+def _take_file(path: Path, name: str, found: dict[str, bytes]) -> str:
     """Add the file to `found`, or return what keeps it out."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -161,7 +161,7 @@ def _taken(path: Path, name: str, found: dict[str, bytes]) -> str:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return "not a plain file; put one in its place, or move it away"
-        kind = files.kind_of(name)
+        kind = files.find_kind(name)
         if kind == "config":
             return "a package holds no settings; say in its description which ones it needs"
         if kind is None:
@@ -175,28 +175,28 @@ def _taken(path: Path, name: str, found: dict[str, bytes]) -> str:
     return ""
 
 
-def _unreadable(error: OSError) -> str:
+def _describe_unreadable(error: OSError) -> str:
     return f"{error.filename}: cannot be read: {error.strerror}"
 
 
 def _demand_passed(home: Home, incoming: Incoming, given: Path | None) -> None:
     """Raise PackageRefused for a package that no home like this one would take."""
     package_id = incoming.package.package_id
-    there = layers_of(home)
-    others = [path for path in there.packages if package_of(path) != package_id]
+    there = find_layers(home)
+    others = [path for path in there.packages if find_package(path) != package_id]
     with tempfile.TemporaryDirectory(prefix="hobus-package-") as directory:
         staged = Path(directory, "package")
         write_tree(staged, incoming.files)
-        taken = clashes(Layers(tuple(others), None, given), package_id, incoming.bundle.files)
+        taken = find_clashes(Layers(tuple(others), None, given), package_id, incoming.bundle.files)
         # The files that its maker has in the home may be the very ones that go into the package.
-        judgement = judged(
+        judgement = judge_layers(
             home,
             Layers((*others, staged), None, given),
             called={staged: package_id},
             maker=incoming.signature.public_key,
         )
     taken = [one._replace(mend="give yours another name") for one in taken]
-    if failures := [*taken, *judgement.failures_behind(taken, package_id)]:
+    if failures := [*taken, *judgement.list_failures_behind(taken, package_id)]:
         raise PackageRefused(f"{package_id} {incoming.package.version} cannot be built", failures)
 
 
@@ -208,7 +208,7 @@ def write_tree(root: Path, contents: Mapping[str, bytes]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
     except OSError as error:
-        raise of_os_error(error, doing="the package cannot be looked at") from error
+        raise make_os_fault(error, doing="the package cannot be looked at") from error
 
 
 def _write_new(path: Path, data: bytes) -> None:
@@ -218,4 +218,4 @@ def _write_new(path: Path, data: bytes) -> None:
         hint = "name another one: --output FILE"
         raise UsageFault(f"{path} is there already: nothing is overwritten", hint=hint) from None
     except OSError as error:
-        raise of_os_error(error, doing="the bundle cannot be written, and was not") from error
+        raise make_os_fault(error, doing="the bundle cannot be written, and was not") from error

@@ -15,12 +15,12 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hobus.bus.messages.base import digest_of
+from hobus.bus.messages.base import compute_digest
 from hobus.config import files
 from hobus.config.assets import HOME_PACKAGE, Package
 from hobus.config.files import SIGNATURE
-from hobus.config.gates.links import folded
-from hobus.config.parse import BadText, checked, json_value
+from hobus.config.gates.links import fold
+from hobus.config.parse import BadText, check_model, parse_json
 from hobus.launch import limits
 
 SUFFIX = ".hobus-package"
@@ -93,26 +93,26 @@ def decode(data: bytes) -> Bundle:
     return bundle
 
 
-def package_in(bundle: Bundle) -> Package:
+def check_bundle(bundle: Bundle) -> Package:
     """Return the package, all of whose files are there with their hashes, and no other. Raises NoPackage."""
-    package = manifest_of(bundle.manifest)
+    package = read_manifest(bundle.manifest)
     listed = {asset.path: asset.sha256 for asset in package.assets}
-    if faults := _listing_faults([asset.path for asset in package.assets]):
+    if faults := _find_listing_faults([asset.path for asset in package.assets]):
         raise NoPackage(faults[0])
     for name in sorted({*listed, *bundle.files}):
         if name not in bundle.files:
             raise NoPackage(f"{name}: the manifest lists it, and it is not in the bundle")
         if name not in listed:
             raise NoPackage(f"{name}: it is in the bundle, and the manifest does not list it")
-        if listed[name] != digest_of(bundle.files[name]):
+        if listed[name] != compute_digest(bundle.files[name]):
             raise NoPackage(f"{name}: it has another hash than its manifest states")
     return package
 
 
-def manifest_of(data: bytes) -> Package:
+def read_manifest(data: bytes) -> Package:
     """Return the manifest behind its bytes. Raises NoPackage."""
     try:
-        value = json_value(data.decode())
+        value = parse_json(data.decode())
     except (BadText, UnicodeDecodeError) as error:
         raise NoPackage(f"its manifest: {error}") from None
     version = value.get("schema_version") if isinstance(value, dict) else None
@@ -120,10 +120,10 @@ def manifest_of(data: bytes) -> Package:
         raise NoPackage(
             f"its manifest: schema_version {version[:20]!r}; this version of hobus reads {SCHEMA_VERSION!r} alone"
         )
-    package, faults = checked(Package, value)
+    package, faults = check_model(Package, value)
     if package is None:
         raise NoPackage(f"its manifest: {faults[0]}")
-    if folded(package.package_id) == folded(HOME_PACKAGE):
+    if fold(package.package_id) == fold(HOME_PACKAGE):
         raise NoPackage(
             f"package_id: {HOME_PACKAGE} is the name of a home's own files; no package may have it, or one like it"
         )
@@ -133,15 +133,15 @@ def manifest_of(data: bytes) -> Package:
 SCHEMA_VERSION = "1.2"
 
 
-def manifest_text(value: object) -> bytes:
+def write_manifest(value: object) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def manifest_name(package_id: str) -> str:
+def name_manifest(package_id: str) -> str:
     return f"packages/{package_id}/manifest.json"
 
 
-def _listing_faults(names: list[str]) -> list[str]:
+def _find_listing_faults(names: list[str]) -> list[str]:
     faults = [f"{name}: no file of a package has this place" for name in names if has_no_place(name)]
     folded: dict[str, str] = {}
     for name in names:
@@ -154,4 +154,4 @@ def _listing_faults(names: list[str]) -> list[str]:
 def has_no_place(name: str) -> bool:
     """Return whether no file of a package may have this name, its manifest and its signature aside."""
     is_one = len(name) <= _NAME_MAX_CHARS and _PLACE.fullmatch(name) is not None
-    return not is_one or files.kind_of(name) in (None, "config", "package")
+    return not is_one or files.find_kind(name) in (None, "config", "package")

@@ -12,10 +12,10 @@ from hobus.config.files import SIGNATURE
 from hobus.config.gates.finding import Finding
 from hobus.launch import limits
 from hobus.launch.cluster.installed import HEX
-from hobus.launch.console.errors import UsageFault, next_here, of_os_error
-from hobus.launch.packages.bundle import Bundle, NoPackage, decode, manifest_name, manifest_of, package_in
+from hobus.launch.console.errors import UsageFault, format_next_here, make_os_fault
+from hobus.launch.packages.bundle import Bundle, NoPackage, check_bundle, decode, name_manifest, read_manifest
 from hobus.launch.packages.judging import PackageRefused
-from hobus.launch.packages.signing import BadSignature, PackageSignature, checked_signature
+from hobus.launch.packages.signing import BadSignature, PackageSignature, check_signature
 
 _AGAIN = "get the bundle again from its maker"
 _MADE_BY = "name a bundle, as `package build` makes one"
@@ -34,33 +34,33 @@ class Incoming(NamedTuple):
 
     @property
     def files(self) -> dict[str, bytes]:
-        own = {manifest_name(self.package.package_id): self.bundle.manifest, SIGNATURE: self.bundle.signature}
+        own = {name_manifest(self.package.package_id): self.bundle.manifest, SIGNATURE: self.bundle.signature}
         return {**self.bundle.files, **own}
 
 
 def read_bundle(path: Path) -> Incoming:
     """Read the package in this file. Raises UsageFault for no bundle, PackageRefused for a changed one."""
-    return checked_bundle(str(path), _read(path))
+    return check_incoming(str(path), _read(path))
 
 
-def checked_bundle(name: str, data: bytes, *, mend: str = "") -> Incoming:
+def check_incoming(name: str, data: bytes, *, mend: str = "") -> Incoming:
     """Check the file's bytes. `name`: what it is called in faults; `mend`: what helps whoever made it."""
     try:
         bundle = decode(data)
     except NoPackage as fault:
-        again = f"get the bundle again, or make one: {next_here('package build DIR --key FILE')}"
+        again = f"get the bundle again, or make one: {format_next_here('package build DIR --key FILE')}"
         raise UsageFault(f"{name}: {fault}", hint=mend or again) from None
     try:
         # First: what somebody else made of a manifest is not read at all.
-        signature = checked_signature(bundle.signature, bundle.manifest)
+        signature = check_signature(bundle.signature, bundle.manifest)
     except BadSignature as fault:
         raise PackageRefused(name, [Finding("G5", name, str(fault), mend or _AGAIN)]) from None
     try:
-        manifest_of(bundle.manifest)
+        read_manifest(bundle.manifest)
     except NoPackage as fault:
         raise PackageRefused(name, [Finding("G2", name, str(fault), mend or "ask its maker for another one")]) from None
     try:
-        return Incoming(package_in(bundle), bundle, signature)
+        return Incoming(check_bundle(bundle), bundle, signature)
     except NoPackage as fault:
         raise PackageRefused(name, [Finding("G0", name, str(fault), mend or _AGAIN)]) from None
 
@@ -74,9 +74,9 @@ def _read(path: Path) -> bytes:
                 raise UsageFault(f"{path}: not a plain file", hint=_MADE_BY)
             return file.read(limits.BUNDLE_MAX_BYTES + 1)
     except IsADirectoryError:
-        hint = f"make a bundle of it: {next_here(f'package build {path} --key FILE')}"
+        hint = f"make a bundle of it: {format_next_here(f'package build {path} --key FILE')}"
         raise UsageFault(f"{path}: a directory, not a bundle", hint=hint) from None
     except FileNotFoundError:
         raise UsageFault(f"{path}: no such file", hint=_MADE_BY) from None
     except OSError as error:
-        raise of_os_error(error, doing="the bundle cannot be read") from error
+        raise make_os_fault(error, doing="the bundle cannot be read") from error

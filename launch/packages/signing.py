@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hobus.bus.clock import SystemClock
-from hobus.launch.console.errors import RefusedFault, UsageFault, next_here, of_os_error
+from hobus.launch.console.errors import RefusedFault, UsageFault, format_next_here, make_os_fault
 
 PUBLIC_KEY = re.compile(r"ed25519:[0-9a-f]{64}")
 _CONTEXT = b"hobus package manifest 1\n"
@@ -42,14 +42,14 @@ class PackageSignature(NamedTuple):
         return (json.dumps({"format": _FORMAT, **self._asdict()}, indent=1) + "\n").encode()
 
 
-def fingerprint(public_key: str) -> str:
+def compute_fingerprint(public_key: str) -> str:
     """Return how a key is named to people: `key:<16 hex>` of its SHA-256."""
     return f"key:{hashlib.sha256(bytes.fromhex(public_key.partition(':')[2])).hexdigest()[:16]}"
 
 
 def make_key(path: Path) -> str:
     """Write a new private key, for its owner alone; return its public half. Raises CommandError."""
-    ed25519, serialization = _library()
+    ed25519, serialization = _import_library()
     private = ed25519.Ed25519PrivateKey.from_private_bytes(bytes.fromhex(SystemClock().secret()))
     pem: bytes = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -59,20 +59,20 @@ def make_key(path: Path) -> str:
     except FileExistsError:
         raise UsageFault(f"{path} is there already: no key is overwritten", hint="name another file") from None
     except OSError as error:
-        raise of_os_error(error, doing="the key cannot be written, and was not") from error
-    return _public_text(private.public_key())
+        raise make_os_fault(error, doing="the key cannot be written, and was not") from error
+    return _encode_public(private.public_key())
 
 
-def signed(manifest: bytes, key_file: Path) -> PackageSignature:
+def sign_manifest(manifest: bytes, key_file: Path) -> PackageSignature:
     """Sign this manifest with the key in the file. Raises CommandError."""
-    private = _private_key(key_file)
-    return PackageSignature(_public_text(private.public_key()), private.sign(_CONTEXT + manifest).hex())
+    private = _load_private_key(key_file)
+    return PackageSignature(_encode_public(private.public_key()), private.sign(_CONTEXT + manifest).hex())
 
 
-def checked_signature(data: bytes, manifest: bytes) -> PackageSignature:
+def check_signature(data: bytes, manifest: bytes) -> PackageSignature:
     """Return the signature in these bytes of a signature.json, which is that of this manifest. Raises BadSignature."""
-    signature = stated_signature(data)
-    ed25519, _ = _library()
+    signature = read_stated_signature(data)
+    ed25519, _ = _import_library()
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - as the module's head says
 
     public = bytes.fromhex(signature.public_key.partition(":")[2])
@@ -80,12 +80,12 @@ def checked_signature(data: bytes, manifest: bytes) -> PackageSignature:
         key = ed25519.Ed25519PublicKey.from_public_bytes(public)
         key.verify(bytes.fromhex(signature.signature), _CONTEXT + manifest)
     except (InvalidSignature, ValueError):
-        said = f"the manifest is not what {fingerprint(signature.public_key)} signed: one of them was changed"
+        said = f"the manifest is not what {compute_fingerprint(signature.public_key)} signed: one of them was changed"
         raise BadSignature(said) from None
     return signature
 
 
-def stated_signature(data: bytes) -> PackageSignature:
+def read_stated_signature(data: bytes) -> PackageSignature:
     """Return what these bytes of a signature.json state, whether it holds or not; load no library.
 
     Raises BadSignature.
@@ -101,8 +101,8 @@ def stated_signature(data: bytes) -> PackageSignature:
     return signature
 
 
-def _private_key(path: Path) -> Any:
-    make = next_here("package key FILE")
+def _load_private_key(path: Path) -> Any:
+    make = format_next_here("package key FILE")
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -112,10 +112,10 @@ def _private_key(path: Path) -> Any:
         raise UsageFault(f"--key {path}: {error.strerror}", hint=hint) from None
     if mode & _OTHERS:
         raise RefusedFault(f"--key {path}: other users can read it", hint=f"chmod 600 {path}")
-    ed25519, serialization = _library()
+    ed25519, serialization = _import_library()
     try:
         key = serialization.load_pem_private_key(data, password=None)
-    except (ValueError, TypeError, _unsupported()):
+    except (ValueError, TypeError, _import_unsupported()):
         key = None
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         said = f"--key {path}: not an Ed25519 private key without a password"
@@ -123,16 +123,16 @@ def _private_key(path: Path) -> Any:
     return key
 
 
-def _unsupported() -> type[Exception]:
+def _import_unsupported() -> type[Exception]:
     fault: type[Exception] = importlib.import_module("cryptography.exceptions").UnsupportedAlgorithm
     return fault
 
 
-def _public_text(key: Any) -> str:
+def _encode_public(key: Any) -> str:
     return f"ed25519:{key.public_bytes_raw().hex()}"
 
 
-def _library() -> tuple[Any, Any]:
+def _import_library() -> tuple[Any, Any]:
     """Import by name: no process of a cluster keeps it loaded."""
     return (
         importlib.import_module("cryptography.hazmat.primitives.asymmetric.ed25519"),

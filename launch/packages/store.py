@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hobus.bus.disk import RealDisk
-from hobus.config.files import plain_bytes
+from hobus.config.files import read_plain_file
 from hobus.launch.cluster.home import Home, make_private
-from hobus.launch.cluster.installed import DIRECTORY, in_force, pointer_of, pointer_text
-from hobus.launch.console.errors import CommandError, RefusedFault, next_here, of_os_error
+from hobus.launch.cluster.installed import DIRECTORY, list_in_force, make_pointer_path, write_pointer
+from hobus.launch.console.errors import CommandError, RefusedFault, format_next_here, make_os_fault
 
 _LOCK = ".lock"
 _STAGING = ".staging"
@@ -31,7 +31,7 @@ class PackageStore:
 
     def in_force(self) -> tuple[Path, ...]:
         """Return the directories of the installed packages. Raises ConfigError."""
-        return in_force(self._home)
+        return list_in_force(self._home)
 
     def staged(self, files: Mapping[str, bytes]) -> Path:
         """Write a directory beside the others that holds these files, to the device. Raises OSError."""
@@ -68,7 +68,7 @@ class PackageStore:
                 not root.is_symlink()
                 and found.keys() == files.keys()
                 and all(
-                    not found[one].is_symlink() and plain_bytes(found[one], len(data)) == data
+                    not found[one].is_symlink() and read_plain_file(found[one], len(data)) == data
                     for one, data in files.items()
                 )
             )
@@ -80,7 +80,7 @@ class PackageStore:
 
         Raises OSError where that is not so, and CommandError where the disk did not confirm that it stays so.
         """
-        self._replace(pointer_of(self._home).name, pointer_text(directories).encode())
+        self._replace(make_pointer_path(self._home).name, write_pointer(directories).encode())
 
     def keep_trusted(self, name: str, data: bytes) -> None:
         """Write the file of trusted keys. Raises as `put_in_force` does."""
@@ -106,8 +106,8 @@ class PackageStore:
         try:
             self._disk.sync_dir()
         except OSError as error:
-            said = of_os_error(error, doing="the change was made, but the disk did not confirm it")
-            raise CommandError(said.message, hint=f"see what is there: {next_here('package list')}") from error
+            said = make_os_fault(error, doing="the change was made, but the disk did not confirm it")
+            raise CommandError(said.message, hint=f"see what is there: {format_next_here('package list')}") from error
 
     def _write(self, name: str, data: bytes) -> None:
         file = self._disk.open(name, create=True)
@@ -138,7 +138,7 @@ def _is_ours(name: str) -> bool:
 
 
 @contextmanager
-def changing(home: Home, disk: type[RealDisk] = RealDisk) -> Generator[PackageStore]:
+def open_store(home: Home, disk: type[RealDisk] = RealDisk) -> Generator[PackageStore]:
     """Open the packages of this home for this command alone, without what earlier commands left.
 
     Raises CommandError: somebody else is changing them, or the disk refuses.
@@ -148,14 +148,14 @@ def changing(home: Home, disk: type[RealDisk] = RealDisk) -> Generator[PackageSt
         at = disk(home.packages)
         release = at.lock(_LOCK)
     except OSError as error:
-        raise of_os_error(error, doing="the home's packages cannot be changed") from error
+        raise make_os_fault(error, doing="the home's packages cannot be changed") from error
     if release is None:
         raise RefusedFault(
             f"another command is changing the packages of {home.root}", hint="wait until it has ended, then do it again"
         )
     try:
         store = PackageStore(home, at)
-        with doing("what an earlier command left cannot be taken away"):
+        with tell_refusal_as("what an earlier command left cannot be taken away"):
             store.sweep()
         yield store
     finally:
@@ -163,9 +163,9 @@ def changing(home: Home, disk: type[RealDisk] = RealDisk) -> Generator[PackageSt
 
 
 @contextmanager
-def doing(what: str) -> Generator[None]:
+def tell_refusal_as(what: str) -> Generator[None]:
     """Tell a refusal of the operating system as this. Raises CommandError."""
     try:
         yield
     except OSError as error:
-        raise of_os_error(error, doing=what) from error
+        raise make_os_fault(error, doing=what) from error

@@ -101,11 +101,11 @@ class DrilledLink:
         self._drill = drill
 
     def attach(self, on_frames: OnFrames) -> None:
-        def received(header: bytes, body: bytes) -> None:
+        def receive(header: bytes, body: bytes) -> None:
             self._drill.passed("on-receive", header, body)
             on_frames(header, body)
 
-        self._link.attach(received)
+        self._link.attach(receive)
 
     def send(self, header: bytes, body: bytes) -> None:
         """Send between the drill's two moments."""

@@ -32,10 +32,10 @@ class LauncherGone(Exception):
 
 def read_given(fd: int) -> tuple[dict[str, str], str]:
     """Return variables and secret that the launcher wrote; raises LauncherGone when it died first."""
-    return json.loads(_line(fd)), _line(fd)
+    return json.loads(_read_line(fd)), _read_line(fd)
 
 
-def _line(fd: int) -> str:
+def _read_line(fd: int) -> str:
     said = b""
     while not said.endswith(b"\n"):
         piece = os.read(fd, 1)
@@ -69,12 +69,12 @@ def needed_by(role: str, roles: Iterable[str]) -> bool:
     return any(STAGES.get(other, STAGES["broker"]) < STAGES[role] for other in roles)
 
 
-def patience_s(role: str, config: AdminConfig) -> float:
+def compute_patience_s(role: str, config: AdminConfig) -> float:
     """Return how long after the launcher's death a process of this role ends at the latest."""
     return config.launcher.orphan_drain_s + max(0, STAGES[role] - 1) * DRAIN_MS / 1000
 
 
-def hard_limit_s(config: AdminConfig) -> float:
+def compute_hard_limit_s(config: AdminConfig) -> float:
     return config.launcher.orphan_drain_s + (STAGES["broker"] + 1) * DRAIN_MS / 1000
 
 
@@ -87,7 +87,7 @@ async def wait_until_not_needed(
     config: AdminConfig,
 ) -> float:
     """Wait until nobody needs this process or its patience is over; return what is left of that, in seconds."""
-    deadline = clock.monotonic() + patience_s(role, config)
+    deadline = clock.monotonic() + compute_patience_s(role, config)
     while clock.monotonic() < deadline:
         if not needed_by(role, await roles_present()):
             break

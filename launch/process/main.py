@@ -18,7 +18,7 @@ import uvloop
 
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
-from hobus.bus.dispatch import Actor, handled_by
+from hobus.bus.dispatch import Actor, map_handled
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.limits import DRAIN_MS
 from hobus.bus.peer import Peer
@@ -28,16 +28,16 @@ from hobus.bus.zeromq.key_book import KeyFiles
 from hobus.bus.zeromq.tokens import TokenDirectory
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.cluster.kernel import keep_memory_private, return_big_memory, schedule_as_batch, set_title
 from hobus.launch.cluster.run_file import write_whole
-from hobus.launch.cluster.version import software_version
+from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.limits import DRAIN_SHARE
 from hobus.launch.logs import writing
 from hobus.launch.process import liveness, wiring
 from hobus.launch.process.liveness import FINISH
-from hobus.launch.process.options import ProcessOptions, of_command_line
+from hobus.launch.process.options import ProcessOptions, parse_command_line
 from hobus.launch.process.roles import Made
 
 Ending = Literal["told", "orphaned", "failed", "damaged"]
@@ -49,7 +49,7 @@ _EXIT = {"told": exit_codes.OK, "orphaned": exit_codes.OK, "failed": exit_codes.
 
 def main() -> None:
     """Run as the command line says; end as `run`."""
-    run(*of_command_line())
+    run(*parse_command_line())
 
 
 def run(options: ProcessOptions, liveness_fd: int, listening_fd: int | None = None) -> None:
@@ -62,8 +62,8 @@ def run(options: ProcessOptions, liveness_fd: int, listening_fd: int | None = No
     schedule_as_batch()  # threads of libraries begin later, and inherit it
     lines = writing.configure(actor, options.instance)
     try:
-        home = home_of(Path(options.home))
-        snapshot = _snapshot_of(home.snapshot.read_bytes())
+        home = make_home(Path(options.home))
+        snapshot = _read_snapshot(home.snapshot.read_bytes())
         place = Place(home=home, sockets=Path(options.sockets), snapshot=snapshot, listening=listening_fd)
         lines.limit(home.log(actor), place.snapshot.config.launcher.log_max_bytes)
         sys.exit(_EXIT[_live(place, options.role, options.instance, liveness_fd)])
@@ -71,7 +71,7 @@ def run(options: ProcessOptions, liveness_fd: int, listening_fd: int | None = No
         sys.exit(exit_codes.OK)
     except RuntimeFault as fault:
         _log.error("process_failed", code=fault.code, detail=fault.detail)
-        sys.exit(_EXIT[_ending_of(fault)])
+        sys.exit(_EXIT[_choose_ending(fault)])
     except OSError as error:
         _log.error("process_failed", code="os_error", detail=str(error))
         sys.exit(exit_codes.FAILED)
@@ -82,15 +82,15 @@ def warm(options: ProcessOptions) -> None:
 
     Raises what `run` would, OSError or RuntimeFault.
     """
-    warmed(home_of(Path(options.home)).snapshot.read_bytes(), [options.role])
+    warm_snapshot(make_home(Path(options.home)).snapshot.read_bytes(), [options.role])
 
 
-def warmed(data: bytes, roles: Iterable[str]) -> Snapshot:
+def warm_snapshot(data: bytes, roles: Iterable[str]) -> Snapshot:
     """Return the snapshot behind these bytes, as forked processes of these roles find it as well."""
-    software_version()
-    snapshot = _snapshot_of(data)
+    find_software_version()
+    snapshot = _read_snapshot(data)
     for actor in Actor.__subclasses__():
-        handled_by(actor)
+        map_handled(actor)
     for role in roles:
         if role != "broker":
             module = importlib.import_module(f"hobus.launch.process.roles.{role}")
@@ -100,7 +100,7 @@ def warmed(data: bytes, roles: Iterable[str]) -> Snapshot:
 
 
 @functools.lru_cache(maxsize=1)
-def _snapshot_of(data: bytes) -> Snapshot:
+def _read_snapshot(data: bytes) -> Snapshot:
     return Snapshot.from_bytes(data)
 
 
@@ -141,13 +141,13 @@ class _Process:
         loop.add_signal_handler(FINISH, self._is_to_rest.set)
         liveness.watch(
             liveness_fd,
-            on_gone=lambda: _in_loop(loop, self._end),
-            hard_limit_s=liveness.hard_limit_s(self._config),
+            on_gone=lambda: _call_in_loop(loop, self._end),
+            hard_limit_s=liveness.compute_hard_limit_s(self._config),
         )
         zeromq = ZeroMQ(self._config.bus)
         peer, present = wiring.wire(zeromq, self._place, self._made, instance, secret, clock=self._clock)
         try:
-            return await self._live(peer, present, self._ending)
+            return await self._run_live(peer, present, self._ending)
         finally:
             peer.close()
             zeromq.close()
@@ -157,10 +157,10 @@ class _Process:
         if self._ending is not None and not self._ending.done():
             self._ending.set_result(why)
 
-    async def _live(self, peer: Peer, present: wiring.Presence, until: asyncio.Future[Ending]) -> Ending:
+    async def _run_live(self, peer: Peer, present: wiring.Presence, until: asyncio.Future[Ending]) -> Ending:
         async with asyncio.TaskGroup() as group:
             work = group.create_task(self._work(peer))
-            rest = group.create_task(self._rest())
+            rest = group.create_task(self._finish())
             ending = await asyncio.shield(until)
             work.cancel()
             rest.cancel()
@@ -174,22 +174,22 @@ class _Process:
             await peer.stop(DRAIN_SHARE * self._config.launcher.drain_ms / 1000)
         return ending
 
-    async def _rest(self) -> None:
+    async def _finish(self) -> None:
         """Finish when told to: end when nothing is left, or by whatever comes first."""
         await self._is_to_rest.wait()
         _log.info("process_resting")
         await self._made.actor.rest()
         self._end("told")
 
-    def _actor_failed(self, failure: asyncio.Future[BaseException]) -> None:
+    def _on_actor_failure(self, failure: asyncio.Future[BaseException]) -> None:
         if not failure.cancelled():
-            self._failed(failure.result())
+            self._log_failure(failure.result())
 
-    def _failed(self, reason: BaseException) -> None:
+    def _log_failure(self, reason: BaseException) -> None:
         """Log the end; a traceback belongs into the log for what nobody expected."""
         unexpected = None if isinstance(reason, RuntimeFault) else reason
         _log.error("process_failed", reason=str(reason), type=type(reason).__name__, exc_info=unexpected)
-        self._end(_ending_of(reason))
+        self._end(_choose_ending(reason))
 
     async def _work(self, peer: Peer) -> None:
         """Start the actor; return only when this incarnation cannot go on."""
@@ -201,20 +201,20 @@ class _Process:
             _log.info("process_started", role=self._role)
             failure: asyncio.Future[BaseException] | None = getattr(self._made.actor, "failed", None)
             if failure is not None:
-                failure.add_done_callback(self._actor_failed)
+                failure.add_done_callback(self._on_actor_failure)
             reason = await peer.failed()
         except RuntimeFault as fault:
             reason = fault
-        self._failed(reason)
+        self._log_failure(reason)
 
 
-def _in_loop(loop: asyncio.AbstractEventLoop, end: Callable[[Ending], None]) -> None:
+def _call_in_loop(loop: asyncio.AbstractEventLoop, end: Callable[[Ending], None]) -> None:
     """Call from the liveness thread into the loop; a loop that has just closed is ending already."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(end, "orphaned")
 
 
-def _ending_of(reason: BaseException) -> Ending:
+def _choose_ending(reason: BaseException) -> Ending:
     is_for_good = isinstance(reason, RuntimeFault) and reason.code in ("damaged", "other_format")
     return "damaged" if is_for_good else "failed"
 
@@ -225,7 +225,7 @@ def _ending_of(reason: BaseException) -> Ending:
 def run_until_told(place: Place, instance: str, liveness_fd: int) -> None:
     """Run until told to end, or until launcher and users are gone. Raises ConfigError when it cannot start."""
     config, clock = place.snapshot.config, SystemClock()
-    told_fd = _descriptor_of_signals()
+    told_fd = _open_signal_descriptor()
     orphaned_at: float | None = None
     alone_at: float | None = None
 
@@ -240,13 +240,13 @@ def run_until_told(place: Place, instance: str, liveness_fd: int) -> None:
         orphaned_at = now if orphaned_at is None else orphaned_at
         roles = [name.partition("/")[0] for name in instances]
         if liveness.needed_by("broker", roles):
-            return now - orphaned_at > liveness.patience_s("broker", config)
+            return now - orphaned_at > liveness.compute_patience_s("broker", config)
         alone_at = now if alone_at is None else alone_at
         return "door" not in roles or now - alone_at > DRAIN_MS / 1000
 
     # For the case that this loop is stuck when the launcher dies; otherwise the descriptor below speaks first.
-    liveness.watch(liveness_fd, on_gone=lambda: None, hard_limit_s=liveness.hard_limit_s(config))
-    remote = _remote(place)
+    liveness.watch(liveness_fd, on_gone=lambda: None, hard_limit_s=liveness.compute_hard_limit_s(config))
+    remote = _find_remote(place)
     tokens = TokenDirectory(place.home.run)
     run_broker(
         settings=config.bus,
@@ -258,33 +258,35 @@ def run_until_told(place: Place, instance: str, liveness_fd: int) -> None:
         expected=None if remote is not None else [name for name in tokens.living() if name != instance],
         clock=clock,
         stops={told_fd: lambda _instances: True, liveness_fd: nobody_needs_it},
-        on_ready=lambda: _started(place, remote),
+        on_ready=lambda: _log_start(place, remote),
         remote=remote,
         config_digest=place.snapshot.digest,
     )
     _log.info("process_ending", why="told" if orphaned_at is None else "orphaned")
 
 
-def _remote(place: Place) -> tuple[str, KeyFiles] | None:
+def _find_remote(place: Place) -> tuple[str, KeyFiles] | None:
     """Return where other hosts connect, and their keys; port 0: the port that an earlier broker of this run had."""
     settings = place.snapshot.config.bus
     address = settings.listen
     if not address:
         return None
-    keys = KeyFiles(place.home.keys, settings=settings, version=software_version(), config_digest=place.snapshot.digest)
+    keys = KeyFiles(
+        place.home.keys, settings=settings, version=find_software_version(), config_digest=place.snapshot.digest
+    )
     if address.endswith(":0") and place.home.listening.exists():
         address = place.home.listening.read_text(encoding="ascii").strip()
     return address, keys
 
 
-def _started(place: Place, remote: tuple[str, KeyFiles] | None) -> None:
+def _log_start(place: Place, remote: tuple[str, KeyFiles] | None) -> None:
     if remote is not None:
         write_whole(place.home.listening, f"{remote[1].listens}\n")
         _log.info("listening_for_workers", address=remote[1].listens)
     _log.info("process_started", role="broker")
 
 
-def _descriptor_of_signals() -> int:
+def _open_signal_descriptor() -> int:
     """Return a descriptor that is readable as soon as SIGTERM or SIGINT came."""
     read_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)

@@ -20,11 +20,11 @@ class ProcessOptions(NamedTuple):
     """Path of the directory of its cluster's sockets."""
 
     def words(self) -> list[str]:
-        """Return the options as a command line; `of_command_line` reads it."""
+        """Return the options as a command line; `parse_command_line` reads it."""
         return [self.role, "--instance", self.instance, "--home", self.home, "--sockets", self.sockets]
 
 
-def of_command_line(argv: Sequence[str] | None = None) -> tuple[ProcessOptions, int, int | None]:
+def parse_command_line(argv: Sequence[str] | None = None) -> tuple[ProcessOptions, int, int | None]:
     """Read a command line: the options, the reading end of the liveness pipe, and a door's socket.
 
     Ends by SystemExit where it cannot be read. Only for a fresh interpreter: reading a command line writes to a

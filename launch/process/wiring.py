@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from hobus.bus.catalog import CLIENT_ROLES
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.lane_server import LaneServer
-from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS, lanes_of
+from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS, list_lanes
 from hobus.bus.link import Link
 from hobus.bus.paging import read_peers
 from hobus.bus.peer import Peer
@@ -19,7 +19,7 @@ from hobus.bus.zeromq.lane import ZeroMQLane
 from hobus.bus.zeromq.tokens import TokenDirectory
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.version import software_version
+from hobus.launch.cluster.version import find_software_version
 from hobus.launch.process.failpoint import Drill, DrilledLane, DrilledLink, drill_of
 from hobus.launch.process.roles import Made
 
@@ -46,7 +46,7 @@ def wire(  # noqa: PLR0913 - what an actor is wired to
     role, _, _ = actor_name.partition("/")
     drill = drill_of(actor_name, place.home.run, os.environ)
 
-    def link(lane: str) -> Link:
+    def make_link(lane: str) -> Link:
         made = place.link(zeromq, lane)
         return made if drill is None else DrilledLink(made, drill)
 
@@ -59,19 +59,19 @@ def wire(  # noqa: PLR0913 - what an actor is wired to
         token=secret,
         settings=snapshot.config.bus,
         clock=clock,
-        links={lane: link(lane) for lane in ("", *lanes_of(role))},
+        links={lane: make_link(lane) for lane in ("", *list_lanes(role))},
         config_digest=snapshot.digest,
-        version=software_version(),
+        version=find_software_version(),
         tools=made.tools,
     )
     if role in LEASE_HOLDERS:
-        peer.connect = link
+        peer.connect = make_link
     address = place.lane(role if role in LANES else instance)
     has_lane = role in LANES or role in BESIDE_BROKER
     server = _serve_lane(zeromq, place, address, peer, drill) if has_lane else None
     if role == "ledger" and server is not None:
-        return peer, _present_on(server)
-    return peer, _present_at_broker(peer, snapshot)
+        return peer, _make_lane_presence(server)
+    return peer, _make_broker_presence(peer, snapshot)
 
 
 def _serve_lane(zeromq: ZeroMQ, place: Place, address: str, peer: Peer, drill: Drill | None) -> LaneServer:
@@ -86,23 +86,23 @@ def _serve_lane(zeromq: ZeroMQ, place: Place, address: str, peer: Peer, drill: D
     return server
 
 
-def _present_at_broker(peer: Peer, snapshot: Snapshot) -> Presence:
+def _make_broker_presence(peer: Peer, snapshot: Snapshot) -> Presence:
     timeout_s = snapshot.config.bus.peer_timeout_ms / 1000
 
-    async def present() -> list[str]:
+    async def list_present() -> list[str]:
         try:
             peers = await read_peers(peer, timeout_s=timeout_s)
         except RuntimeFault:
             return []  # without the broker nobody can need this process
         return [row.role for row in peers.peers if row.state != "lost"]
 
-    return present
+    return list_present
 
 
-def _present_on(server: LaneServer) -> Presence:
+def _make_lane_presence(server: LaneServer) -> Presence:
     """Return who is connected to the ledger's lane, which everybody who writes is: it may not ask the broker."""
 
-    async def present() -> list[str]:
+    async def list_present() -> list[str]:
         return [instance.partition("/")[0] for instance in server.connected()]
 
-    return present
+    return list_present

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from hobus.bus.lanes import role_of
-from hobus.bus.messages.base import named
-from hobus.bus.messages.ids import called_session, is_beside, shown_session
+from hobus.bus.lanes import get_role
+from hobus.bus.messages.base import name_fields
+from hobus.bus.messages.ids import derive_called_session, is_beside, shorten_session
 from hobus.bus.messages.session import ModelChoice
 from hobus.bus.messages.work_order import CLASSIFICATION
 from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace, QualityGate
@@ -22,7 +22,7 @@ from hobus.config.attention_template import CLASSIFICATIONS, CONSOLIDATIONS
 from hobus.launch.sessions.evidence import Evidence, Seen, seen_in, short
 from hobus.launch.sessions.history import TurnSeen
 from hobus.launch.sessions.moments import Moment, all_moments
-from hobus.launch.sessions.provenance import Configuration, Used, named_by_run, used_in
+from hobus.launch.sessions.provenance import Configuration, Used, find_digest, list_used
 from hobus.launch.sessions.steps import TIMED, Step, Totals, steps_in, totals_of
 from hobus.launch.sessions.why_memory import MemoryShown, SignalSeen, learned_in, memory_shown, signals_in
 from hobus.launch.sessions.why_prompts import PromptShown, prompts_shown
@@ -94,7 +94,7 @@ class TurnAccount:
     @property
     def name(self) -> str:
         """Return `SES-1a2b3c4d-2`; without a run, `SES-1a2b3c4d/<input id>`."""
-        session = shown_session(self.session_id)
+        session = shorten_session(self.session_id)
         return f"{session}-{self.turn.run}" if self.turn.run else f"{session}/{self.turn.input_id}"
 
     @property
@@ -120,13 +120,13 @@ class TurnAccount:
     def document(self) -> dict[str, Any]:
         """Return the account as programs get it."""
         values = asdict(self)
-        return named({"turn": self.name, **values.pop("turn"), **values})
+        return name_fields({"turn": self.name, **values.pop("turn"), **values})
 
 
-def account_of(session_id: str, turn: TurnSeen, found: Evidence) -> TurnAccount:
+def make_account(session_id: str, turn: TurnSeen, found: Evidence) -> TurnAccount:
     """Return the account of a turn; parts whose entries were not read are empty."""
     entries = seen_in(found.turn)
-    steps, memory, digest = tuple(steps_in(entries)), memory_shown(found, entries), named_by_run(entries)
+    steps, memory, digest = tuple(steps_in(entries)), memory_shown(found, entries), find_digest(entries)
     classified, labels = _classification(entries, steps)
     prompts = [*prompts_shown(entries, steps, found, learned_in(found, memory))]
     asked = next((one.said for one in entries if isinstance(one.said, RunRequested)), None)
@@ -148,12 +148,12 @@ def account_of(session_id: str, turn: TurnSeen, found: Evidence) -> TurnAccount:
         called_by="" if asked is None else asked.called_by.removeprefix("WO-").partition(".")[0],
         # An order that a supervisor ended was answered by another agent: workers end all others.
         calls=tuple(
-            f"{called_session(one.wo_id)}-1"
+            f"{derive_called_session(one.wo_id)}-1"
             for one in entries
-            if one.type == "WO_COMPLETED" and role_of(one.entry.origin) == "ho2"
+            if one.type == "WO_COMPLETED" and get_role(one.entry.origin) == "ho2"
         ),
         config_digest=digest,
-        made_of=used_in(entries, found.configurations),
+        made_of=list_used(entries, found.configurations),
         missing=(_lacking(found.configurations.get(digest)),) if found.rules is None and prompts else (),
     )
 
@@ -205,7 +205,7 @@ def _facts(turn: Iterable[Seen]) -> Iterator[FactSeen]:
             decision, says = "REJECTED" if said.faults else "ACCEPTED", {"faults": said.faults}
         elif isinstance(said, QualityGate) or entry.event_type.startswith(_BESIDE):
             is_payload = said is not None and taken is None
-            decision, says = entry.decision, dict(named(said)) if is_payload else {}
+            decision, says = entry.decision, dict(name_fields(said)) if is_payload else {}
             says |= {"reason": entry.reason} if entry.reason else {}
         else:
             continue

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from msgspec import ValidationError
 
-from hobus.bus.errors import RuntimeFault, plain_words
-from hobus.bus.messages.base import faults_in
+from hobus.bus.errors import RuntimeFault, put_plainly
+from hobus.bus.messages.base import describe_fault
 from hobus.bus.messages.session import TurnResult
 from hobus.launch.console.errors import CommandError, UsageFault
 
@@ -63,14 +63,14 @@ class HttpError(HobusError):
         self.is_retryable = status in _RETRYABLE and not is_verdict
 
 
-def checked_seconds(given: Any) -> float:
+def check_seconds(given: Any) -> float:
     """Return a valid time-out. Raises RequestError."""
     if not isinstance(given, (int, float)) or not 0 < given < inf:
         raise RequestError("invalid_input", "timeout_s: expected a number of seconds above zero")
     return float(given)
 
 
-def checked_limit(given: Any) -> None:
+def check_limit(given: Any) -> None:
     """Raise RequestError for an invalid bound."""
     if given is not None and (not isinstance(given, int) or given < 1):
         raise RequestError("invalid_input", "limit: expected a whole number above zero")
@@ -84,13 +84,13 @@ def as_hobus_errors() -> Generator[None]:
     except HobusError:
         raise
     except ValidationError as error:
-        raise RequestError("invalid_input", faults_in(error)) from error
+        raise RequestError("invalid_input", describe_fault(error)) from error
     except CommandError as error:
         kind = RequestError if isinstance(error, UsageFault) else ClusterError
         raise kind(error.code if kind is ClusterError else "invalid_input", error.message, hint=error.hint) from error
     except RuntimeFault as fault:
         wait_s = None if fault.retry_after_ms is None else fault.retry_after_ms / 1000
-        told = ClusterError(fault.code, plain_words(fault), retry_after_s=wait_s)
+        told = ClusterError(fault.code, put_plainly(fault), retry_after_s=wait_s)
         told.is_retryable = fault.retryable
         raise told from fault
     except OSError as error:
@@ -99,7 +99,7 @@ def as_hobus_errors() -> Generator[None]:
         raise RequestError("invalid_input", "an argument has a type or value that cannot be sent") from error
 
 
-def answered(result: TurnResult) -> TurnResult:
+def require_answer(result: TurnResult) -> TurnResult:
     """Return the result of an answered turn, also if degraded. Raises ClusterError for one that ended in an error."""
     if result.outcome != "error":
         return result
@@ -109,30 +109,30 @@ def answered(result: TurnResult) -> TurnResult:
     raise error
 
 
-def raises_hobus_errors(cls: type[T]) -> type[T]:
+def translate_errors(cls: type[T]) -> type[T]:
     """Decorate a client: its public methods raise nothing else, take a session by a short id, and say it is closed."""
     for name in ("__init__", *(one for one in dir(cls) if not one.startswith("_"))):
         method = vars(cls).get(name) or getattr(cls, name)
         if isinstance(method, classmethod):
-            setattr(cls, name, classmethod(_told(method.__func__)))
+            setattr(cls, name, classmethod(_translate(method.__func__)))
         elif isfunction(method):
-            setattr(cls, name, _told(method))
+            setattr(cls, name, _translate(method))
     return cls
 
 
-def _told(method: Callable[..., Any]) -> Callable[..., Any]:
+def _translate(method: Callable[..., Any]) -> Callable[..., Any]:
     taken = signature(method)
     if isasyncgenfunction(method):
 
         @wraps(method)
-        async def pieces(*given: Any, **named: Any) -> AsyncGenerator[Any]:
+        async def yield_pieces(*given: Any, **named: Any) -> AsyncGenerator[Any]:
             with as_hobus_errors():
-                bound = await _bound(taken, given, named)
+                bound = await _bind(taken, given, named)
                 async with aclosing(method(*bound.args, **bound.kwargs)) as following:
                     async for one in following:
                         yield one
 
-        return pieces
+        return yield_pieces
     if method.__name__ == "close":
 
         @wraps(method)
@@ -148,20 +148,20 @@ def _told(method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
         async def answer(*given: Any, **named: Any) -> Any:
             with as_hobus_errors():
-                bound = await _bound(taken, given, named)
+                bound = await _bind(taken, given, named)
                 return await method(*bound.args, **bound.kwargs)
 
         return answer
 
     @wraps(method)
-    def made(*given: Any, **named: Any) -> Any:
+    def make_call(*given: Any, **named: Any) -> Any:
         with as_hobus_errors():
             return method(*given, **named)
 
-    return made
+    return make_call
 
 
-async def _bound(taken: Signature, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+async def _bind(taken: Signature, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Return the arguments, with the full id of the session that is meant."""
     try:
         bound = taken.bind(*given, **named)

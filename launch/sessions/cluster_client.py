@@ -33,28 +33,28 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.messages.streams import StreamDelta, StreamReset
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import cluster_of, connected
+from hobus.launch.cluster.client import connect_bus, find_cluster
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import home_of
-from hobus.launch.cluster.run_file import cluster_gone
+from hobus.launch.cluster.home import make_home
+from hobus.launch.cluster.run_file import find_gone
 from hobus.launch.console.errors import CommandError, UnreachableFault
 from hobus.launch.limits import JOURNAL_POLL_MS, SESSIONS_LISTED_MAX
 from hobus.launch.sessions.client_errors import (
     RequestError,
-    answered,
-    checked_limit,
-    checked_seconds,
-    raises_hobus_errors,
+    check_limit,
+    check_seconds,
+    require_answer,
+    translate_errors,
 )
-from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on, view_of
-from hobus.launch.sessions.journal import FromLedger, rows_of
-from hobus.launch.sessions.named import named_session
+from hobus.launch.sessions.commands import Fences, draw_id, make_host_command, read_view, send_command
+from hobus.launch.sessions.journal import FromLedger, list_rows
+from hobus.launch.sessions.named import find_named_session
 from hobus.launch.sessions.session_client import AsyncSessions, Piece, Question, Sessions
 from hobus.launch.sessions.summary import SessionRow
 from hobus.launch.sessions.turns import Watch, process_turn
 
 
-@raises_hobus_errors
+@translate_errors
 class AsyncClusterClient(AsyncSessions):
     """Ask the cluster of one home. Open it with `async with`, or `await AsyncClusterClient.open(home)`."""
 
@@ -74,16 +74,16 @@ class AsyncClusterClient(AsyncSessions):
 
         Raises HobusError when there is none, or its broker does not answer.
         """
-        checked_seconds(timeout_s)
-        root = home_of(Path(home))
-        place = cluster_of(root)
+        check_seconds(timeout_s)
+        root = make_home(Path(home))
+        place = find_cluster(root)
         held = AsyncExitStack()
-        bus = await held.enter_async_context(connected(place, "door"))
+        bus = await held.enter_async_context(connect_bus(place, "door"))
         return cls(place, bus, held, timeout_s=timeout_s)
 
     async def _session_named(self, given: str) -> str:
         """Look the session up in the record, as an operator may."""
-        return await named_session(self._place, given, called="session_id")
+        return await find_named_session(self._place, given, called="session_id")
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -96,11 +96,11 @@ class AsyncClusterClient(AsyncSessions):
         return ready.session_id
 
     async def _answer(self, question: Question) -> TurnResult:
-        return await self._asked(question, None)
+        return await self._ask(question, None)
 
     async def _pieces(self, question: Question) -> AsyncGenerator[Piece]:
         said: asyncio.Queue[Piece | None] = asyncio.Queue()
-        asking = asyncio.get_running_loop().create_task(self._asked(question, said))
+        asking = asyncio.get_running_loop().create_task(self._ask(question, said))
         asking.add_done_callback(lambda _: said.put_nowait(None))
         try:
             while (piece := await said.get()) is not None:
@@ -111,10 +111,10 @@ class AsyncClusterClient(AsyncSessions):
 
     async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
         """Return the newest sessions of the cluster, whoever's."""
-        checked_limit(limit)
+        check_limit(limit)
         async with self._operator() as bus:
             journals = FromLedger(bus, timeout_s=self._timeout_s)
-            return await rows_of(journals, limit or SESSIONS_LISTED_MAX, is_all=is_all)
+            return await list_rows(journals, limit or SESSIONS_LISTED_MAX, is_all=is_all)
 
     async def session(self, session_id: str) -> SessionView:
         """Return how a session stands."""
@@ -130,24 +130,24 @@ class AsyncClusterClient(AsyncSessions):
         if kind not in {one.kind for one in get_args(Command)}:
             raise RequestError("invalid_input", f"kind: there is no command {str(kind)[:64]!r}")
         wanted = convert({"kind": kind, **fields}, Command)
-        command = host_command(session_id, wanted, Fences(), drawn_id("program"))
+        command = make_host_command(session_id, wanted, Fences(), draw_id("program"))
         return await self._verdict(session_id, command)
 
     # --- how it reaches the cluster -------------------------------------------------------------------------------
 
     def _operator(self) -> AbstractAsyncContextManager[Bus]:
-        return connected(self._place, "operator")
+        return connect_bus(self._place, "operator")
 
     async def _view(self, session_id: str) -> SessionView:
-        return await view_of(self._place, session_id, timeout_s=self._timeout_s)
+        return await read_view(self._place, session_id, timeout_s=self._timeout_s)
 
     async def _verdict(self, session_id: str, command: HostCommand) -> CommandVerdict:
-        return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s, role="door")
+        return await send_command(self._place, session_id, command, timeout_s=self._timeout_s, role="door")
 
     def _gone(self) -> CommandError | None:
-        return cluster_gone(self._place.home)
+        return find_gone(self._place.home)
 
-    async def _asked(self, question: Question, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
+    async def _ask(self, question: Question, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
         turn = question.turn(
             question.input_id or self._bus.new_id(),
             session_id=question.session_id,
@@ -155,7 +155,7 @@ class AsyncClusterClient(AsyncSessions):
             stream=said is not None,
         )
 
-        def heard(message: Message) -> None:
+        def hear(message: Message) -> None:
             assert said is not None  # noqa: S101 - told where something listens
             if isinstance(message, StreamDelta):
                 said.put_nowait(Piece(kind="delta", text=message.text))
@@ -171,11 +171,11 @@ class AsyncClusterClient(AsyncSessions):
                 timeout_s=self._timeout_s,
                 retry_interval_s=limits.RETRY_INTERVAL_MS / 1000,
                 watch=Watch(self._gone, JOURNAL_POLL_MS / 1000),
-                on_stream=heard if said is not None else None,
+                on_stream=hear if said is not None else None,
             )
         except CommandError as gone:  # what becomes of the turn stands in the record
             raise UnreachableFault(f"{gone.message} (input {turn.input_id})", hint=gone.hint) from None
-        return answered(result)
+        return require_answer(result)
 
 
 class ClusterClient(Sessions[AsyncClusterClient]):

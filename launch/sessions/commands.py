@@ -8,14 +8,14 @@ from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.ids import RunId, iso
+from hobus.bus.messages.ids import RunId, format_iso
 from hobus.bus.messages.session import Command, CommandVerdict, HostCommand, ReadSession, SessionCommand, SessionView
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.run_file import cluster_gone
-from hobus.launch.console.errors import UNREACHABLE_CODES, CommandError, UnreachableFault, next_here
-from hobus.launch.sessions.turns import R, asked_of_owner
-from hobus.launch.sessions.which import no_such
+from hobus.launch.cluster.run_file import find_gone
+from hobus.launch.console.errors import UNREACHABLE_CODES, CommandError, UnreachableFault, format_next_here
+from hobus.launch.sessions.turns import R, ask_owner
+from hobus.launch.sessions.which import make_no_such
 
 _MAY_FIX = UNREACHABLE_CODES | {"moved"}
 
@@ -28,23 +28,23 @@ class Fences:
     epoch: int | None = None
 
 
-def drawn_id(program: str) -> str:
+def draw_id(program: str) -> str:
     return f"{program}-{SystemClock().new_id()}"
 
 
-def host_command(session_id: str, command: Command, fences: Fences, command_id: str) -> HostCommand:
+def make_host_command(session_id: str, command: Command, fences: Fences, command_id: str) -> HostCommand:
     """Return the command as it travels. Raises ValueError for an invalid command id."""
     target = None if fences.run is None else RunId(session_id=session_id, run_seq=fences.run)
     return HostCommand(
         command_id=command_id,
         target_run_id=target,
         expected_session_epoch=fences.epoch,
-        issued_at=iso(SystemClock().now()),
+        issued_at=format_iso(SystemClock().now()),
         command=command,
     ).checked()
 
 
-async def verdict_on(  # noqa: PLR0913 - what bounds a command, each by its name
+async def send_command(  # noqa: PLR0913 - what bounds a command, each by its name
     place: Place, session_id: str, command: HostCommand, *, timeout_s: float, role: str = "operator", person: str = ""
 ) -> CommandVerdict:
     """Return what became of the command, durably.
@@ -55,21 +55,21 @@ async def verdict_on(  # noqa: PLR0913 - what bounds a command, each by its name
     """
     question = SessionCommand(session_id=session_id, command=command, person=person)
     try:
-        return await of_owner(place, session_id, question, CommandVerdict, timeout_s=timeout_s, role=role)
+        return await ask_owner_at(place, session_id, question, CommandVerdict, timeout_s=timeout_s, role=role)
     except CommandError:
         raise
     except RuntimeFault as fault:
         if fault.code not in _MAY_FIX:
             raise
-        raise UnreachableFault(f"no verdict within {timeout_s:g} s: {fault}", hint=next_here("ps")) from fault
+        raise UnreachableFault(f"no verdict within {timeout_s:g} s: {fault}", hint=format_next_here("ps")) from fault
 
 
-async def view_of(place: Place, session_id: str, *, timeout_s: float) -> SessionView:
+async def read_view(place: Place, session_id: str, *, timeout_s: float) -> SessionView:
     """Return what the session's owner knows of it. Raises RuntimeFault, CommandError."""
-    return await of_owner(place, session_id, ReadSession(session_id=session_id), SessionView, timeout_s=timeout_s)
+    return await ask_owner_at(place, session_id, ReadSession(session_id=session_id), SessionView, timeout_s=timeout_s)
 
 
-async def of_owner(  # noqa: PLR0913 - what bounds a question, each by its name
+async def ask_owner_at(  # noqa: PLR0913 - what bounds a question, each by its name
     place: Place, session_id: str, question: Message, expect: type[R], *, timeout_s: float, role: str = "operator"
 ) -> R:
     """Ask whoever owns the session. Raises the last fault, CommandError for a cluster that is gone."""
@@ -81,14 +81,14 @@ async def of_owner(  # noqa: PLR0913 - what bounds a question, each by its name
         if left_s <= 0:
             raise BusError("expired", f"session {session_id} was not reached within {timeout_s:g} s")
         try:
-            async with connected(place, role, timeout_s=left_s) as bus:
-                return await asked_of_owner(
+            async with connect_bus(place, role, timeout_s=left_s) as bus:
+                return await ask_owner(
                     bus, session_id, question, expect, timeout_s=deadline - clock.monotonic(), pause_s=pause_s
                 )
         except RuntimeFault as fault:
             if fault.code == "not_found":
-                raise no_such(session_id, called="SESSION") from fault
+                raise make_no_such(session_id, called="SESSION") from fault
             if fault.code not in _MAY_FIX or clock.monotonic() + pause_s >= deadline:
                 raise
-            if (gone := cluster_gone(place.home)) is not None:
+            if (gone := find_gone(place.home)) is not None:
                 raise gone from fault

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hobus.bus.messages.base import unpack
-from hobus.bus.messages.ledger import Entry, session_stream
+from hobus.bus.messages.ledger import Entry, name_session_stream
 from hobus.bus.messages.work_order import Receipt
 from hobus.bus.record.catalog import is_session_stream, read_body
-from hobus.bus.record.ends import ENDS, order_receipt
-from hobus.bus.record.journal import Recorded, recorded
+from hobus.bus.record.ends import ENDS, read_order_receipt
+from hobus.bus.record.journal import Recorded, read_recorded
 
 if TYPE_CHECKING:
     from hobus.launch.sessions.provenance import Configuration
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
     def receipt(self) -> Receipt | None:
         """Return the receipt with which an order ended; None for another entry, or where it was erased."""
         try:
-            return order_receipt(self.entry)
+            return read_order_receipt(self.entry)
         except ValueError:
             return None
 
@@ -89,16 +89,16 @@ class Evidence:
 
 def seen(entry: Entry) -> Seen:
     if is_session_stream(entry.stream):
-        taken = recorded(entry)
+        taken = read_recorded(entry)
         return Seen(entry, None if taken is None else taken.event.event, taken)
-    return Seen(entry, body_of(entry))
+    return Seen(entry, decode_body(entry))
 
 
 def seen_in(entries: Iterable[Entry]) -> list[Seen]:
     return [seen(one) for one in entries]
 
 
-def body_of(entry: Entry, number: int = 0) -> Any:
+def decode_body(entry: Entry, number: int = 0) -> Any:
     """Return the typed body, the payload first; None for what has none, was erased, or is of another version."""
     try:
         return read_body(entry, number) if len(entry.bodies) > number else None
@@ -106,7 +106,7 @@ def body_of(entry: Entry, number: int = 0) -> Any:
         return None
 
 
-def text_in(entry: Entry, number: int = 1) -> str | None:
+def read_text(entry: Entry, number: int = 1) -> str | None:
     """Return a text beside the payload; None where it was erased, or there is none."""
     body = entry.bodies[number] if len(entry.bodies) > number else None
     return None if body is None else body.decode("utf-8", "replace")
@@ -128,7 +128,7 @@ def entries_of_turn(entries: Sequence[Entry], beginning: Entry) -> list[Entry]:
     """
     session_id, run_seq = beginning.provenance.session_id, beginning.provenance.run_seq
     input_id = beginning.submission_id.partition("/")[2].partition("/")[0]
-    journal = session_stream(session_id)
+    journal = name_session_stream(session_id)
     # What the host did for an input whose run had failed names the input and no run.
     of_host = {f"{event_type}:{session_id}/{input_id}{end}" for event_type, end in _OF_HOST}
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages import session
-from hobus.bus.messages.ids import body_ref
+from hobus.bus.messages.ids import derive_body_ref
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import HostCommand, LeaseHeartbeat
 from hobus.bus.record import session_facts as events
-from hobus.bus.record.ends import End, end_in, reply_in, result_in, why_failed
-from hobus.bus.record.journal import Recorded, own_text, recorded
+from hobus.bus.record.ends import End, end_in, explain_failure, read_result, reply_in
+from hobus.bus.record.journal import Recorded, find_own_text, read_recorded
 
 
 @dataclass(slots=True)
@@ -60,10 +60,10 @@ class TurnSeen:
         return f"{self.outcome} ({self.code})" if self.code else self.outcome
 
 
-def commands_in(entries: Iterable[Entry]) -> list[CommandSeen]:
+def list_commands(entries: Iterable[Entry]) -> list[CommandSeen]:
     seen: dict[str, CommandSeen] = {}
     for entry in entries:
-        taken = recorded(entry)
+        taken = read_recorded(entry)
         match None if taken is None else taken.event.event:
             case events.HostCommandReceived(command=HostCommand(command=LeaseHeartbeat())):
                 pass  # nobody's word: a client that waits is there
@@ -73,7 +73,7 @@ def commands_in(entries: Iterable[Entry]) -> list[CommandSeen]:
                     at=at,
                     command_id=command.command_id,
                     kind=command.command.kind,
-                    about=about(command, taken),
+                    about=describe_command(command, taken),
                     run=None if command.target_run_id is None else command.target_run_id.run_seq,
                     epoch=command.expected_session_epoch,
                     trace=entry.trace,
@@ -90,10 +90,10 @@ def commands_in(entries: Iterable[Entry]) -> list[CommandSeen]:
     return list(seen.values())
 
 
-def about(command: HostCommand, entry: Recorded) -> str:
+def describe_command(command: HostCommand, entry: Recorded) -> str:
     match command.command:
         case session.Steer() | session.FollowUp():
-            return own_text(entry, body_ref(entry.submission_id, 1)) or ""
+            return find_own_text(entry, derive_body_ref(entry.submission_id, 1)) or ""
         case session.Cancel(reason=reason):
             return reason or ""
         case session.Approve(call_id=call_id):
@@ -106,38 +106,38 @@ def about(command: HostCommand, entry: Recorded) -> str:
             return ""
 
 
-def turns_in(entries: Iterable[Entry]) -> list[TurnSeen]:
+def list_turns(entries: Iterable[Entry]) -> list[TurnSeen]:
     """Return turns in the order in which they were asked; one that began before these entries has no text."""
     seen: dict[str, TurnSeen] = {}
     queued: dict[str, str] = {}  # ref -> text of a follow-up
     for entry in entries:
-        taken = recorded(entry)
+        taken = read_recorded(entry)
         if taken is None:
             continue
         event = taken.event.event
         if isinstance(event, events.HostCommandReceived):
-            queued[body_ref(entry.submission_id, 1)] = about(event.command, taken)
+            queued[derive_body_ref(entry.submission_id, 1)] = describe_command(event.command, taken)
         elif isinstance(event, events.RunRequested):
             # The envelope is of the moment before: the run that it begins is the entry's own.
             number = entry.provenance.run_seq or None
-            seen[event.input_id] = TurnSeen(event.at, number, event.input_id, _asked(taken, event, queued))
+            seen[event.input_id] = TurnSeen(event.at, number, event.input_id, _note_asked(taken, event, queued))
         elif (end := end_in(event, taken)) is not None:
             turn = seen.setdefault(end.input_id, TurnSeen(event.at, None, end.input_id, None))
-            _ended(turn, end, taken)
+            _note_end(turn, end, taken)
     return list(seen.values())
 
 
-def _ended(turn: TurnSeen, end: End, taken: Recorded) -> None:
+def _note_end(turn: TurnSeen, end: End, taken: Recorded) -> None:
     run_id, event = taken.event.run_id, taken.event.event
     turn.run = turn.run or (run_id and run_id.run_seq)
-    result = result_in(taken, end.result_ref) if end.became == "answered" else None
+    result = read_result(taken, end.result_ref) if end.became == "answered" else None
     turn.outcome = end.became if end.became != "answered" else "success" if result is None else result.outcome
     turn.code = (end.reason if end.became == "cancelled" else end.code) or turn.code
-    turn.reply = why_failed(taken, end) if end.became == "failed" else reply_in(taken, end, result)
+    turn.reply = explain_failure(taken, end) if end.became == "failed" else reply_in(taken, end, result)
     if turn.text is None and isinstance(event, events.TurnDegraded):
-        turn.text = own_text(taken, event.input_ref)
+        turn.text = find_own_text(taken, event.input_ref)
 
 
-def _asked(taken: Recorded, event: events.RunRequested, queued: dict[str, str]) -> str | None:
-    text = own_text(taken, event.input_ref)
+def _note_asked(taken: Recorded, event: events.RunRequested, queued: dict[str, str]) -> str | None:
+    text = find_own_text(taken, event.input_ref)
     return queued.get(event.input_ref) if text is None else text

@@ -20,17 +20,17 @@ import httpx2
 from msgspec import ValidationError
 
 from hobus.bus.clock import SystemClock
-from hobus.bus.messages.base import Record, faults_in
+from hobus.bus.messages.base import Record, describe_fault
 from hobus.bus.messages.session import CommandVerdict, SessionReady, SessionView, TurnResult
 from hobus.bus.port import Clock
 from hobus.launch.sessions.client_errors import (
     HttpError,
     RequestError,
-    checked_limit,
-    checked_seconds,
-    raises_hobus_errors,
+    check_limit,
+    check_seconds,
+    translate_errors,
 )
-from hobus.launch.sessions.session_client import AsyncSessions, Event, Piece, Question, Sessions, one_by_one
+from hobus.launch.sessions.session_client import AsyncSessions, Event, Piece, Question, Sessions, yield_one_by_one
 from hobus.launch.sessions.summary import SessionRow
 from hobus.launch.sessions.which import check_prefix
 
@@ -41,7 +41,7 @@ _FIRST_ANSWER_S = 10.0
 """So long a client tries an address where nothing has ever answered; a door that restarts is back sooner."""
 
 
-@raises_hobus_errors
+@translate_errors
 class AsyncClient(AsyncSessions):
     """Ask one door on behalf of one key."""
 
@@ -71,7 +71,7 @@ class AsyncClient(AsyncSessions):
         if not is_address:
             said = "base_url: expected the address of a door, such as http://127.0.0.1:8420"
             raise RequestError("invalid_input", said)
-        self._timeout_s = checked_seconds(timeout_s)
+        self._timeout_s = check_seconds(timeout_s)
         self._clock = clock or SystemClock()
         self._is_known = False  # something has answered there
         self._first_lost_at: float | None = None
@@ -93,19 +93,19 @@ class AsyncClient(AsyncSessions):
 
     async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
         """Start a session and return its id; `model`: `PROVIDER/MODEL` of its turns."""
-        return await self._started(self._clock.new_id(), agent_id, model)
+        return await self._start_session(self._clock.new_id(), agent_id, model)
 
     async def _answer(self, question: Question) -> TurnResult:
-        path, body = await self._turn(question)
-        return _read(TurnResult, await self._asked("POST", path, body))
+        path, body = await self._make_turn(question)
+        return _read(TurnResult, await self._ask("POST", path, body))
 
     async def _pieces(self, question: Question) -> AsyncGenerator[Piece]:
-        path, body = await self._turn(question)
+        path, body = await self._make_turn(question)
         deadline = self._clock.monotonic() + self._timeout_s
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                async with contextlib.aclosing(self._events("POST", path, body | {"stream": True})) as events:
+                async with contextlib.aclosing(self._read_events("POST", path, body | {"stream": True})) as events:
                     async for _, kind, data in events:
                         if kind == "result":
                             yield Piece(kind=kind, result=_read(TurnResult, data))
@@ -128,7 +128,7 @@ class AsyncClient(AsyncSessions):
         lost_at: float | None = self._clock.monotonic()
         while True:
             try:
-                async with contextlib.aclosing(self._events("GET", path, None, after=after)) as events:
+                async with contextlib.aclosing(self._read_events("GET", path, None, after=after)) as events:
                     async for identity, kind, data in events:
                         pause_s, lost_at = _FIRST_PAUSE_S, None
                         if kind == "open":
@@ -143,32 +143,32 @@ class AsyncClient(AsyncSessions):
 
     async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
         """Return the newest sessions of the key, and what waits for an approval."""
-        checked_limit(limit)
+        check_limit(limit)
         wanted = (["all=true"] if is_all else []) + ([] if limit is None else [f"limit={limit}"])
         path = f"/v1/sessions?{'&'.join(wanted)}"
-        return _read(_SessionList, await self._asked("GET", path, None)).sessions
+        return _read(_SessionList, await self._ask("GET", path, None)).sessions
 
     async def session(self, session_id: str) -> SessionView:
         """Return how a session stands."""
-        return _read(SessionView, await self._asked("GET", f"/v1/sessions/{session_id}", None))
+        return _read(SessionView, await self._ask("GET", f"/v1/sessions/{session_id}", None))
 
     async def end(self, session_id: str) -> None:
         """End the session."""
-        await self._asked("DELETE", f"/v1/sessions/{session_id}", None)
+        await self._ask("DELETE", f"/v1/sessions/{session_id}", None)
 
     async def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
         """Send a command under one id; return what became of it: rejected is a verdict, too."""
         body = {"command": {"kind": kind, **fields}, "command_id": f"http-{self._clock.new_id()}"}
-        found = await self._asked("POST", f"/v1/sessions/{session_id}/commands", body, verdict=True)
+        found = await self._ask("POST", f"/v1/sessions/{session_id}/commands", body, verdict=True)
         return _read(CommandVerdict, found)
 
     # --- the wire -----------------------------------------------------------------------------------------------------
 
-    async def _turn(self, question: Question) -> tuple[str, dict[str, Any]]:
+    async def _make_turn(self, question: Question) -> tuple[str, dict[str, Any]]:
         """Return where a turn is asked, and how; a new session follows from the input, so that a repeat asks there."""
         input_id = question.input_id or self._clock.new_id()
         question.turn(input_id)  # what is wrong with it is told as over the bus
-        session_id = question.session_id or await self._started(f"first:{quote(input_id)}", None, question.model)
+        session_id = question.session_id or await self._start_session(f"first:{quote(input_id)}", None, question.model)
         body: dict[str, Any] = {"input_id": input_id}
         if question.messages is None:
             body["text"] = question.text
@@ -178,18 +178,18 @@ class AsyncClient(AsyncSessions):
             body["run_overrides"] = question.overrides
         return f"/v1/sessions/{session_id}/turns", body
 
-    async def _started(self, key: str, agent_id: str | None, model: str | None) -> str:
+    async def _start_session(self, key: str, agent_id: str | None, model: str | None) -> str:
         wanted = {"agent_id": agent_id} | ({"session_config": {"model": model}} if model else {})
-        found = await self._asked("POST", "/v1/sessions", wanted, key=key)
+        found = await self._ask("POST", "/v1/sessions", wanted, key=key)
         return _read(SessionReady, found).session_id
 
-    async def _asked(
+    async def _ask(
         self, method: str, path: str, body: dict[str, Any] | None, *, key: str = "", verdict: bool = False
     ) -> Any:
         deadline = self._clock.monotonic() + self._timeout_s
         pause_s = _FIRST_PAUSE_S
         headers = _JSON | ({"idempotency-key": key} if key else {})
-        content = _content(body)
+        content = _write_content(body)
         while True:
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
@@ -198,7 +198,7 @@ class AsyncClient(AsyncSessions):
                 found: Any = json.loads(answer.content)
                 if answer.is_success or (verdict and isinstance(found, dict) and "command_id" in found):
                     return found
-                fault: Exception = _error(answer.status_code, answer.content, answer.headers.get("retry-after"))
+                fault: Exception = _make_error(answer.status_code, answer.content, answer.headers.get("retry-after"))
             except TimeoutError:
                 fault = HttpError(504, "expired", f"not answered within {self._timeout_s:g} s")
             except httpx2.TransportError as error:
@@ -207,17 +207,17 @@ class AsyncClient(AsyncSessions):
                 fault = HttpError(502, "malformed", "the answer is not JSON: is that an HTTP door?")
             pause_s = await self._pause(fault, pause_s, deadline)
 
-    async def _events(
+    async def _read_events(
         self, method: str, path: str, body: dict[str, Any] | None, *, after: int | None = None
     ) -> AsyncGenerator[tuple[str, str, dict[str, Any]]]:
         """Yield (id, event, data) of a stream of server-sent events. Raises HttpError, TransportError."""
         headers = _JSON | ({} if after is None else {"last-event-id": str(after)})
-        async with self._http.stream(method, path, content=_content(body), headers=headers) as answer:
+        async with self._http.stream(method, path, content=_write_content(body), headers=headers) as answer:
             self._is_known = True
             if not answer.is_success:
-                raise _error(answer.status_code, await answer.aread(), answer.headers.get("retry-after"))
+                raise _make_error(answer.status_code, await answer.aread(), answer.headers.get("retry-after"))
             if not answer.headers.get("content-type", "").startswith("text/event-stream"):
-                raise _malformed("no stream of events")
+                raise _make_malformed("no stream of events")
             yield "", "open", {}
             fields: dict[str, str] = {}
             async for line in answer.aiter_lines():
@@ -225,7 +225,7 @@ class AsyncClient(AsyncSessions):
                 if line:
                     fields[name] = value
                 elif "data" in fields:
-                    yield _event_of(fields)
+                    yield _parse_event(fields)
                     fields = {}
                 else:
                     fields = {}
@@ -253,15 +253,15 @@ class Client(Sessions[AsyncClient]):
     """`AsyncClient` for programs without an event loop; raises HttpError where that does."""
 
     def __init__(self, base_url: str, key: str, *, timeout_s: float = 600.0, user: str | None = None) -> None:
-        async def made() -> AsyncClient:
+        async def make_client() -> AsyncClient:
             return AsyncClient(base_url, key, timeout_s=timeout_s, user=user)
 
-        super().__init__(made)
+        super().__init__(make_client)
 
-    events = one_by_one(AsyncClient.events)
+    events = yield_one_by_one(AsyncClient.events)
 
 
-def _error(status: int, body: bytes, retry_after: str | None) -> HttpError:
+def _make_error(status: int, body: bytes, retry_after: str | None) -> HttpError:
     try:
         said = json.loads(body)["error"]
         code, message, is_verdict = str(said["code"]), str(said["message"]), "outcome" in said
@@ -271,7 +271,7 @@ def _error(status: int, body: bytes, retry_after: str | None) -> HttpError:
     return HttpError(status, code, message, retry_after_s=waits, is_verdict=is_verdict)
 
 
-def _content(body: dict[str, Any] | None) -> bytes | None:
+def _write_content(body: dict[str, Any] | None) -> bytes | None:
     """Return the body's bytes. Raises ValueError, TypeError for what JSON has not."""
     return None if body is None else json.dumps(body, allow_nan=False).encode()
 
@@ -286,27 +286,27 @@ def _read(model: type[M], found: Any) -> M:
     try:
         return model.model_validate(found)
     except ValidationError as error:
-        raise _malformed(faults_in(error)) from None
+        raise _make_malformed(describe_fault(error)) from None
 
 
-def _malformed(what: str) -> HttpError:
+def _make_malformed(what: str) -> HttpError:
     return HttpError(502, "malformed", f"not an answer of an HTTP door of this version: {what}")
 
 
-def _event_of(fields: dict[str, str]) -> tuple[str, str, dict[str, Any]]:
+def _parse_event(fields: dict[str, str]) -> tuple[str, str, dict[str, Any]]:
     """Return (id, event, data). Raises HttpError: the door's own, in the middle of a stream, or malformed."""
     kind, identity = fields.get("event", ""), fields.get("id", "")
     try:
         data = json.loads(fields["data"])
         if kind != "error":
             return str(int(identity)) if identity else "", kind, dict(data)
-        said = _error_of(data)
+        said = _parse_error(data)
     except (ValueError, KeyError, TypeError):
-        said = _malformed(f"event {kind[:64]!r}")
+        said = _make_malformed(f"event {kind[:64]!r}")
     raise said
 
 
-def _error_of(data: dict[str, Any]) -> HttpError:
+def _parse_error(data: dict[str, Any]) -> HttpError:
     """Return an error in the middle of a stream, whose status is spent: a code says whether to ask again."""
     said = data["error"]
     status = 503 if said.get("type") in ("server_error", "rate_limit_error") else 400

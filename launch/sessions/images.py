@@ -12,13 +12,13 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from hobus.bus.errors import LedgerError
-from hobus.bus.messages.ids import body_ref, image_id
+from hobus.bus.messages.ids import derive_body_ref, derive_image_id
 from hobus.bus.messages.ledger import Provenance, Write, WriteEntry, Written
 from hobus.bus.messages.work_order import ToolFile
 from hobus.bus.port import Bus
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import TurnImage
-from hobus.bus.tool import image_type
+from hobus.bus.tool import find_image_type
 from hobus.launch.limits import IMAGE_NAME_CHARS
 
 
@@ -39,13 +39,13 @@ class GivenImage(NamedTuple):
         return self.in_session("").told
 
     def in_session(self, session_id: str) -> ToolFile:
-        ref = body_ref(image_id(session_id, self.digest), 1)
+        ref = derive_body_ref(derive_image_id(session_id, self.digest), 1)
         return ToolFile(name=self.name, media_type=self.media_type, size_bytes=len(self.data), ref=ref)
 
 
-def given_image(data: bytes) -> GivenImage:
+def make_image(data: bytes) -> GivenImage:
     """Return the image that these bytes are. Raises ValueError for what no model takes."""
-    media_type = image_type(data)
+    media_type = find_image_type(data)
     if not media_type:
         raise ValueError("not an image that models accept: PNG, JPEG, GIF or WebP")
     return GivenImage(media_type, sha256(data).hexdigest(), data)
@@ -55,7 +55,7 @@ async def keep_images(bus: Bus, session_id: str, images: Iterable[GivenImage], *
     """Put each image into the record, unless it is there. Raises RuntimeFault."""
     for image in images:
         entry = WriteEntry(
-            submission_id=image_id(session_id, image.digest),
+            submission_id=derive_image_id(session_id, image.digest),
             stream="governance",
             event_type="TURN_IMAGE",
             provenance=Provenance(session_id=session_id),

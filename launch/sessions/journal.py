@@ -7,17 +7,17 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from hobus.bus.errors import BusError
-from hobus.bus.ledger_client import every_page
-from hobus.bus.messages.ledger import Entries, Entry, Query, Read, session_stream
+from hobus.bus.ledger_client import read_pages
+from hobus.bus.messages.ledger import Entries, Entry, Query, Read, name_session_stream
 from hobus.bus.port import Bus
 from hobus.launch.cluster import run_file
-from hobus.launch.cluster.client import connected, place_of
-from hobus.launch.cluster.home import Home, holder
+from hobus.launch.cluster.client import connect_bus, place_of
+from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import say_prose
-from hobus.launch.sessions.named import BEGINNINGS, session_of
-from hobus.launch.sessions.summary import LAST, MORE, SessionRow, SessionStanding, is_enough, standing_of
-from hobus.launch.sessions.which import no_such
+from hobus.launch.sessions.named import BEGINNINGS, find_session
+from hobus.launch.sessions.summary import LAST, MORE, SessionRow, SessionStanding, fold_standing, is_enough
+from hobus.launch.sessions.which import make_no_such
 
 if TYPE_CHECKING:
     from hobus.launch.sessions.journal_files import FromDirectory
@@ -38,9 +38,9 @@ class FromLedger:
 
         From the index, which is some tenths of a second behind.
         """
-        return await session_of(self.bus, given, timeout_s=self.timeout_s, called="SESSION")
+        return await find_session(self.bus, given, timeout_s=self.timeout_s, called="SESSION")
 
-    async def of_type(
+    async def read_of_type(
         self, event_type: str, session_id: str = "", *, before: int | None = None
     ) -> AsyncGenerator[Entry]:
         """Yield entries of this type, or of this session's, newest first, with bodies; from the index."""
@@ -57,28 +57,28 @@ class FromLedger:
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
         """Return the last entries of a journal with bodies, oldest first; and whether there are earlier ones."""
-        question = Read(stream=session_stream(session_id), limit=limit, with_bodies=True, newest_first=True)
-        entries, has_earlier = await every_page(self.bus, question, timeout_s=self.timeout_s)
+        question = Read(stream=name_session_stream(session_id), limit=limit, with_bodies=True, newest_first=True)
+        entries, has_earlier = await read_pages(self.bus, question, timeout_s=self.timeout_s)
         return entries[::-1], has_earlier
 
     async def whole(self, session_id: str) -> list[Entry]:
         """Return all of a journal, with bodies. Raises CommandError where there is none."""
         entries = [entry async for entry in self.behind(session_id, -1)]
         if not entries:
-            raise no_such(session_id, called="SESSION")
+            raise make_no_such(session_id, called="SESSION")
         return entries
 
     async def beside(self, stream: str, session_id: str, limit: int) -> list[Entry]:
         """Return what a named stream has last of a session; oldest first, with bodies."""
         where = {"stream": stream, "session_id": session_id}
         question = Query(where=where, limit=limit, newest_first=True, with_bodies=True)
-        return (await every_page(self.bus, question, timeout_s=self.timeout_s))[0][::-1]
+        return (await read_pages(self.bus, question, timeout_s=self.timeout_s))[0][::-1]
 
     async def behind(self, session_id: str, after: int) -> AsyncGenerator[Entry]:
         """Yield each entry of a journal behind this sequence, with bodies, page after page."""
         is_more = True
         while is_more:
-            question = Read(stream=session_stream(session_id), after=after, limit=PAGE, with_bodies=True)
+            question = Read(stream=name_session_stream(session_id), after=after, limit=PAGE, with_bodies=True)
             found = await self.bus.request("ledger", question, expect=Entries, timeout_s=self.timeout_s)
             for entry in found.entries:
                 yield entry
@@ -92,7 +92,7 @@ Journals: TypeAlias = "FromLedger | FromDirectory"
 async def start_of(journals: Journals, session_id: str) -> Entry | None:
     """Return the one entry that a session begins with, as `starts_of` has it; None: it has not begun."""
     for event_type in BEGINNINGS:
-        found = [entry async for entry in journals.of_type(event_type, session_id)]
+        found = [entry async for entry in journals.read_of_type(event_type, session_id)]
         if found:
             return found[-1]
     return None
@@ -104,23 +104,23 @@ async def starts_of(journals: Journals, before: int | None = None) -> AsyncGener
     `before`: of those that stand before this sequence.
     """
     by_host: dict[str, Entry] = {}
-    async for entry in journals.of_type(BEGINNINGS[1], before=before):
+    async for entry in journals.read_of_type(BEGINNINGS[1], before=before):
         by_host[entry.provenance.session_id] = entry
     waiting = sorted(by_host.values(), key=lambda one: one.sequence)
 
-    async def until(sequence: int) -> AsyncGenerator[Entry]:
+    async def read_until(sequence: int) -> AsyncGenerator[Entry]:
         while waiting and waiting[-1].sequence > sequence:
             entry = waiting.pop()
-            async with aclosing(journals.of_type(BEGINNINGS[0], entry.provenance.session_id)) as begun_later:
+            async with aclosing(journals.read_of_type(BEGINNINGS[0], entry.provenance.session_id)) as begun_later:
                 if await anext(begun_later, None) is None:
                     yield entry
 
-    async with aclosing(journals.of_type(BEGINNINGS[0], before=before)) as found:
+    async with aclosing(journals.read_of_type(BEGINNINGS[0], before=before)) as found:
         async for start in found:
-            async for entry in until(start.sequence):
+            async for entry in read_until(start.sequence):
                 yield entry
             yield start
-    async for entry in until(-1):
+    async for entry in read_until(-1):
         yield entry
 
 
@@ -148,11 +148,11 @@ async def end_of(journals: Journals, session_id: str) -> list[Entry]:
     return await journals.whole(session_id)
 
 
-async def standing_in(journals: Journals, session_id: str) -> SessionStanding:
-    return standing_of(await end_of(journals, session_id))
+async def read_standing(journals: Journals, session_id: str) -> SessionStanding:
+    return fold_standing(await end_of(journals, session_id))
 
 
-async def rows_of(  # noqa: PLR0913 - each is a question about a session
+async def list_rows(  # noqa: PLR0913 - each is a question about a session
     journals: Journals, limit: int, *, is_all: bool, is_meant: Callable[[str], bool | None] = lambda _: True,
     is_shown: Callable[[SessionRow], bool] = lambda _: True,
     known: Callable[[str], Awaitable[SessionStanding]] | None = None, starts: AsyncGenerator[Entry] | None = None,
@@ -163,7 +163,7 @@ async def rows_of(  # noqa: PLR0913 - each is a question about a session
     what was seen then. `known`: where a session stands, for who remembers it.
     """
     rows: list[SessionRow] = []
-    folded = {} if known is not None or isinstance(journals, FromLedger) else journals.standings()
+    folded = {} if known is not None or isinstance(journals, FromLedger) else journals.map_standings()
     async with aclosing(starts or starts_of(journals)) as begun_so:
         async for start in begun_so:
             session_id = start.provenance.session_id
@@ -172,9 +172,9 @@ async def rows_of(  # noqa: PLR0913 - each is a question about a session
                 break
             if not meant:
                 continue
-            standing = folded.get(session_stream(session_id))
+            standing = folded.get(name_session_stream(session_id))
             if standing is None:
-                standing = await (known(session_id) if known else standing_in(journals, session_id))
+                standing = await (known(session_id) if known else read_standing(journals, session_id))
             is_here = standing.state.status == "open" and not standing.state.cell
             if (is_all or is_here) and is_shown(row := SessionRow.of(start, standing)):
                 rows.append(row)
@@ -183,45 +183,45 @@ async def rows_of(  # noqa: PLR0913 - each is a question about a session
     return rows
 
 
-async def begun(journals: Journals, given: str, *, called: str) -> str:
+async def find_begun(journals: Journals, given: str, *, called: str) -> str:
     """Return the full id of the session that is meant, which has an entry. Raises CommandError where there is none."""
     session_id = await journals.named(given)
     if not (await journals.newest(session_id, 1))[0]:
-        raise no_such(session_id, called=called)
+        raise make_no_such(session_id, called=called)
     return session_id
 
 
-async def sessions_meant(home: Home, given: Iterable[str], *, called: str) -> list[str]:
+async def find_sessions(home: Home, given: Iterable[str], *, called: str) -> list[str]:
     """Return the full ids of the sessions that are meant. Raises CommandError where one is not there."""
-    async with journals_of(home) as journals:
-        return [await begun(journals, one, called=called) for one in given]
+    async with open_journals(home) as journals:
+        return [await find_begun(journals, one, called=called) for one in given]
 
 
 @asynccontextmanager
-async def journals_of(home: Home) -> AsyncGenerator[Journals]:
+async def open_journals(home: Home) -> AsyncGenerator[Journals]:
     """Open the journals of this home: of its running ledger, else of its files, and then say so on stderr.
 
     Raises CommandError where there is no record.
     """
     run = run_file.read(home.run_file)
-    if run is None or holder(home) is None:
-        yield _of_files(home, f"no cluster runs in {home.root}")
+    if run is None or find_holder(home) is None:
+        yield _open_files(home, f"no cluster runs in {home.root}")
         return
     try:
         place = place_of(home, run)
     except CommandError as error:
-        yield _of_files(home, error.message)
+        yield _open_files(home, error.message)
         return
     async with AsyncExitStack() as stack:
         try:
-            bus = await stack.enter_async_context(connected(place, "operator"))
+            bus = await stack.enter_async_context(connect_bus(place, "operator"))
         except BusError as fault:
-            yield _of_files(home, f"the broker does not answer ({fault.code})")
+            yield _open_files(home, f"the broker does not answer ({fault.code})")
             return
         yield FromLedger(bus, timeout_s=place.client_timeout_s)
 
 
-def _of_files(home: Home, why: str) -> FromDirectory:
+def _open_files(home: Home, why: str) -> FromDirectory:
     from hobus.launch.cluster.record import demand_record  # noqa: PLC0415 - reads segments
     from hobus.launch.sessions.journal_files import FromDirectory  # noqa: PLC0415
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator
 from itertools import islice
 from pathlib import Path
 
-from hobus.bus.messages.ledger import EVERY_SESSION, Entry, session_stream
+from hobus.bus.messages.ledger import EVERY_SESSION, Entry, name_session_stream
 from hobus.launch.sessions.summary import SessionStanding
-from hobus.launch.sessions.which import check_prefix, full_session_id, no_such, the_one
+from hobus.launch.sessions.which import check_prefix, choose_one, complete_session_id, make_no_such
 from hobus.ledger_service.index import read_positions
-from hobus.ledger_service.reader import EntryFilter, read_entries, sessions_with
+from hobus.ledger_service.reader import EntryFilter, find_sessions, read_entries
 
 
 class FromDirectory:
@@ -20,9 +20,9 @@ class FromDirectory:
         self._path = path
 
     async def named(self, given: str) -> str:
-        return session_in(self._path, given, called="SESSION")
+        return find_session(self._path, given, called="SESSION")
 
-    async def of_type(
+    async def read_of_type(
         self, event_type: str, session_id: str = "", *, before: int | None = None
     ) -> AsyncGenerator[Entry]:
         """Yield entries of this type, or of this session's, newest first, with bodies."""
@@ -31,21 +31,21 @@ class FromDirectory:
             yield entry
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
-        wanted = EntryFilter(stream=session_stream(session_id))
+        wanted = EntryFilter(stream=name_session_stream(session_id))
         found = list(islice(read_entries(self._path, wanted, newest_first=True, with_bodies=True), limit + 1))
         return found[:limit][::-1], len(found) > limit
 
     async def whole(self, session_id: str) -> list[Entry]:
-        found = list(read_entries(self._path, EntryFilter(stream=session_stream(session_id)), with_bodies=True))
+        found = list(read_entries(self._path, EntryFilter(stream=name_session_stream(session_id)), with_bodies=True))
         if not found:
-            raise no_such(session_id, called="SESSION")
+            raise make_no_such(session_id, called="SESSION")
         return found
 
     async def beside(self, stream: str, session_id: str, limit: int) -> list[Entry]:
         wanted = EntryFilter(stream=stream, session=session_id)
         return list(read_entries(self._path, wanted, limit=limit, newest_first=True, with_bodies=True))[::-1]
 
-    def standings(self) -> dict[str, SessionStanding]:
+    def map_standings(self) -> dict[str, SessionStanding]:
         """Map the stream of each session to where it stands, by one pass over a record without an index."""
         found: dict[str, SessionStanding] = {}
         if read_positions(self._path):
@@ -55,9 +55,9 @@ class FromDirectory:
         return found
 
 
-def session_in(record: Path, given: str, *, called: str) -> str:
+def find_session(record: Path, given: str, *, called: str) -> str:
     """Return the full id of the session that is meant; a whole one is taken as it is. Raises UsageFault."""
-    full = full_session_id(given)
+    full = complete_session_id(given)
     if full is not None:
         return full
-    return the_one(given, sessions_with(record, check_prefix(given, called=called)), called=called)
+    return choose_one(given, find_sessions(record, check_prefix(given, called=called)), called=called)

@@ -13,15 +13,15 @@ from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.ids import is_call
 from hobus.bus.messages.work_order import Receipt, ToolCall
 from hobus.bus.record import session_facts as events
-from hobus.bus.record.ends import OF_EXECUTORS, end_in, why_failed
-from hobus.bus.record.journal import own_text
+from hobus.bus.record.ends import OF_EXECUTORS, end_in, explain_failure
+from hobus.bus.record.journal import find_own_text
 from hobus.bus.record.payloads.memory import SignalLogged
 from hobus.bus.record.payloads.orders import ContextAssembled, OrderEnd, SignalsNamed, ToolStarted
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
 from hobus.bus.text import cut
-from hobus.launch.console.output import counted, money, printable
-from hobus.launch.sessions.evidence import Seen, short, text_in
-from hobus.launch.sessions.history import about
+from hobus.launch.console.output import format_count, format_money, make_printable
+from hobus.launch.sessions.evidence import Seen, read_text, short
+from hobus.launch.sessions.history import describe_command
 
 _TEXT_CHARS = 100
 
@@ -94,7 +94,7 @@ def moments_in(entries: Iterable[Seen]) -> list[Moment]:
             found.append(Moment(at_us, f"{detail} (#{sequence})", sequence, one.type))
     if signals:
         names = ", ".join(one.what for one in signals)
-        what = f"memory logs {counted(len(signals), 'signal')}: {names} (from #{signals[0].sequence})"
+        what = f"memory logs {format_count(len(signals), 'signal')}: {names} (from #{signals[0].sequence})"
         found.append(signals[0]._replace(what=what))
     return found
 
@@ -138,7 +138,7 @@ def _of_end(event: Any, one: Seen) -> str:
     end = None if one.taken is None else end_in(event, one.taken)
     if one.taken is None or end is None:
         return ""
-    return ", ".join(filter(None, (end.code, _line(end.reason), _line(why_failed(one.taken, end) or ""))))
+    return ", ".join(filter(None, (end.code, _line(end.reason), _line(explain_failure(one.taken, end) or ""))))
 
 
 def _of_dispatch(event: events.OrderDispatched, _one: Seen) -> str:
@@ -154,7 +154,7 @@ def _of_ended(event: events.OrderEnded, one: Seen) -> str:
 
 
 def _of_command(event: events.HostCommandReceived, one: Seen) -> str:
-    text = "" if one.taken is None else about(event.command, one.taken)
+    text = "" if one.taken is None else describe_command(event.command, one.taken)
     words = f"{event.command.command.kind.lower()} {_quoted(text)}".rstrip()
     return f"{words}, by {SaidBy(event.principal, event.door)}"
 
@@ -162,18 +162,18 @@ def _of_command(event: events.HostCommandReceived, one: Seen) -> str:
 def _of_sent(sent: PromptSent, one: Seen) -> str:
     attempt = one.entry.submission_id.rpartition("/")[2]
     again = f", attempt {attempt}" if attempt.isdigit() and attempt != "1" else ""
-    return f"{sent.provider_id}/{sent.model_id}, {counted(sent.reserved_tokens, 'token')} reserved{again}"
+    return f"{sent.provider_id}/{sent.model_id}, {format_count(sent.reserved_tokens, 'token')} reserved{again}"
 
 
 def _of_received(answer: PromptReceived, _one: Seen) -> str:
-    tokens = f"{answer.input_tokens:,} + {counted(answer.output_tokens, 'token')}"
-    return f"{tokens}, {money(answer.cost_usd)}, {answer.latency_ms} ms, {answer.finish_reason}"
+    tokens = f"{answer.input_tokens:,} + {format_count(answer.output_tokens, 'token')}"
+    return f"{tokens}, {format_money(answer.cost_usd)}, {answer.latency_ms} ms, {answer.finish_reason}"
 
 
 def _of_order_end(end: OrderEnd, one: Seen) -> str:
     if end.failure is None and end.tool_calls:
         return _asked_for(end.tool_calls)
-    own = text_in(one.entry) if end.text == "own" else None
+    own = read_text(one.entry) if end.text == "own" else None
     return _line(own or "" if end.failure is None else end.failure)
 
 
@@ -183,7 +183,7 @@ def _of_due(named: SignalsNamed, one: Seen) -> str:
     said = [f"crossed gates: {', '.join(named.signal_ids)}"] if named.signal_ids else []
     if became := named.remembered_state:
         became = "not answered by memory in time" if became == "unanswered" else became
-        said.append(f"the statement {_quoted(text_in(one.entry)) or '(erased)'} is {became}")
+        said.append(f"the statement {_quoted(read_text(one.entry)) or '(erased)'} is {became}")
     return "; ".join(said)
 
 
@@ -193,11 +193,11 @@ def _asked_for(calls: Iterable[ToolCall]) -> str:
 
 
 def _call(tool_id: str, arguments: Any) -> str:
-    return f"{printable(tool_id)} {_line(json.dumps(arguments, ensure_ascii=False))}"
+    return f"{make_printable(tool_id)} {_line(json.dumps(arguments, ensure_ascii=False))}"
 
 
 def _own(one: Seen, ref: str | None) -> str:
-    return _quoted(None if one.taken is None or ref is None else own_text(one.taken, ref))
+    return _quoted(None if one.taken is None or ref is None else find_own_text(one.taken, ref))
 
 
 def _quoted(text: str | None) -> str:
@@ -205,7 +205,7 @@ def _quoted(text: str | None) -> str:
 
 
 def _line(text: str) -> str:
-    return cut(printable(" ".join(text.split())), _TEXT_CHARS)
+    return cut(make_printable(" ".join(text.split())), _TEXT_CHARS)
 
 
 _DETAILS: dict[type, Callable[[Any, Seen], str]] = {
@@ -219,7 +219,7 @@ _DETAILS: dict[type, Callable[[Any, Seen], str]] = {
     events.IntentConflict: lambda event, _: event.reason,
     events.LifecycleChanged: lambda event, _: event.lifecycle,
     events.StepStarted: lambda event, _: (
-        f"a new round takes up {counted(len(event.steers), 'steer')}" if event.steers else ""
+        f"a new round takes up {format_count(len(event.steers), 'steer')}" if event.steers else ""
     ),
     events.ToolBatchIssued: lambda event, _: (
         f"the run waits for approval of {', '.join(event.held)}" if event.held else ""
@@ -229,12 +229,14 @@ _DETAILS: dict[type, Callable[[Any, Seen], str]] = {
     ),
     PromptSent: _of_sent,
     PromptReceived: _of_received,
-    PromptFailed: lambda said, _: f"{_line(said.message)}; {counted(said.tokens, 'token')}, {money(said.cost_usd)}",
+    PromptFailed: lambda said, _: (
+        f"{_line(said.message)}; {format_count(said.tokens, 'token')}, {format_money(said.cost_usd)}"
+    ),
     PromptRejected: lambda said, _: _line(said.message),
     ToolStarted: lambda said, _: f"{said.tool_id}{f', try {said.number}' if said.number > 1 else ''}",
     OrderEnd: _of_order_end,
     ContextAssembled: lambda said, _: (
-        f"memory gives {counted(len(said.artifact_ids), 'line')}" if said.artifact_ids else ""
+        f"memory gives {format_count(len(said.artifact_ids), 'line')}" if said.artifact_ids else ""
     ),
     SignalsNamed: _of_due,
     SignalLogged: lambda said, _: said.signal_id,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hobus.bus.ledger_client import every_page
+from hobus.bus.ledger_client import read_pages
 from hobus.bus.messages.ledger import Query
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.sessions.which import check_prefix, full_session_id, the_one
+from hobus.launch.sessions.which import check_prefix, choose_one, complete_session_id
 
 STARTS_MAX = 10_000
 
@@ -15,33 +15,33 @@ BEGINNINGS = ("SESSION_START", "TurnDegraded")
 """What a session may begin with: the host answers also where no supervisor has begun one."""
 
 
-async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "--session") -> str:
+async def find_session(bus: Bus, given: str, *, timeout_s: float, called: str = "--session") -> str:
     """Return the full id of a session named by its id or an unambiguous prefix (`SES-1a2b3c4d`). Raises CommandError.
 
     The bus is an operator's: it reads the record.
     """
-    full = full_session_id(given)
+    full = complete_session_id(given)
     if full is not None:
         return full
     check_prefix(given, called=called)
-    return the_one(given, await sessions_begun(bus, timeout_s=timeout_s), called=called)
+    return choose_one(given, await list_begun_sessions(bus, timeout_s=timeout_s), called=called)
 
 
-async def sessions_begun(bus: Bus, *, timeout_s: float) -> list[str]:
+async def list_begun_sessions(bus: Bus, *, timeout_s: float) -> list[str]:
     """Return the ids of the last sessions; one that both a supervisor and the host began stands twice."""
     known: list[str] = []
     for event_type in BEGINNINGS:
         question = Query(where={"event_type": event_type}, limit=STARTS_MAX, newest_first=True)
-        found, _ = await every_page(bus, question, timeout_s=timeout_s)
+        found, _ = await read_pages(bus, question, timeout_s=timeout_s)
         known += [entry.provenance.session_id for entry in found]
     return known
 
 
-async def named_session(place: Place, given: str, *, called: str = "--session") -> str:
+async def find_named_session(place: Place, given: str, *, called: str = "--session") -> str:
     """Return the full id; a prefix is looked up in the record, which a door may not read. Raises CommandError."""
-    session_id = full_session_id(given)
+    session_id = complete_session_id(given)
     if session_id is not None:
         return session_id
     check_prefix(given, called=called)  # nobody is asked about what begins no id
-    async with connected(place, "operator") as bus:
-        return await session_of(bus, given, timeout_s=place.client_timeout_s, called=called)
+    async with connect_bus(place, "operator") as bus:
+        return await find_session(bus, given, timeout_s=place.client_timeout_s, called=called)

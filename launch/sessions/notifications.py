@@ -9,22 +9,22 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from hobus.actors.ho2_supervisor.session.commands import text_ref
+from hobus.actors.ho2_supervisor.session.commands import derive_text_ref
 from hobus.actors.ho2_supervisor.session.journal import Step
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.messages import session
-from hobus.bus.messages.ids import LOCAL, body_ref, shown_session
+from hobus.bus.messages.ids import LOCAL, derive_body_ref, shorten_session
 from hobus.bus.messages.ledger import Body, Entry, GetBody
 from hobus.bus.messages.session import HeldCall, HostCommand
 from hobus.bus.port import Bus
 from hobus.bus.record import session_facts as events
-from hobus.bus.record.journal import own_text
-from hobus.bus.text import shortened
-from hobus.launch.cluster.client import connected
+from hobus.bus.record.journal import find_own_text
+from hobus.bus.text import shorten
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.errors import CommandError, next_here
-from hobus.launch.console.output import as_json, printable
+from hobus.launch.console.errors import CommandError, format_next_here
+from hobus.launch.console.output import as_json, make_printable
 from hobus.launch.limits import JOURNAL_POLL_MS
 from hobus.launch.sessions.journal import FromLedger, end_of
 from hobus.launch.sessions.summary import SessionStanding
@@ -36,12 +36,12 @@ _TEXT_CHARS = 120
 _ARGUMENTS_CHARS = 400
 
 
-def in_chat(answer: Answer, _session_id: str, call_id: str = "") -> str:
+def describe_in_chat(answer: Answer, _session_id: str, call_id: str = "") -> str:
     return f"/{answer} {call_id}".rstrip()
 
 
-def in_shell(answer: Answer, session_id: str, call_id: str = "") -> str:
-    return next_here(f"session {answer} {shown_session(session_id)} {call_id}".rstrip())
+def describe_in_shell(answer: Answer, session_id: str, call_id: str = "") -> str:
+    return format_next_here(f"session {answer} {shorten_session(session_id)} {call_id}".rstrip())
 
 
 class Noticed:
@@ -72,12 +72,12 @@ class Noticed:
             if is_its_own:
                 lines += told
             is_its_own = is_its_own or (bool(input_id) and entry.submission_id.endswith(f"/{input_id}"))
-        return lines or self.how_it_stands()
+        return lines or self.describe_standing()
 
     def take(self, entry: Entry) -> list[Line]:
-        return [line for step in self.standing.take(entry) for line in self._told(step)]
+        return [line for step in self.standing.take(entry) for line in self._render_step(step)]
 
-    def how_it_stands(self) -> list[Line]:
+    def describe_standing(self) -> list[Line]:
         """Return that the run waits, for what, and what to type; nothing for one in progress."""
         say = self._says
         if self.standing.lifecycle == "Paused":
@@ -87,22 +87,22 @@ class Noticed:
         for held in self.standing.held_calls() if self.standing.lifecycle == "WaitingInput" else []:
             approve, deny = (say(one, self._session_id, held.call_id) for one in ("approve", "deny"))
             self._shown.add(held.call_id)
-            lines.append((f"the turn waits for your approval of call {held.call_id}: {asked(held)}", _STANDS))
+            lines.append((f"the turn waits for your approval of call {held.call_id}: {describe_asked(held)}", _STANDS))
             lines.append((f"{approve} lets it run, {deny} does not", _DIM))
         return lines
 
     # --- one event ----------------------------------------------------------------------------------------------------
 
-    def _told(self, taken: Step) -> list[Line]:
+    def _render_step(self, taken: Step) -> list[Line]:
         match taken.event:
             case events.LifecycleChanged():
-                return self.how_it_stands()
+                return self.describe_standing()
             case events.HostCommandReceived() if taken.recorded is not None:
-                ref = body_ref(taken.entry.submission_id, 1)
-                if (text := own_text(taken.recorded, ref)) is not None:
+                ref = derive_body_ref(taken.entry.submission_id, 1)
+                if (text := find_own_text(taken.recorded, ref)) is not None:
                     self._texts[ref] = text
             case events.HostCommandApplied() if taken.before.received_command is not None and not taken.rejection:
-                return self._applied(taken.before.received_command, taken.before)
+                return self._render_applied(taken.before.received_command, taken.before)
             case events.StepStarted(steers=steers) if steers:
                 return [(f"the steer was taken up{self._quoted(self._texts.pop(ref, ''))}", _DIM) for ref in steers]
             case events.TookOver(instance=instance, tenure=tenure) if self.standing.input_id:
@@ -111,16 +111,16 @@ class Noticed:
                 pass
         return []
 
-    def _applied(self, command: HostCommand, before: SessionState) -> list[Line]:
+    def _render_applied(self, command: HostCommand, before: SessionState) -> list[Line]:
         said = command.command
         is_own = command.command_id in self._own
         if isinstance(said, session.Resume) and before.lifecycle == "Paused" and not is_own:
             return [("the turn goes on", _DIM)]
         if is_own or isinstance(said, session.LeaseHeartbeat | session.Resume):
             return []
-        text = self._texts.get(text_ref(self._session_id, command.command_id), "")
+        text = self._texts.get(derive_text_ref(self._session_id, command.command_id), "")
         if isinstance(said, session.FollowUp):
-            self._texts.pop(text_ref(self._session_id, command.command_id), None)
+            self._texts.pop(derive_text_ref(self._session_id, command.command_id), None)
         who = "somebody" if before.received_from == LOCAL else before.received_from
         match said:
             case session.Steer():
@@ -139,13 +139,13 @@ class Noticed:
 
     @staticmethod
     def _quoted(text: str) -> str:
-        line = printable(" ".join(text.split()))
-        return f": “{shortened(line, _TEXT_CHARS)}”" if line else ""
+        line = make_printable(" ".join(text.split()))
+        return f": “{shorten(line, _TEXT_CHARS)}”" if line else ""
 
 
-def asked(held: HeldCall) -> str:
+def describe_asked(held: HeldCall) -> str:
     """Return tool and arguments of a call as the model asked for it, in one line."""
-    return f"{printable(held.tool_id)} {shortened(printable(as_json(held.arguments)), _ARGUMENTS_CHARS)}"
+    return f"{make_printable(held.tool_id)} {shorten(make_printable(as_json(held.arguments)), _ARGUMENTS_CHARS)}"
 
 
 async def follow(
@@ -157,13 +157,13 @@ async def follow(
     while True:
         await asyncio.sleep(interval_s)
         try:
-            async with connected(place, "operator") as bus:
+            async with connect_bus(place, "operator") as bus:
                 if not is_caught_up:
-                    entries = await newest(place, bus, session_id)
+                    entries = await read_newest(place, bus, session_id)
                     tell(noticed.catch_up(entries, input_id=input_id))
                     is_caught_up, after = bool(entries), entries[-1].sequence if entries else -1
                 while is_caught_up:
-                    async for entry in _journals(place, bus).behind(session_id, after):
+                    async for entry in _make_journals(place, bus).behind(session_id, after):
                         tell(noticed.take(entry))
                         after = entry.sequence
                     await bus.sleep(interval_s)
@@ -171,16 +171,16 @@ async def follow(
             continue
 
 
-async def newest(place: Place, bus: Bus, session_id: str) -> list[Entry]:
+async def read_newest(place: Place, bus: Bus, session_id: str) -> list[Entry]:
     """Return the end of a journal in the running ledger; none before the session has begun."""
-    return await end_of(_journals(place, bus), session_id)
+    return await end_of(_make_journals(place, bus), session_id)
 
 
-def _journals(place: Place, bus: Bus) -> FromLedger:
+def _make_journals(place: Place, bus: Bus) -> FromLedger:
     return FromLedger(bus, timeout_s=place.client_timeout_s)
 
 
-async def body_text(bus: Bus, ref: str, *, timeout_s: float) -> str | None:
+async def read_body_text(bus: Bus, ref: str, *, timeout_s: float) -> str | None:
     """Return the text behind a ref; None where it was erased or is none."""
     try:
         body = await bus.request("ledger", GetBody(ref=ref), expect=Body, timeout_s=timeout_s)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from hobus.bus.messages.base import digest_of, unpack
+from hobus.bus.messages.base import compute_digest, unpack
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.bus.record.session_facts import RunRequested
-from hobus.config.files import ADMIN_CONFIG, kind_of
-from hobus.config.on_demand import contents_in
+from hobus.config.files import ADMIN_CONFIG, find_kind
+from hobus.config.on_demand import read_contents
 from hobus.launch.sessions.evidence import Seen
 
 SNAPSHOT = "CONFIG_SNAPSHOT"
@@ -80,7 +80,7 @@ class Configuration:
         return next((one for one in self.versions.values() if (one.kind, one.asset_id) == (kind, asset_id)), None)
 
 
-def short_digest(digest: str) -> str:
+def shorten_digest(digest: str) -> str:
     """Return a digest as people read it: its first 12 hexadecimal digits."""
     return digest.removeprefix(_SCHEME)[:_SHORT_CHARS]
 
@@ -88,23 +88,23 @@ def short_digest(digest: str) -> str:
 # --- configurations ---------------------------------------------------------------------------------------------------
 
 
-def configuration_in(entry: Entry) -> Configuration:
+def read_configuration(entry: Entry) -> Configuration:
     """Return what a CONFIG_SNAPSHOT says; `entry` with its bodies."""
     digest = entry.submission_id.partition(":")[2]
     made = partial(Configuration, sequence=entry.sequence, at_us=entry.at_us, digest=digest)
     body, files = [*entry.bodies, None, None][:2]
     if body is None:
         return made(versions={}, contents={}, faults=(f"#{entry.sequence}: it was erased",))
-    if digest_of(body) != digest:
+    if compute_digest(body) != digest:
         said = f"#{entry.sequence}: the configuration recorded as {digest} has other bytes"
         return made(versions={}, contents={}, faults=(said,))
-    versions = {one.path: one for one in _versions(unpack(body))}
+    versions = {one.path: one for one in _list_versions(unpack(body))}
     try:
-        found = {} if files is None else contents_in(files)
+        found = {} if files is None else read_contents(files)
     except ValueError as error:
         said = f"#{entry.sequence}: the files of configuration {digest} cannot be read: {error}"
         return made(body=body, versions=versions, contents={}, faults=(said,))
-    sound = {path for path, one in versions.items() if path in found and digest_of(found[path]) == one.digest}
+    sound = {path for path, one in versions.items() if path in found and compute_digest(found[path]) == one.digest}
     faults = tuple(
         f"#{entry.sequence}: {path} is recorded under {versions[path].digest} and has other bytes"
         for path in versions
@@ -113,12 +113,12 @@ def configuration_in(entry: Entry) -> Configuration:
     return made(body=body, versions=versions, contents={path: found[path] for path in sound}, faults=faults)
 
 
-def _versions(value: Any) -> Iterator[Version]:
+def _list_versions(value: Any) -> Iterator[Version]:
     """Yield versions of the canonical form of a snapshot, whatever else of it is of another version of the program."""
     if not isinstance(value, dict):
         return
     for path, file in _map(value.get("files")).items():
-        kind, asset_id = kind_of(path) or "", _asset_id(path)
+        kind, asset_id = find_kind(path) or "", _find_asset_id(path)
         package_id = str(_map(file).get("package_id", ""))
         package_version = str(_map(_map(value.get("packages")).get(package_id)).get("version", ""))
         own = _map(_map(value.get(_MAPPINGS.get(kind, ""))).get(asset_id)).get("version", package_version)
@@ -131,7 +131,7 @@ def _map(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _asset_id(path: str) -> str:
+def _find_asset_id(path: str) -> str:
     """Return the name of a file, or of its manifest's directory; of a framework without its title."""
     folder, _, file = path.rpartition("/")
     stem, name = file.rpartition(".")[0], folder.rpartition("/")[2]
@@ -141,21 +141,21 @@ def _asset_id(path: str) -> str:
 # --- what a turn was made under ---------------------------------------------------------------------------------------
 
 
-def named_by_run(turn: Sequence[Seen]) -> str:
+def find_digest(turn: Sequence[Seen]) -> str:
     """Return the digest under which a turn was requested, else that of its first prompt; empty: it names none."""
     asked = [one.said.config_digest for one in turn if isinstance(one.said, RunRequested)]
     prompts = [one.said.config_digest for one in turn if isinstance(one.said, PromptSent)]
     return asked[0] if asked else next(filter(None, prompts), "")
 
 
-def digests_named(turn: Sequence[Seen]) -> set[str]:
+def list_digests(turn: Sequence[Seen]) -> set[str]:
     """Return the digests of the configurations that a turn names: its run's and its prompts'."""
     return {one.said.config_digest for one in turn if isinstance(one.said, RunRequested | PromptSent)} - {""}
 
 
-def used_in(turn: Sequence[Seen], known: Mapping[str, Configuration]) -> tuple[Used, ...]:
+def list_used(turn: Sequence[Seen], known: Mapping[str, Configuration]) -> tuple[Used, ...]:
     """Return what a turn was made under, each once: its agent first, its settings last."""
-    digest = named_by_run(turn)
+    digest = find_digest(turn)
     wanted: list[tuple[str, str, str, str]] = []  # kind, id, configuration, and its own digest where that is recorded
     for entry, said, _ in turn:
         about = entry.provenance
@@ -166,15 +166,15 @@ def used_in(turn: Sequence[Seen], known: Mapping[str, Configuration]) -> tuple[U
         elif isinstance(said, ContextAssembled):
             own = f"{_SCHEME}{said.template_hash.hex()}" if said.template_hash else ""
             wanted += [("template", said.template_id, digest, own)]
-    wanted += [("config", _asset_id(ADMIN_CONFIG), digest, "")]
+    wanted += [("config", _find_asset_id(ADMIN_CONFIG), digest, "")]
     ordered = sorted(dict.fromkeys(one for one in wanted if one[1]), key=lambda one: _ORDER.index(one[0]))
-    return tuple(_used(*one, known) for one in ordered)
+    return tuple(_make_used(*one, known) for one in ordered)
 
 
 _ORDER = ("agent", "framework", "contract", "prompt_pack", "template", "config")
 
 
-def _used(kind: str, asset_id: str, config_digest: str, own: str, known: Mapping[str, Configuration]) -> Used:
+def _make_used(kind: str, asset_id: str, config_digest: str, own: str, known: Mapping[str, Configuration]) -> Used:
     found = None if config_digest not in known else known[config_digest].named(kind, asset_id)
     if found is None or own not in ("", found.digest):  # a supervisor of another configuration took the turn over
         elsewhere = (one.named(kind, asset_id) for one in known.values())
@@ -193,7 +193,7 @@ class ChangedAsset(NamedTuple):
     after: str
 
 
-def changed_between(before: Configuration | None, after: Configuration | None) -> list[ChangedAsset]:
+def list_changed(before: Configuration | None, after: Configuration | None) -> list[ChangedAsset]:
     """Return files by path whose digests differ; nothing where either is not in the record."""
     if before is None or after is None:
         return []

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ids import shorten_session
 from hobus.bus.messages.session import CommandVerdict
-from hobus.launch.console.errors import CommandError, RefusedFault, next_here
+from hobus.launch.console.errors import CommandError, RefusedFault, format_next_here
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +47,25 @@ REFUSALS: dict[str, Refusal] = {
 }
 
 
-def code_of(reason: str) -> tuple[str, str]:
+def split_reason(reason: str) -> tuple[str, str]:
     """Return code and facts of a verdict's reason, `<code>: <facts>`."""
     code, _, facts = reason.partition(":")
     return code.strip(), facts.strip()
 
 
-def refused(verdict: CommandVerdict) -> CommandError:
+def make_refused(verdict: CommandVerdict) -> CommandError:
     """Return a rejected command as the sentence, the next command and the exit code that its sender gets."""
-    code, facts = code_of(verdict.reason)
+    code, facts = split_reason(verdict.reason)
     known = REFUSALS.get(code)
     if known is None:
-        hint = next_here(_LOOK.format(session=shown_session(verdict.session_id)))
+        hint = format_next_here(_LOOK.format(session=shorten_session(verdict.session_id)))
         return RefusedFault(f"refused: {verdict.reason}", hint=hint, code=code)
     told = f"refused ({code}): {known.means}" + (f"; {facts}" if facts else "")
-    hint = next_here(known.next.format(session=shown_session(verdict.session_id)))
+    hint = format_next_here(known.next.format(session=shorten_session(verdict.session_id)))
     return RefusedFault(told, hint=hint, code=code)
 
 
-def table() -> str:
+def make_table() -> str:
     """Return Markdown: a line per code, with the next command where it is not to look at the session."""
     return "\n".join(
         f"- `{code}`: {one.means}" + ("" if one.next == _LOOK else f"; `hobus {one.next.format(session='SES-…')}`")
@@ -74,4 +74,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table() + "\n")
+    sys.stdout.write(make_table() + "\n")

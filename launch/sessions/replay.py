@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hobus.actors.ho2_supervisor.session import snapshot
-from hobus.actors.ho2_supervisor.session.journal import break_before, state_after, steps
-from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes, state_hash
-from hobus.bus.messages.base import named
+from hobus.actors.ho2_supervisor.session.journal import break_before, compute_state, reduce_steps
+from hobus.actors.ho2_supervisor.session.state import SessionState, hash_state, pack_state
+from hobus.bus.messages.base import name_fields
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.record.journal import recorded
+from hobus.bus.record.journal import read_recorded
 from hobus.bus.record.session_facts import StateSnapshot
 
 
@@ -49,14 +49,14 @@ class Replay:
 
     @property
     def state_hash(self) -> str:
-        return state_hash(self.state)
+        return hash_state(self.state)
 
 
 def replay(session_id: str, entries: Sequence[Entry]) -> Replay:
     """Fold the journal twice; name every misfit, the first one first."""
     begin = SessionState(session_id=session_id)
-    found = Replay(session_id, len(entries), state_after(entries, begin))
-    folded = list(steps(entries, begin))
+    found = Replay(session_id, len(entries), compute_state(entries, begin))
+    folded = list(reduce_steps(entries, begin))
     head, tenure = "", 0
     for entry, taken, _before, _after, rejection in folded:
         found.events[entry.event_type if taken is None else taken.event.event.entry_name] += 1
@@ -76,37 +76,37 @@ def replay(session_id: str, entries: Sequence[Entry]) -> Replay:
 def _from_snapshot(found: Replay, entries: Sequence[Entry]) -> None:
     """Compare the newest snapshot and what follows it with the whole fold; an unusable snapshot is a misfit."""
     for number, entry in reversed(list(enumerate(entries))):
-        taken = recorded(entry) if entry.event_type == StateSnapshot.entry_name else None
+        taken = read_recorded(entry) if entry.event_type == StateSnapshot.entry_name else None
         if taken is None:
             continue
-        packed = snapshot.packed_in(taken, entry.prev)
+        packed = snapshot.read_packed(taken, entry.prev)
         if isinstance(packed, str):
             found.add("snapshot", entry, packed)
         else:
             found.from_snapshot = entry.submission_id
             _compare(
-                found, f"the fold from {entry.submission_id}", state_after(entries[number:], packed.state), entries
+                found, f"the fold from {entry.submission_id}", compute_state(entries[number:], packed.state), entries
             )
         return
 
 
 def _compare(found: Replay, which: str, other: SessionState, entries: Sequence[Entry]) -> None:
     """Compare another fold of the same journal byte for byte; the first field that differs is a misfit."""
-    if state_bytes(found.state) != state_bytes(other):
-        path = first_difference(named(found.state), named(other))
+    if pack_state(found.state) != pack_state(other):
+        path = find_first_difference(name_fields(found.state), name_fields(other))
         found.add("difference", entries[-1], f"{which} differs in {path}")
 
 
-def first_difference(one: Any, other: Any, path: str = "state") -> str:
+def find_first_difference(one: Any, other: Any, path: str = "state") -> str:
     """Return the path to the first value that differs, and both values; empty: there is none."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in sorted({*one, *other}):
-            if found := first_difference(one.get(key), other.get(key), f"{path}.{key}"):
+            if found := find_first_difference(one.get(key), other.get(key), f"{path}.{key}"):
                 return found
         return ""
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for number, (left, right) in enumerate(zip(one, other, strict=True)):
-            if found := first_difference(left, right, f"{path}[{number}]"):
+            if found := find_first_difference(left, right, f"{path}[{number}]"):
                 return found
         return ""
     return "" if one == other else f"{path}: {one!r} and {other!r}"

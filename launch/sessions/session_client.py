@@ -13,8 +13,8 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeV
 
 from msgspec import ValidationError, convert, field
 
-from hobus.bus.messages.base import Record, faults_in
-from hobus.bus.messages.given_history import GivenMessage, told
+from hobus.bus.messages.base import Record, describe_fault
+from hobus.bus.messages.given_history import GivenMessage, tell_history
 from hobus.bus.messages.session import CommandVerdict, ProcessTurn, SessionConfig, SessionView, TurnResult
 from hobus.launch.sessions.client_errors import RequestError
 from hobus.launch.sessions.summary import SessionRow
@@ -40,7 +40,7 @@ class Event(Record):
     data: dict[str, Any]
 
 
-def schema_of(output: type[Any] | dict[str, Any], about: str) -> dict[str, Any]:
+def make_schema(output: type[Any] | dict[str, Any], about: str) -> dict[str, Any]:
     """Return the JSON Schema of answers that are this class (pydantic, dataclass, TypedDict), or keep this schema.
 
     Raises RequestError, which begins with `about`.
@@ -78,12 +78,12 @@ class Question(NamedTuple):
         try:
             return convert([dict(one) for one in self.messages or ()], list[GivenMessage])
         except ValidationError as error:
-            raise RequestError("invalid_input", f"messages: {faults_in(error)}") from None
+            raise RequestError("invalid_input", f"messages: {describe_fault(error)}") from None
 
     @property
     def overrides(self) -> dict[str, Any]:
         """Return what it asks of its run, field by field. Raises RequestError."""
-        form = None if self.output_schema is None else schema_of(self.output_schema, "output_schema:")
+        form = None if self.output_schema is None else make_schema(self.output_schema, "output_schema:")
         given = {"output_schema": form, "attention_template": self.template, "model": self.model}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -95,7 +95,7 @@ class Question(NamedTuple):
             session_id=session_id,
             agent_id=agent_id,
             input_id=input_id,
-            text=self.text if self.messages is None else told(self.said),
+            text=self.text if self.messages is None else tell_history(self.said),
             run_overrides=SessionConfig(**self.overrides) if self.overrides else None,
             stream=stream,
         ).checked()
@@ -223,7 +223,7 @@ class AsyncSessions(ABC):
 C = TypeVar("C", bound=AsyncSessions)
 
 
-def _waited_for(
+def _wait_for(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Sessions[Any], P], T]:
     """Return the client's method of that name, waited for."""
@@ -235,7 +235,7 @@ def _waited_for(
     return call
 
 
-def one_by_one(
+def yield_one_by_one(
     method: Callable[Concatenate[Any, P], AsyncGenerator[T]],
 ) -> Callable[Concatenate[Sessions[Any], P], Generator[T]]:
     """Return the client's method of that name, each of its values waited for."""
@@ -244,14 +244,14 @@ def one_by_one(
     def call(self: Sessions[Any], *given: P.args, **named: P.kwargs) -> Generator[T]:
         values = getattr(self.client, method.__name__)(*given, **named)
 
-        async def following() -> tuple[T] | None:
+        async def take_following() -> tuple[T] | None:
             try:
                 return (await anext(values),)
             except StopAsyncIteration:
                 return None
 
         try:
-            while (one := self.wait_for(following())) is not None:
+            while (one := self.wait_for(take_following())) is not None:
                 yield one[0]
         finally:
             self.wait_for(values.aclose())
@@ -288,20 +288,20 @@ class Sessions(Generic[C]):
         finally:
             self._stop()
 
-    start = _waited_for(AsyncSessions.start)
-    sessions = _waited_for(AsyncSessions.sessions)
-    ask = _waited_for(AsyncSessions.ask)
-    stream = one_by_one(AsyncSessions.stream)
-    session = _waited_for(AsyncSessions.session)
-    end = _waited_for(AsyncSessions.end)
-    command = _waited_for(AsyncSessions.command)
-    steer = _waited_for(AsyncSessions.steer)
-    follow_up = _waited_for(AsyncSessions.follow_up)
-    pause = _waited_for(AsyncSessions.pause)
-    resume = _waited_for(AsyncSessions.resume)
-    cancel = _waited_for(AsyncSessions.cancel)
-    approve = _waited_for(AsyncSessions.approve)
-    deny = _waited_for(AsyncSessions.deny)
+    start = _wait_for(AsyncSessions.start)
+    sessions = _wait_for(AsyncSessions.sessions)
+    ask = _wait_for(AsyncSessions.ask)
+    stream = yield_one_by_one(AsyncSessions.stream)
+    session = _wait_for(AsyncSessions.session)
+    end = _wait_for(AsyncSessions.end)
+    command = _wait_for(AsyncSessions.command)
+    steer = _wait_for(AsyncSessions.steer)
+    follow_up = _wait_for(AsyncSessions.follow_up)
+    pause = _wait_for(AsyncSessions.pause)
+    resume = _wait_for(AsyncSessions.resume)
+    cancel = _wait_for(AsyncSessions.cancel)
+    approve = _wait_for(AsyncSessions.approve)
+    deny = _wait_for(AsyncSessions.deny)
 
     def wait_for(self, what: Coroutine[Any, Any, T]) -> T:
         """Run this coroutine on the client's loop and return its result.

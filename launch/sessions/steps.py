@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hobus.bus.dispatch import SaidBy
-from hobus.bus.messages.ids import is_call, position_of
+from hobus.bus.messages.ids import get_position, is_call
 from hobus.bus.messages.session import Approve, Deny
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record import session_facts as events
-from hobus.bus.record.ends import ENDS, end_in, why_failed
-from hobus.bus.record.journal import own_text
-from hobus.bus.record.payloads.orders import ConsolidationDispatched, OrderEnd, ToolStarted, said_in
+from hobus.bus.record.ends import ENDS, end_in, explain_failure
+from hobus.bus.record.journal import find_own_text
+from hobus.bus.record.payloads.orders import ConsolidationDispatched, OrderEnd, ToolStarted, read_said
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected
-from hobus.launch.sessions.evidence import Seen, short, text_in
+from hobus.launch.sessions.evidence import Seen, read_text, short
 
 Kind = Literal["order", "model", "tool", "wait", "refused", "run", "supervisor"]
 """model: a call of one; wait: for a person; refused: a prompt that was not sent; run, supervisor: that failed."""
@@ -134,7 +134,7 @@ class _Fold:
                 self._fail("supervisor", one.type, one, "")
             case "RunFailed":
                 end = None if one.taken is None else end_in(one.said, one.taken)
-                words = "" if one.taken is None or end is None else why_failed(one.taken, end) or ""
+                words = "" if one.taken is None or end is None else explain_failure(one.taken, end) or ""
                 self._fail("run", one.type, one, words, "" if end is None else end.code)
             case _:
                 pass
@@ -200,19 +200,19 @@ class _Fold:
         if output is not None and output.tool_calls:
             self.asked = {call.call_id: call for call in output.tool_calls}
         if isinstance(end, OrderEnd):
-            said = said_in(one.entry)
+            said = read_said(one.entry)
             step.printed, step.traceback = said.get("printed", ""), said.get("traceback", "")
             step.about = step.about or next(iter(end.used.tool_ids_used), "")
         if is_call(one.wo_id) and output is not None and step.result is None:
-            own = text_in(one.entry) if isinstance(end, OrderEnd) and end.text == "own" else None
+            own = read_text(one.entry) if isinstance(end, OrderEnd) and end.text == "own" else None
             ref = output.text.ref
-            step.result = own if one.taken is None or ref is None else own_text(one.taken, ref)
+            step.result = own if one.taken is None or ref is None else find_own_text(one.taken, ref)
 
     def _fact(self, fact: events.SessionFact, one: Seen) -> None:
         match fact:
             case events.ToolBatchIssued(tool_batch_id=batch, held=held):
                 step = batch.step_id
-                for name in map(position_of, held):
+                for name in map(get_position, held):
                     order = f"{step.turn_id.run_id.run_seq}.{step.turn_id.turn_seq}.{step.step_seq}.{name}"
                     tool = self.asked.get(name)
                     about, arguments = ("", None) if tool is None else (tool.tool_id, tool.arguments)
@@ -226,7 +226,7 @@ class _Fold:
                 self.decisions[command.command_id] = command.command, by, one.entry.sequence
             case events.HostCommandApplied(command_id=command_id) if command_id in self.decisions:
                 decision, by, received = self.decisions[command_id]
-                name = f"wait {position_of(decision.call_id)}"
+                name = f"wait {get_position(decision.call_id)}"
                 if (waiting := self.open.get(name)) is not None:
                     waiting.sequences.append(received)
                     self._end(name, one, "wait").by = by

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, steps_in
+from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, read_steps
 from hobus.actors.ho2_supervisor.session.state import SessionState
-from hobus.bus.messages.base import Record, made_of
-from hobus.bus.messages.ids import LOCAL, iso_of_us, position_of
+from hobus.bus.messages.base import Record, make_from
+from hobus.bus.messages.ids import LOCAL, format_iso_us, get_position
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import HeldCall
-from hobus.bus.record.ends import end_in, result_in
-from hobus.bus.record.journal import Recorded, agent_in, recorded
+from hobus.bus.record.ends import end_in, read_result
+from hobus.bus.record.journal import Recorded, read_agent, read_recorded
 from hobus.bus.record.session_facts import OrderEnded, RunRequested, SessionEnded
 
 if TYPE_CHECKING:
@@ -58,20 +58,20 @@ class SessionRow(Record):
     @classmethod
     def of(cls, start: Entry, standing: SessionStanding) -> SessionRow:
         state = standing.state
-        return made_of(
+        return make_from(
             cls,
             state,
             standing,
             session_id=start.provenance.session_id,
-            agent_id=agent_in(start) or start.provenance.agent_id,
+            agent_id=read_agent(start) or start.provenance.agent_id,
             principal=state.principal or LOCAL,
             is_degraded=not state.is_started,
             lifecycle=standing.lifecycle,
             held_calls=standing.held_calls(),
             waits_for=standing.waits_for or None,
             active_input_id=standing.input_id or None,
-            created_at=state.created_at or iso_of_us(start.ledger_at_us),
-            updated_at=iso_of_us(standing.updated_at_us),
+            created_at=state.created_at or format_iso_us(start.ledger_at_us),
+            updated_at=format_iso_us(standing.updated_at_us),
         )
 
 
@@ -91,9 +91,9 @@ class SessionStanding:
 
     def take(self, entry: Entry) -> list[Step]:
         """Fold one more entry; return what it did. A whole snapshot stands for what was not read or does not read."""
-        told = list(steps_in(self.state, entry))
-        if told[-1].rejection and (held := _snapshot_in(told[-1].recorded, entry)) is not None:
-            told = list(steps_in(held.state, entry))
+        told = list(read_steps(self.state, entry))
+        if told[-1].rejection and (held := _read_snapshot(told[-1].recorded, entry)) is not None:
+            told = list(read_steps(held.state, entry))
         taken = told[-1]
         self.state, self.updated_at_us = taken.after, entry.ledger_at_us
         match taken.event:
@@ -109,7 +109,7 @@ class SessionStanding:
             case _:
                 pass
         if (one := taken.recorded) is not None and (ended := end_in(one.event.event, one)) is not None:
-            result = result_in(one, ended.result_ref) if ended.became == "answered" else None
+            result = read_result(one, ended.result_ref) if ended.became == "answered" else None
             answered = "success" if result is None else result.outcome
             self.last_outcome = answered if ended.became == "answered" else ended.became
             calls = [] if result is None else result.tool_calls
@@ -141,7 +141,7 @@ class SessionStanding:
         return [] if batch is None or self.lifecycle == "Cancelling" else batch.held
 
     def held_calls(self) -> list[HeldCall]:
-        asked = [(name, self._asked.get(position_of(name))) for name in self.held]
+        asked = [(name, self._asked.get(get_position(name))) for name in self.held]
         return [
             HeldCall(call_id=name, tool_id="") if one is None else one.model_copy(update={"call_id": name})
             for name, one in asked
@@ -160,11 +160,12 @@ class SessionStanding:
 def is_enough(entries: Sequence[Entry], *, has_earlier: bool) -> bool:
     """Return whether these last entries say where the session stands; False: earlier ones are needed."""
     return not has_earlier or any(
-        entry.event_type == "STATE_SNAPSHOT" and _snapshot_in(recorded(entry), entry) is not None for entry in entries
+        entry.event_type == "STATE_SNAPSHOT" and _read_snapshot(read_recorded(entry), entry) is not None
+        for entry in entries
     )
 
 
-def standing_of(entries: Sequence[Entry]) -> SessionStanding:
+def fold_standing(entries: Sequence[Entry]) -> SessionStanding:
     """Fold the last entries of a journal, oldest of them first."""
     standing = SessionStanding()
     for entry in entries:
@@ -172,8 +173,8 @@ def standing_of(entries: Sequence[Entry]) -> SessionStanding:
     return standing
 
 
-def _snapshot_in(one: Recorded | None, entry: Entry) -> Packed | None:
+def _read_snapshot(one: Recorded | None, entry: Entry) -> Packed | None:
     from hobus.actors.ho2_supervisor.session import snapshot  # noqa: PLC0415 - few ends need one; a list loads without
 
-    packed = None if one is None else snapshot.packed_in(one, entry.prev)
+    packed = None if one is None else snapshot.read_packed(one, entry.prev)
     return packed if isinstance(packed, snapshot.Packed) else None

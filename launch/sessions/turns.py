@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hobus.bus.errors import BusError, RuntimeFault
-from hobus.bus.lanes import role_of
+from hobus.bus.lanes import get_role
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.ids import session_id_of, turn_trace
+from hobus.bus.messages.ids import derive_session_id, derive_turn_trace
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.streams import StreamReset
 from hobus.bus.port import Bus
 from hobus.bus.text import is_blank
-from hobus.launch.console.errors import CommandError, UsageFault, next_here
+from hobus.launch.console.errors import CommandError, UsageFault, format_next_here
 
 if TYPE_CHECKING:
     from hobus.config.sections.processes import HostConfig
@@ -24,7 +24,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 
 
-def words_of(argument: str) -> str:
+def decode_argument(argument: str) -> str:
     """Return what somebody typed, also where the locale could not read its UTF-8 (the C locale)."""
     try:
         return argument.encode("utf-8", "surrogateescape").decode("utf-8")
@@ -35,7 +35,7 @@ def words_of(argument: str) -> str:
 def check_text(text: str, limits: HostConfig) -> None:
     """Check a message. Raises CommandError (usage) for an empty one or one over the limit."""
     if is_blank(text):
-        raise UsageFault("the message is empty", hint=next_here('ask "what packages are installed?"'))
+        raise UsageFault("the message is empty", hint=format_next_here('ask "what packages are installed?"'))
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > limits.prompt_max_bytes:
         raise UsageFault(
@@ -81,12 +81,12 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
     while True:
         remaining_s = deadline - bus.clock.monotonic()
         if remaining_s <= 0:
-            raise _expired(turn, timeout_s)
+            raise _make_expired(turn, timeout_s)
         try:
             # The bus gives a server time to speak beyond the deadline; whoever waits here does not.
             async with asyncio.timeout(remaining_s):
-                asking = _asked(bus, turn, timeout_s=remaining_s, on_stream=on_stream)
-                result = await (asking if watch is None else beside(asking, _until_gone(bus, watch)))
+                asking = _ask(bus, turn, timeout_s=remaining_s, on_stream=on_stream)
+                result = await (asking if watch is None else run_beside(asking, _watch_until_gone(bus, watch)))
             is_busy = when_busy is not None and result.code == "busy"
             is_to_wait = is_busy or (waits_for_its_turn and result.code == "run_active")
             pause_s = (result.retry_after_ms or 0) / 1000 if is_busy else retry_interval_s
@@ -95,7 +95,7 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
             if when_busy is not None and is_busy:
                 when_busy(pause_s)
         except TimeoutError:
-            raise _expired(turn, timeout_s) from None
+            raise _make_expired(turn, timeout_s) from None
         except RuntimeFault as fault:
             pause_s = fault.pause_s(retry_interval_s, bus.clock.random())
             if not fault.retryable or is_hopeless() or bus.clock.monotonic() + pause_s >= deadline:
@@ -105,20 +105,20 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
         await bus.sleep(pause_s)
 
 
-def _expired(turn: ProcessTurn, timeout_s: float) -> BusError:
+def _make_expired(turn: ProcessTurn, timeout_s: float) -> BusError:
     return BusError("expired", f"input {turn.input_id} was not answered within {timeout_s:g} s")
 
 
-async def _asked(
+async def _ask(
     bus: Bus, turn: ProcessTurn, *, timeout_s: float, on_stream: Callable[[Message], None] | None
 ) -> TurnResult:
     """Return the answer to one request. Its trace names session and input, for whoever watches the bus."""
-    session_id = turn.session_id or session_id_of(role_of(bus.instance), turn.input_id)
-    trace = turn_trace(session_id, turn.input_id)
+    session_id = turn.session_id or derive_session_id(get_role(bus.instance), turn.input_id)
+    trace = derive_turn_trace(session_id, turn.input_id)
     return await bus.request("host", turn, expect=TurnResult, timeout_s=timeout_s, trace=trace, on_stream=on_stream)
 
 
-async def _until_gone(bus: Bus, watch: Watch) -> NoReturn:
+async def _watch_until_gone(bus: Bus, watch: Watch) -> NoReturn:
     """Raise the error that `watch.gone` gives, as soon as nobody is left who could answer."""
     while True:
         await bus.sleep(watch.interval_s)
@@ -126,7 +126,7 @@ async def _until_gone(bus: Bus, watch: Watch) -> NoReturn:
             raise end
 
 
-async def beside(waited_for: Coroutine[Any, Any, T], *others: Coroutine[Any, Any, None]) -> T:
+async def run_beside(waited_for: Coroutine[Any, Any, T], *others: Coroutine[Any, Any, None]) -> T:
     """Return what the first one gives; the others go on until then. Raises the RuntimeFault or CommandError of any."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -142,7 +142,7 @@ async def beside(waited_for: Coroutine[Any, Any, T], *others: Coroutine[Any, Any
     raise fault  # not within the handler: its context would be the group that holds it
 
 
-async def asked_of_owner(  # noqa: PLR0913 - what bounds a question, each by its name
+async def ask_owner(  # noqa: PLR0913 - what bounds a question, each by its name
     bus: Bus, session_id: str, question: Message, expect: type[R], *, timeout_s: float, pause_s: float
 ) -> R:
     """Return the answer of the session's owner, asked again while the session moves or somebody is away.

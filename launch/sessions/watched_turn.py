@@ -10,10 +10,10 @@ from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cluster import run_file
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import cluster_gone
+from hobus.launch.cluster.home import Home, find_holder
+from hobus.launch.cluster.run_file import find_gone
 from hobus.launch.console.output import note
 from hobus.launch.limits import JOURNAL_POLL_MS
 from hobus.launch.sessions.turns import Watch, process_turn
@@ -36,7 +36,7 @@ async def answer_of(
     is_connected = False
     while True:
         try:
-            async with connected(place, ROLE, timeout_s=deadline - clock.monotonic()) as bus:
+            async with connect_bus(place, ROLE, timeout_s=deadline - clock.monotonic()) as bus:
                 is_connected = True
                 return await process_turn(
                     bus,
@@ -44,7 +44,7 @@ async def answer_of(
                     timeout_s=max(0.0, deadline - clock.monotonic()),
                     retry_interval_s=limits.RETRY_INTERVAL_MS / 1000,
                     is_hopeless=lambda: not _may_answer(place.home),
-                    watch=Watch(lambda: cluster_gone(place.home), JOURNAL_POLL_MS / 1000),
+                    watch=Watch(lambda: find_gone(place.home), JOURNAL_POLL_MS / 1000),
                     on_stream=on_stream,
                     waits_for_its_turn=waits_for_its_turn,
                     when_busy=_tell_busy,
@@ -53,7 +53,7 @@ async def answer_of(
             # A broker that is away comes back, unless its launcher is gone or has given it or the host up.
             if is_connected or fault.code != "no_route" or clock.monotonic() >= deadline:
                 raise
-            if (gone := cluster_gone(place.home)) is not None:
+            if (gone := find_gone(place.home)) is not None:
                 raise gone from fault
             if not _may_answer(place.home):
                 raise
@@ -65,6 +65,6 @@ def _tell_busy(pause_s: float) -> None:
 
 def _may_answer(home: Home) -> bool:
     """Return whether the launcher lives and has given neither the broker nor the host up."""
-    run = run_file.read(home.run_file) if holder(home) is not None else None
+    run = run_file.read(home.run_file) if find_holder(home) is not None else None
     hopeful = {row.role for row in run.children if row.state != "failed"} if run is not None else set[str]()
     return {"broker", "host"} <= hopeful

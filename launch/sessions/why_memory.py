@@ -14,11 +14,11 @@ from typing import Any, Literal, NamedTuple
 from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.ids import LOCAL
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.record.journal import principal_in
+from hobus.bus.record.journal import read_principal
 from hobus.bus.record.payloads.memory import OverlayChange, OverlayWritten, SignalLogged
 from hobus.bus.record.payloads.orders import ContextAssembled, SignalsNamed
-from hobus.launch.console.output import counted
-from hobus.launch.sessions.evidence import ERASED, Evidence, Rules, Seen, body_of, text_in
+from hobus.launch.console.output import format_count
+from hobus.launch.sessions.evidence import ERASED, Evidence, Rules, Seen, decode_body, read_text
 
 STREAMS = ("signals", "overlays")
 """Where memory's entries stand."""
@@ -128,10 +128,10 @@ def _artifacts(found: Evidence, until: int) -> dict[str, _Artifact]:
     for entry in found.memory:
         if entry.sequence > until or entry.provenance.agent_id != agent_id:
             continue
-        match body_of(entry):
+        match decode_body(entry):
             case OverlayWritten(artifact_id=name) as said:
                 off = known[name].off if name in known else ""
-                known[name] = _Artifact(entry.sequence, said, text_in(entry), off)
+                known[name] = _Artifact(entry.sequence, said, read_text(entry), off)
             case OverlayChange(artifact_id=name, principal=principal, door=door) if name in known:
                 off = {"HO3_OVERLAY_DEACTIVATED": str(SaidBy(principal, door)), "HO3_OVERLAY_ACTIVATED": ""}
                 known[name] = known[name]._replace(off=off.get(entry.event_type, known[name].off))
@@ -154,7 +154,7 @@ def _shown(
 ) -> Iterator[MemoryLine]:
     """Yield the lines that the prompt shows; of lines that are shown again no score is recorded."""
     for number, (name, score) in enumerate(zip_longest(context.artifact_ids, context.scores), 1):
-        text, behind = text_in(entry, number) or ERASED, _behind(known.get(name), found)
+        text, behind = read_text(entry, number) or ERASED, _behind(known.get(name), found)
         yield MemoryLine(artifact_id=name, text=text, score=score, **behind)
 
 
@@ -162,7 +162,7 @@ def _left_out(context: ContextAssembled, known: Mapping[str, _Artifact], found: 
     """Yield what the supervisor left out, as it said; then what somebody switched off in its principal's memory."""
     if context.as_of_seq is None:
         return
-    started = (principal_in(one) for one in found.session if one.event_type == "SESSION_START")
+    started = (read_principal(one) for one in found.session if one.event_type == "SESSION_START")
     whose = (None, next(filter(None, started), LOCAL))
     for name, why in context.left_out:
         artifact = known.get(name)
@@ -180,7 +180,7 @@ def _reason(why: str, artifact: _Artifact | None, context: ContextAssembled) -> 
     if why == "earlier":
         return "an earlier message of the prompt has it already"
     if why == "room":
-        return f"stronger lines left no room for it in {counted(context.budget, 'token')}"
+        return f"stronger lines left no room for it in {format_count(context.budget, 'token')}"
     own = () if artifact is None else (*artifact.said.domain_labels, *artifact.said.task_labels)
     turns = (*context.domain_labels, *context.task_labels)
     return f"its labels are not the turn's: {', '.join(own) or 'none'} against {', '.join(turns) or 'none'}"
@@ -193,7 +193,7 @@ def signals_in(turn: Sequence[Seen], found: Evidence) -> tuple[SignalSeen, ...]:
     last, agent_id = max((sequence for sequence, _ in logged), default=-1), agent_of(found.turn)
     sessions: dict[tuple[str, str], list[str]] = {}
     for entry in found.memory:
-        said = body_of(entry) if entry.sequence <= last and entry.provenance.agent_id == agent_id else None
+        said = decode_body(entry) if entry.sequence <= last and entry.provenance.agent_id == agent_id else None
         if isinstance(said, SignalLogged):
             sessions.setdefault((said.signal_id, said.principal), []).append(entry.provenance.session_id)
     seen = [(sequence, one.signal_id, sessions.get((one.signal_id, one.principal), [])) for sequence, one in logged]

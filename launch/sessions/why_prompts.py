@@ -18,10 +18,10 @@ from hobus.bus.record.payloads.prompts import (
     SentMessage,
     SentRequest,
     SentText,
-    messages_sha256,
+    hash_messages,
 )
 from hobus.config.prompt_pack import parse_pack
-from hobus.launch.sessions.evidence import ERASED, Evidence, Rules, Seen, body_of
+from hobus.launch.sessions.evidence import ERASED, Evidence, Rules, Seen, decode_body
 from hobus.launch.sessions.steps import Step
 
 _PACK = "pack"
@@ -66,7 +66,7 @@ def quoted_elsewhere(turn: Iterable[Entry], known: Iterable[Entry]) -> frozenset
     wanted = [
         part.ref
         for entry in turn
-        if isinstance(body_of(entry), PromptSent) and (request := _request(entry)) is not None
+        if isinstance(decode_body(entry), PromptSent) and (request := _request(entry)) is not None
         for message in request.messages
         for part in message.parts
         if isinstance(part, SentText) and part.ref is not None
@@ -75,7 +75,7 @@ def quoted_elsewhere(turn: Iterable[Entry], known: Iterable[Entry]) -> frozenset
     while wanted:
         if (ref := wanted.pop()) not in refs:
             refs.add(ref)
-            wanted += [one for one, _ in text_parts.parts_in(_body(ref, by_id) or b"") or () if one is not None]
+            wanted += [one for one, _ in text_parts.read_parts(_body(ref, by_id) or b"") or () if one is not None]
     return frozenset(ref.rpartition("/")[0] for ref in refs) - by_id.keys()
 
 
@@ -87,7 +87,7 @@ def _body(ref: str, by_id: Mapping[str, Entry]) -> bytes | None:
 
 
 def _request(entry: Entry) -> SentRequest | None:
-    request = body_of(entry, 1)
+    request = decode_body(entry, 1)
     return request if isinstance(request, SentRequest) else None
 
 
@@ -123,13 +123,13 @@ def _stretch(role: str, part: _Part, rules: Rules | None, learned: Mapping[str, 
         sequences = (learned[text], *sequences)
     tokens = -(-len(text) // (1 if rules is None else rules.chars_per_token))
     if role == transcript.NAME:  # earlier turns, as the messages that a provider got
-        said = transcript.expanded([PromptMessage(role="history", segments=[Segment(text=text)])])
+        said = transcript.expand([PromptMessage(role="history", segments=[Segment(text=text)])])
         text = "\n".join(f"{message.role}: {message.text}" for message in said if message.text)
     return ShownStretch(role=role, name=name, source=source, sequences=sequences, tokens=tokens, text=text)
 
 
 def _is_as_sent(request: SentRequest, shown: Sequence[tuple[SentMessage, Sequence[_Part]]]) -> bool | None:
-    found = messages_sha256(
+    found = hash_messages(
         (message.role, "".join([text for *_, text in parts]), message.tool_calls, message.tool_call_id)
         for message, parts in shown
     )
@@ -165,7 +165,7 @@ def _parts(message: SentMessage, pack_id: str, texts: tuple[str, ...], by_id: Ma
 def messages_sent(entry: Entry, texts: tuple[str, ...], by_id: Mapping[str, Entry]) -> list[PromptMessage]:
     """Return the messages of a prompt as its provider got them; `texts`: those of its pack."""
     request = _request(entry)
-    return transcript.expanded(
+    return transcript.expand(
         [
             PromptMessage(
                 role=message.role,
@@ -184,9 +184,9 @@ def text_behind(ref: str, by_id: Mapping[str, Entry], seen: Callable[[Entry], ob
     if body is None:
         return ERASED
     seen(by_id[ref.rpartition("/")[0]])
-    parts = text_parts.parts_in(body)
+    parts = text_parts.read_parts(body)
     if parts is None:
         return body.decode("utf-8", "replace")
     return "".join(
-        text if one is None else text_parts.of_part(text, text_behind(one, by_id, seen)) for one, text in parts
+        text if one is None else text_parts.cut_part(text, text_behind(one, by_id, seen)) for one, text in parts
     )

@@ -20,7 +20,7 @@ from hobus.bus.record.payloads.prompts import AnswerCalls, PromptSent
 from hobus.bus.tool import call_key
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
-from hobus.launch.sessions.evidence import body_of, text_in
+from hobus.launch.sessions.evidence import decode_body, read_text
 from hobus.launch.sessions.why_prompts import messages_sent
 from hobus.launch.testing.model import Request, ScriptedCall, ShownMessage, request_of
 from hobus.ledger_service.reader import read_entries
@@ -52,16 +52,16 @@ def recorded(entries: list[Entry], packs: Mapping[str, str], *, after: int) -> l
     by_id = {entry.submission_id: entry for entry in entries}
     found: list[TapedCall] = []
     for entry in entries:
-        said = body_of(entry) if entry.event_type == "PROMPT_SENT" else None
+        said = decode_body(entry) if entry.event_type == "PROMPT_SENT" else None
         answer = by_id.get(entry.submission_id.replace("PROMPT_SENT:", "PROMPT_RECEIVED:", 1))
         if not isinstance(said, PromptSent) or answer is None or entry.sequence <= after:
             continue
         texts = parse_pack(said.prompt_pack_id, packs[said.prompt_pack_id]).texts
         asked = request_of(messages_sent(entry, texts, by_id), said.tools)
-        calls = body_of(answer, 2)
+        calls = decode_body(answer, 2)
         made = calls.tool_calls if isinstance(calls, AnswerCalls) else ()
         wanted = [ScriptedCall(one.tool_id, one.arguments) for one in made]
-        found.append(TapedCall(asked, TapedAnswer(text_in(answer) or "", wanted)))
+        found.append(TapedCall(asked, TapedAnswer(read_text(answer) or "", wanted)))
     return found
 
 

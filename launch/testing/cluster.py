@@ -17,11 +17,11 @@ from msgspec import json as msgjson
 
 from hobus.bus.tool import ANSWERS
 from hobus.config.files import ADMIN_CONFIG
-from hobus.config.own_settings import laid_over
+from hobus.config.own_settings import lay_over
 from hobus.launch.app.agent import Agent
 from hobus.launch.app.cluster import Cluster
 from hobus.launch.cluster import own_config
-from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.cluster.home import Home, make_home
 from hobus.launch.testing.model import Request, ScriptedModel
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ class ScriptedCluster(Cluster):
         self._script = _Script(str(root / "model"), _Handler)
         threading.Thread(target=self._script.serve_forever, name="scripted model", daemon=True).start()
         try:
-            home = home_of(root / "home")
+            home = make_home(root / "home")
             given = {"ho2.classify": False, "ho3.enabled": False, **({} if is_real else self._scripted()), **settings}
             given["tools.environment"] = [*given.get("tools.environment", ()), ANSWERS]
             own = dict[str, Any]()
             for path, value in given.items():
-                own = laid_over(own_config.shipped(), own, path, value)
-            with own_config.alone(home):
+                own = lay_over(own_config.read_shipped(), own, path, value)
+            with own_config.lock_alone(home):
                 own_config.put(home.config / ADMIN_CONFIG, own)
             if not is_real:
                 agents = [replace(one, model=None) for one in agents]
@@ -123,7 +123,7 @@ class ScriptedCluster(Cluster):
         return "" if model is None else model.fault()
 
     def _scripted(self) -> dict[str, Any]:
-        shipped = own_config.shipped()["gateway"]["providers"]["offline"]
+        shipped = own_config.read_shipped()["gateway"]["providers"]["offline"]
         row = shipped["models"][0] | {"model_id": "scripted", "sees": True}
         instance = {
             "kind": "plugin", "entry_point": "scripted", "options": {"socket": self._script.server_address},

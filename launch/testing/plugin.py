@@ -79,14 +79,14 @@ def hobus_cluster(request: pytest.FixtureRequest, _hobus_running: ScriptedCluste
     `use(ScriptedModel([...]))` says what its model answers in this test.
     """
     from hobus.launch.testing.cassette import Cassette, write_cassette  # noqa: PLC0415
-    from hobus.ledger_service.reader import head_of  # noqa: PLC0415
+    from hobus.ledger_service.reader import find_head  # noqa: PLC0415
 
-    cluster, path = _hobus_running, cassette_of(request)
+    cluster, path = _hobus_running, make_cassette_path(request)
     cluster.tool_answers.unlink(missing_ok=True)
     if not cluster.is_real and path.exists():
         cassette = cluster.use(Cassette(path))
         cluster.tool_answers.write_text(json.dumps(cassette.tool_answers()))
-    before = head_of(cluster.home / "ledger") if cluster.is_real else -1
+    before = find_head(cluster.home / "ledger") if cluster.is_real else -1
     yield cluster
     has_passed = request.node.stash.get(_PASSED, False)
     if cluster.is_real and has_passed:
@@ -95,7 +95,7 @@ def hobus_cluster(request: pytest.FixtureRequest, _hobus_running: ScriptedCluste
         pytest.fail(fault, pytrace=False)
 
 
-def cassette_of(request: pytest.FixtureRequest) -> Path:
+def make_cassette_path(request: pytest.FixtureRequest) -> Path:
     """Return where a test's cassette lies: no two tests of a module share one."""
     classes = f"{request.cls.__qualname__}." if request.cls else ""
     name = quote(classes + request.node.name, safe="[] ")

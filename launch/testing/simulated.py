@@ -14,15 +14,15 @@ from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, load
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.port import Bus, Provider
 from hobus.config.gates.run import look
-from hobus.config.snapshot import frozen
+from hobus.config.snapshot import freeze
 from hobus.launch.app.agent import Agent
-from hobus.launch.app.started import taken_in
+from hobus.launch.app.started import take_agents_in
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.installed import find_layers
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.lab.simulated import SimulatedCluster
-from hobus.launch.process.roles.gateway import providers
+from hobus.launch.process.roles.gateway import make_providers
 from hobus.launch.sessions.client_errors import as_hobus_errors
 from hobus.launch.sessions.cluster_client import AsyncClusterClient
 from hobus.launch.testing.cluster import ScriptedCluster, answer_of
@@ -40,15 +40,15 @@ class SimulatedScriptedCluster(ScriptedCluster):
     _cluster: SimulatedCluster | None = None
 
     def _open(self, home: Home, agents: Sequence[Agent]) -> None:
-        with as_hobus_errors(), taken_in(home, agents):
-            snapshot = frozen(look(layers_of(home)).reading)
+        with as_hobus_errors(), take_agents_in(home, agents):
+            snapshot = freeze(look(find_layers(home)).reading)
             try:
                 own = {name: load(entry) for name, entry in snapshot.config.tools.python_tools.items()}
             except BadEntryPoint as bad:
                 raise UsageFault(str(bad)) from bad.__context__
         if not structlog.is_configured():  # no process of its own, whose log would be a file
             structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-        models: dict[str, Provider] = {**providers(snapshot, {}), "scripted": _InProcess(self)}
+        models: dict[str, Provider] = {**make_providers(snapshot, {}), "scripted": _InProcess(self)}
         cluster = SimulatedCluster(snapshot, providers=models, tools={**BUILTIN, **own})
         self._home, self._cluster = home, cluster
         buses: dict[str, Bus] = {role: cluster.world.client(role) for role in ("door", "operator")}

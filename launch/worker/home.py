@@ -21,8 +21,8 @@ from hobus.bus.messages.base import Record
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.curve_link import CurveEnds
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cluster.home import Home, HomeLock, claim, holder, make_private
-from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, next_command
+from hobus.launch.cluster.home import Home, HomeLock, claim, find_holder, make_private
+from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, format_next_command
 
 
 class JoinedCluster(Record):
@@ -55,7 +55,7 @@ class WorkerHome:
         lock = HomeLock.take(self.home)
         if lock is None:
             raise RefusedFault(
-                f"a worker runs in {self.home.root} already (pid {holder(self.home) or 'unknown'})",
+                f"a worker runs in {self.home.root} already (pid {find_holder(self.home) or 'unknown'})",
                 hint="stop it, or give this one another --home DIR",
             )
         lay_at, is_copy = claim(self.home)
@@ -76,7 +76,7 @@ class WorkerHome:
 
     def pair(self) -> curve.KeyPair:
         """Return the worker's own keys, made at first use. Raises ConfigError, OSError."""
-        return curve.kept_pair(self._key, after_loss="then join again: hobus worker join TOKEN (a new token)")
+        return curve.keep_pair(self._key, after_loss="then join again: hobus worker join TOKEN (a new token)")
 
     @property
     def _key(self) -> Path:
@@ -88,7 +88,7 @@ class WorkerHome:
 
     def next_pair(self) -> curve.KeyPair:
         """Return the keys that take the place of its own, made when first asked for. Raises ConfigError, OSError."""
-        return curve.kept_pair(self._next_key, after_loss="another one is made")
+        return curve.keep_pair(self._next_key, after_loss="another one is made")
 
     @property
     def has_next_key(self) -> bool:
@@ -109,7 +109,7 @@ class WorkerHome:
         except ValueError:
             raise CommandError(
                 f"{self._file} is damaged: it no longer says whose worker this is",
-                hint=f"remove it, then: {next_command('worker join TOKEN', self.home.root)}",
+                hint=f"remove it, then: {format_next_command('worker join TOKEN', self.home.root)}",
             ) from None
 
     def joined(self, cluster: JoinedCluster) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
-from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Kind, make_header
 from hobus.bus.errors import BusError, ConfigError, RuntimeFault
 from hobus.bus.limits import BODY_MAX_BYTES, LEDGER_REQUEST_TIMEOUT_MS
 from hobus.bus.messages.control import Join, Joined, Refused
-from hobus.bus.messages.ids import body_ref, snapshot_id
+from hobus.bus.messages.ids import derive_body_ref, derive_snapshot_id
 from hobus.bus.messages.ledger import Body, GetBody
 from hobus.bus.peer import Peer
 from hobus.bus.port import Clock
@@ -17,8 +17,8 @@ from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
 from hobus.config.schema import AdminConfig
-from hobus.config.snapshot import Snapshot, digest_of
-from hobus.launch.cluster.version import software_version
+from hobus.config.snapshot import Snapshot, compute_digest
+from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault
 from hobus.launch.console.output import note
@@ -39,7 +39,7 @@ _FIXES = {
 """What to do about each no of the broker."""
 
 
-def not_let_in(ends: CurveEnds) -> CommandError:
+def make_not_let_in(ends: CurveEnds) -> CommandError:
     return RefusedFault(
         f"the cluster at {ends.address} refused the key {ends.pair.fingerprint}: "
         "nobody enrolled it there, or it was revoked",
@@ -47,15 +47,15 @@ def not_let_in(ends: CurveEnds) -> CommandError:
     )
 
 
-def other_cluster(ends: CurveEnds) -> CommandError:
+def make_other_cluster(ends: CurveEnds) -> CommandError:
     return RefusedFault(
-        f"the server at {ends.address} does not hold the cluster's key {curve.fingerprint(ends.broker_key)}: "
+        f"the server at {ends.address} does not hold the cluster's key {curve.compute_fingerprint(ends.broker_key)}: "
         "another cluster listens there, its keys were replaced, or it is not a cluster",
         hint=f"{NEW_TOKEN}, and use that one",
     )
 
 
-def refused(code: str, detail: str) -> CommandError:
+def make_refused(code: str, detail: str) -> CommandError:
     hint = _FIXES.get(code, "")
     return RefusedFault(f"the cluster refused this worker ({code}): {detail}", hint=hint)
 
@@ -63,7 +63,7 @@ def refused(code: str, detail: str) -> CommandError:
 async def join(ends: CurveEnds, pair: curve.KeyPair, config: AdminConfig, *, clock: Clock, host: str) -> JoinedCluster:
     """Enrol this key by a token's, or by the one before. Raises CommandError: refused, or nobody answers."""
     wanted = Join(
-        public_key=pair.public.decode(), role="ho1", version=software_version(), protocol=HEADER_VERSION, host=host
+        public_key=pair.public.decode(), role="ho1", version=find_software_version(), protocol=HEADER_VERSION, host=host
     )
     heard: asyncio.Queue[Happened | tuple[bytes, bytes]] = asyncio.Queue()
     zeromq, why = ZeroMQ(config.bus), ""
@@ -82,11 +82,11 @@ async def join(ends: CurveEnds, pair: curve.KeyPair, config: AdminConfig, *, clo
                     if not why:  # one of many is let in after the other: each is a synced write
                         limit.reschedule(asyncio.get_running_loop().time() + JOIN_ANSWER_S)
                     why = " (it let this worker in and then said nothing)"
-                    link.send(pack_header(header(Kind.JOIN, "", type=Join.TYPE)), encode(wanted, BODY_MAX_BYTES))
+                    link.send(pack_header(make_header(Kind.JOIN, "", type=Join.TYPE)), encode(wanted, BODY_MAX_BYTES))
                 elif event.what == "refused":
-                    raise not_let_in(ends)
+                    raise make_not_let_in(ends)
                 elif event.what == "no_handshake":
-                    raise other_cluster(ends)
+                    raise make_other_cluster(ends)
                 elif event.why:
                     why = f" ({event.why})"
     except TimeoutError:
@@ -105,13 +105,13 @@ def _answer_in(head_bytes: bytes, body: bytes) -> Joined | None:
         kind = unpack_header(head_bytes).type
         if kind == Refused.TYPE:
             said = decode(Refused, body, BODY_MAX_BYTES)
-            raise refused(said.code, said.detail)
+            raise make_refused(said.code, said.detail)
         return decode(Joined, body, BODY_MAX_BYTES) if kind == Joined.TYPE else None
     except BusError as fault:
-        raise refused("malformed", fault.detail) from None
+        raise make_refused("malformed", fault.detail) from None
 
 
-async def snapshot_of(peer: Peer, home: WorkerHome) -> Snapshot:
+async def read_snapshot(peer: Peer, home: WorkerHome) -> Snapshot:
     """Return the configuration that the cluster runs under: kept here, or fetched over the bus and kept.
 
     Raises CommandError (integrity) for bytes that are not what their digest says; waits while the record is away.
@@ -120,8 +120,8 @@ async def snapshot_of(peer: Peer, home: WorkerHome) -> Snapshot:
     kept = home.snapshot()
     if kept is not None and kept.digest == digest:
         return kept
-    data = await _fetched(peer, digest)
-    if digest_of(data) != digest:
+    data = await _fetch(peer, digest)
+    if compute_digest(data) != digest:
         raise CommandError(
             f"the configuration recorded as {digest} has other bytes: this worker does not use it",
             hint="on the cluster's host: hobus ledger verify",
@@ -135,8 +135,8 @@ async def snapshot_of(peer: Peer, home: WorkerHome) -> Snapshot:
     return snapshot
 
 
-async def _fetched(peer: Peer, digest: str) -> bytes:
-    question = GetBody(ref=body_ref(snapshot_id(digest), 0))
+async def _fetch(peer: Peer, digest: str) -> bytes:
+    question = GetBody(ref=derive_body_ref(derive_snapshot_id(digest), 0))
     timeout_s = LEDGER_REQUEST_TIMEOUT_MS / 1000
     has_said = False
     while True:

@@ -26,17 +26,17 @@ from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
-from hobus.launch.cluster.version import software_version
+from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
-from hobus.launch.console.output import counted, note, say
+from hobus.launch.console.output import format_count, note, say
 from hobus.launch.launcher import inherited
 from hobus.launch.limits import DRAIN_SHARE, WATCH_INTERVAL_MS
 from hobus.launch.logs import writing
 from hobus.launch.process.roles import Made
 from hobus.launch.process.roles.ho1 import make_elsewhere
 from hobus.launch.worker.home import JoinedCluster, WorkerHome
-from hobus.launch.worker.join import join, not_let_in, other_cluster, refused, snapshot_of
+from hobus.launch.worker.join import join, make_not_let_in, make_other_cluster, make_refused, read_snapshot
 
 _FOR_EVER_S = 1e9
 """A worker waits for its cluster, whenever that comes back."""
@@ -50,7 +50,7 @@ _log = structlog.get_logger()
 def become_member(home: WorkerHome, token: JoinToken) -> None:
     """Make this directory a worker's of the token's cluster. Raises CommandError, ConfigError, OSError."""
     curve.check_available()
-    with _held(home, "worker"):
+    with _hold(home, "worker"):
         _join(home, token)
 
 
@@ -68,7 +68,7 @@ def run(home: WorkerHome, *, slots: int | None, grace_s: float | None, handed: i
             f"no worker has joined in {home.home.root}",
             hint="on the cluster's host: hobus token create, and run the line that it prints here",
         )
-    with _held(home, cluster.name):
+    with _hold(home, cluster.name):
         environ = _work(home, cluster, slots, grace_s, handed)
     if environ is not None:
         run_anew(home, slots=slots, grace_s=grace_s, environ=environ)
@@ -82,11 +82,11 @@ def run_anew(home: WorkerHome, *, slots: int | None, grace_s: float | None, envi
     """
     given = {"--home": home.home.root, "--slots": slots, "--grace": None if grace_s is None else round(grace_s, 3)}
     words = [word for option, value in given.items() if value is not None for word in (option, str(value))]
-    inherited.execute(["worker", "run", *words], _bootstrap(home).config.launcher.environment, environ)
+    inherited.execute(["worker", "run", *words], _choose_bootstrap(home).config.launcher.environment, environ)
 
 
 @contextmanager
-def _held(home: WorkerHome, name: str) -> Generator[None]:
+def _hold(home: WorkerHome, name: str) -> Generator[None]:
     lock = home.hold()
     try:
         with home.log.open("a", encoding="utf-8", buffering=1) as log:
@@ -98,7 +98,7 @@ def _held(home: WorkerHome, name: str) -> Generator[None]:
 
 def _join(home: WorkerHome, token: JoinToken) -> None:
     cluster = home.cluster()
-    if cluster is not None and cluster.broker_key != curve.text(token.broker_key).decode():
+    if cluster is not None and cluster.broker_key != curve.encode_key(token.broker_key).decode():
         raise RefusedFault(
             f"{home.home.root} belongs to a worker of another cluster ({cluster.name} at {cluster.address})",
             hint="hobus worker join TOKEN --home DIR, with a directory of its own for each cluster",
@@ -106,8 +106,10 @@ def _join(home: WorkerHome, token: JoinToken) -> None:
     if cluster is not None and home.has_next_key:
         return  # it may be known by that alone, which is tried once it works
     pair = home.pair()
-    ends = CurveEnds(token.address, curve.text(token.broker_key), curve.pair_of(curve.text(token.secret)))
-    joined = asyncio.run(join(ends, pair, _bootstrap(home).config, clock=SystemClock(), host=_HOST))
+    ends = CurveEnds(
+        token.address, curve.encode_key(token.broker_key), curve.derive_pair(curve.encode_key(token.secret))
+    )
+    joined = asyncio.run(join(ends, pair, _choose_bootstrap(home).config, clock=SystemClock(), host=_HOST))
     home.joined(joined)
     say(f"joined {joined.address} as {joined.name} with the key {pair.fingerprint}")
     _log.info("joined", address=joined.address, name=joined.name, key=pair.fingerprint)
@@ -129,7 +131,7 @@ def _use_next_key(home: WorkerHome) -> None:
     _log.info("key_rotated", key=fingerprint)
 
 
-def _bootstrap(home: WorkerHome) -> Snapshot:
+def _choose_bootstrap(home: WorkerHome) -> Snapshot:
     """Return by what to connect before the cluster's configuration is known: the last one, else the shipped one."""
     return home.snapshot() or load_snapshot()
 
@@ -138,14 +140,14 @@ def _work(
     home: WorkerHome, cluster: JoinedCluster, slots: int | None, grace_s: float | None, handed: int | None
 ) -> Mapping[str, str] | None:
     """Return None when told to end; what this process was given, when it is to be run anew."""
-    snapshot = asyncio.run(_Life(home, cluster, _bootstrap(home)).learn())
+    snapshot = asyncio.run(_Life(home, cluster, _choose_bootstrap(home)).learn())
     if snapshot is None:
         return None
     check_slots(slots)
     # Made before there is a loop or a socket, or anything is read that it was given: it starts its tool processes now.
     made = make_elsewhere(snapshot, slots=slots)
     environ = inherited.take(handed)
-    made.give(inherited.by_role(snapshot.config, environ).get("ho1", {}))
+    made.give(inherited.select_by_role(snapshot.config, environ).get("ho1", {}))
     ending = asyncio.run(_Life(home, cluster, snapshot).work(made, grace_s))
     if ending == "told":
         say("stopped")
@@ -182,31 +184,31 @@ class _Life:
 
     async def learn(self) -> Snapshot | None:
         """Return the cluster's configuration, however long that takes; None when told to end."""
-        with self._peer(None) as peer:
-            return await self._until_told(self._learned(peer))
+        with self._make_peer(None) as peer:
+            return await self._run_until_told(self._learn(peer))
 
     async def work(self, made: Made, grace_s: float | None) -> Ending:
         """Execute orders until told to end, or until the cluster runs under another configuration."""
         try:
-            with self._peer(made) as peer:
-                ending = await self._until_told(self._worked(peer, made))
+            with self._make_peer(made) as peer:
+                ending = await self._run_until_told(self._work(peer, made))
                 if ending is None:
                     note("draining")
                     config = self._config.launcher
                     signalled_s = DRAIN_SHARE * (config.drain_ms / 1000 if grace_s is None else grace_s)
                     has_time = self._is_outdated or self._drained  # nobody who sent a signal waits
                     # A second signal ends it at once.
-                    await self._until_told(peer.stop(config.finish_ms / 1000 if has_time else signalled_s))
+                    await self._run_until_told(peer.stop(config.finish_ms / 1000 if has_time else signalled_s))
                 return ending or self._drained or ("other_config" if self._is_outdated else "told")
         finally:
             await made.close()
 
     @contextmanager
-    def _peer(self, made: Made | None) -> Generator[Peer]:
+    def _make_peer(self, made: Made | None) -> Generator[Peer]:
         """Put this incarnation on the bus; without an actor it offers nothing and works under no configuration yet."""
         zeromq = ZeroMQ(self._config.bus)
         self._link = link = CurveLink(
-            zeromq, self._config.bus, self._ends, clock=self._clock, on_happened=self._connection_happened
+            zeromq, self._config.bus, self._ends, clock=self._clock, on_happened=self._on_connection_event
         )
         peer = Peer(
             made.actor if made is not None else None,
@@ -219,7 +221,7 @@ class _Life:
             clock=self._clock,
             links={"": link},
             config_digest=self._snapshot.digest if made is not None else "",
-            version=software_version(),
+            version=find_software_version(),
             tools=made.tools if made is not None else (),
             host=_HOST,
         )
@@ -229,24 +231,24 @@ class _Life:
             peer.close()
             zeromq.close()
 
-    async def _learned(self, peer: Peer) -> Snapshot:
+    async def _learn(self, peer: Peer) -> Snapshot:
         await peer.start(timeout_s=_FOR_EVER_S)
-        return await snapshot_of(peer, self._home)
+        return await read_snapshot(peer, self._home)
 
-    async def _worked(self, peer: Peer, made: Made) -> Ending:
+    async def _work(self, peer: Peer, made: Made) -> Ending:
         await peer.start(timeout_s=_FOR_EVER_S)
         made.begin(peer.announce)
         collector.settle()
-        brings = f"{counted(made.slots, 'slot')}, {counted(len(made.tools), 'tool')}"
+        brings = f"{format_count(made.slots, 'slot')}, {format_count(len(made.tools), 'tool')}"
         say(f"working for {self._cluster.address} as {peer.instance}: {brings}; Ctrl-C drains")
         _log.info("process_started", role="ho1", instance=peer.instance, slots=made.slots, tools=list(made.tools))
-        heeding = asyncio.get_running_loop().create_task(self._heeded(peer))
+        heeding = asyncio.get_running_loop().create_task(self._heed(peer))
         try:
             raise await peer.failed()
         finally:
             heeding.cancel()
 
-    async def _heeded(self, peer: Peer) -> None:
+    async def _heed(self, peer: Peer) -> None:
         """End where the cluster has gone over to another configuration."""
         while peer.cluster_digest in ("", self._snapshot.digest):
             await peer.sleep(WATCH_INTERVAL_MS / 1000)
@@ -255,7 +257,7 @@ class _Life:
 
     # --- how it ends ------------------------------------------------------------------------------------------------
 
-    async def _until_told(self, work: Coroutine[Any, Any, T]) -> T | None:
+    async def _run_until_told(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Return what the work gives; None when told to end first. Raises CommandError for a no of the broker."""
         task = self._under_way = asyncio.current_task()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -269,7 +271,7 @@ class _Life:
             code = str(fault.facts.get("refused", ""))
             if code == "other_config":
                 return cast("T", code)  # an order to fetch the other one
-            raise (refused(code, str(fault.facts["detail"])) if code else fault) from None
+            raise (make_refused(code, str(fault.facts["detail"])) if code else fault) from None
         except asyncio.CancelledError:
             if task is None or self._under_way is not None:
                 raise  # nobody here ended it
@@ -286,7 +288,7 @@ class _Life:
             self._under_way.cancel()
             self._under_way, self._fault = None, fault
 
-    def _connection_happened(self, event: Happened) -> None:
+    def _on_connection_event(self, event: Happened) -> None:
         """End this worker for a refused key; whatever else happens to the connection, it is tried for ever."""
         if event.what == "refused" and self._home.has_next_key and self._link is not None:
             _use_next_key(self._home)  # it was enrolled, and this worker did not hear of it
@@ -295,13 +297,13 @@ class _Life:
             return
         if event.what == "refused":
             _log.error("key_refused", key=self._ends.pair.fingerprint, address=self._ends.address)
-            self._end(not_let_in(self._ends))
+            self._end(make_not_let_in(self._ends))
             return
         words = {
             "connected": f"connected to {self._ends.address}",
             "lost": f"the connection to {self._ends.address} is lost: trying again until it is there",
             "unreachable": f"nobody answers at {self._ends.address}: trying again until somebody does",
-            "no_handshake": f"{other_cluster(self._ends).message}: trying again",
+            "no_handshake": f"{make_other_cluster(self._ends).message}: trying again",
         }[event.what]
         # A connection that comes and goes is told as it changes; the first one is told by what follows.
         if words != self._said:

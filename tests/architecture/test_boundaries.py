@@ -7,7 +7,7 @@ from ast import Attribute, Call, ImportFrom, JoinedStr, Name, unparse, walk
 from graphlib import TopologicalSorter
 
 from hobus.actors.ho1_executor.tools.outside import READS
-from hobus.bus.catalog import row_of
+from hobus.bus.catalog import find_row
 from tests.architecture.source import ROOT, modules, nodes, uses
 
 
@@ -73,7 +73,7 @@ def test_attention_asks_the_record_and_sends_nothing() -> None:
 def test_tools_ask_and_change_nothing() -> None:
     """Whatever a tool may send through its worker is a question: named for reading, answered, and routed."""
     for service, type_name in READS:
-        row = row_of(service, type_name)
+        row = find_row(service, type_name)
         assert row is not None
         assert row.reply is not None
         assert row.cls.__name__.startswith(("Read", "Query", "Search"))
@@ -114,7 +114,7 @@ def test_the_offline_model_sees_what_a_server_of_the_kind_openai_gets() -> None:
             for value in (*call.args, *(k.value for k in call.keywords))
         )
     ]
-    assert set(told) == {"self._response", "ToolNames.of", "openai_wire.request", "pricing.with_usage"}
+    assert set(told) == {"self._make_response", "ToolNames.of", "openai_wire.make_request", "pricing.with_usage"}
     assert len(told) == sum(node.id == "prompt" for node in nodes(tree, Name))
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from hobus.bus import limits
 from hobus.bus.messages import control
-from hobus.bus.messages.base import Message, Record, metas_in
+from hobus.bus.messages.base import Message, Record, find_metas
 from hobus.bus.messages.control import LIMITED_BY
 from hobus.bus.messages.failure import FACTS_MAX_BYTES, Failure
 from tests.architecture.source import ROOT, children, files, modules
@@ -69,9 +69,9 @@ def test_the_limits_that_bound_fields_are_limits() -> None:
 
 SAID_BY_THE_BROKER: dict[str, set[str]] = {
     "hobus.bus.broker.state": {
-        "_packed",
+        "_pack",
         "say",
-    },  # _packed: control and beats; say: a failure, a cancel; a reply comes to it packed
+    },  # _pack: control and beats; say: a failure, a cancel; a reply comes to it packed
     "hobus.bus.broker.delivery": {
         "fail_for_a_defect"
     },  # reads headers of the broker's own, called where nothing may raise
@@ -121,7 +121,7 @@ def test_what_the_broker_says_of_itself_is_small() -> None:
 
 
 def _most_chars(hint: Any) -> int:
-    return max((meta.max_length for meta in metas_in(hint) if meta.max_length is not None), default=FACTS_MAX_BYTES)
+    return max((meta.max_length for meta in find_metas(hint) if meta.max_length is not None), default=FACTS_MAX_BYTES)
 
 
 def test_the_broker_s_loop_steps_the_core_in_one_place() -> None:

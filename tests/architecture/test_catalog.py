@@ -11,9 +11,9 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from hobus.bus import messages
-from hobus.bus.catalog import CLASSES, EVERY_ROLE, ROWS, row_of
+from hobus.bus.catalog import CLASSES, EVERY_ROLE, ROWS, find_row
 from hobus.bus.dispatch import Actor, Call
-from hobus.bus.messages.base import Message, Record, metas_in
+from hobus.bus.messages.base import Message, Record, find_metas
 from tests.architecture.source import modules
 
 MESSAGE_MODULES = [
@@ -38,7 +38,7 @@ def test_every_message_has_a_name_of_its_own() -> None:
 
 def test_every_route_stands_once() -> None:
     """One row answers who takes a type at a service."""
-    assert all(row_of(row.service, row.cls.TYPE) == row for row in ROWS)
+    assert all(find_row(row.service, row.cls.TYPE) == row for row in ROWS)
 
 
 def test_every_routed_type_is_a_class_of_bus_messages() -> None:
@@ -74,7 +74,7 @@ def hints_of(cls: type[Record]) -> dict[str, Any]:
 def is_documented(hint: Any) -> bool:
     """True for a line of its own, or a type, at any depth, that is documented where it is defined."""
     is_own = isinstance(hint, type) and hint.__module__.startswith("hobus.") and bool(hint.__doc__)
-    return is_own or any(meta.description for meta in metas_in(hint)) or any(map(is_documented, get_args(hint)))
+    return is_own or any(meta.description for meta in find_metas(hint)) or any(map(is_documented, get_args(hint)))
 
 
 def test_every_record_and_each_of_its_fields_is_documented() -> None:

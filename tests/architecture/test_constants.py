@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec import NODEFAULT
 
-from hobus.bus.messages.base import named_defaults
+from hobus.bus.messages.base import list_defaults
 from hobus.config.schema import AdminConfig
 from tests.architecture.source import FOLDERS, ROOT, children, modules
 from tests.architecture.test_catalog import RECORDS
@@ -28,7 +28,7 @@ ARGUMENTS_OF_OTHERS = {
     "hobus.launch.app.cluster": {"__init__(timeout_s)", "open(timeout_s)"},
     "hobus.launch.sessions.cluster_client": {"__init__(timeout_s)", "open(timeout_s)"},
     "hobus.launch.sessions.http_client": {"__init__(timeout_s)"},
-    "hobus.actors.ho1_executor.mcp_servers.listing": {"printable(chars)"},
+    "hobus.actors.ho1_executor.mcp_servers.listing": {"make_printable(chars)"},
     "hobus.launch.lab.simulation.run": {"operator.request(timeout_s=10)"},
 }
 """Of classes for programs, whose caller decides; of texts of servers; of a simulation, whose seeds mean these numbers."""
@@ -103,7 +103,7 @@ def test_nothing_on_the_wire_has_a_setting_s_value_unless_somebody_says_so() -> 
     silent = {
         f"{cls.__module__}.{cls.__name__}.{name}"
         for cls in RECORDS
-        for name, default in named_defaults(cls)
+        for name, default in list_defaults(cls)
         if name in settings and default is not NODEFAULT
         if default not in EMPTY and type(default) is not bool
     }

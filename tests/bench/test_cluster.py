@@ -10,7 +10,7 @@ import pytest
 
 from bench import cluster as module
 from bench.cluster import alive, cluster, family_in
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 
 
 @pytest.mark.process
@@ -35,6 +35,6 @@ HELD = "import signal; from bench.cluster import *\nwith cluster({}) as one: pri
 def test_a_bench_that_is_told_to_end_takes_its_cluster_along():
     with subprocess.Popen([sys.executable, "-c", HELD], stdout=subprocess.PIPE, text=True) as bench:
         assert bench.stdout is not None
-        family = family_in(home_of(Path(bench.stdout.readline().strip())))
+        family = family_in(make_home(Path(bench.stdout.readline().strip())))
         bench.terminate()
     assert family and alive(family) == []

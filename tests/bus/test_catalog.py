@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.bus.catalog import CLASSES, ROLES, ROWS, row_of, rows_of
+from hobus.bus.catalog import CLASSES, ROLES, ROWS, find_row, map_rows
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from hobus.bus.catalog import CLASSES, ROLES, ROWS, row_of, rows_of
 )
 def test_who_may_send_what(service, type_name, senders):
     """The rows that the guarantees rest on: prompts come from HO1 and, degraded, from the host; orders from HO2."""
-    assert row_of(service, type_name).senders == senders
+    assert find_row(service, type_name).senders == senders
 
 
 def test_nobody_but_the_gateways_clients_reaches_the_gateway_and_ho1_never_reaches_memory():
@@ -34,9 +34,9 @@ def test_nobody_but_the_gateways_clients_reaches_the_gateway_and_ho1_never_reach
 
 def test_what_is_in_no_row_has_no_row():
     """Unknown types and known types to the wrong service are nothing."""
-    assert row_of("gateway", "wo.execute") is None
-    assert row_of("ho1", "nonsense") is None
-    assert row_of("", "") is None
+    assert find_row("gateway", "wo.execute") is None
+    assert find_row("ho1", "nonsense") is None
+    assert find_row("", "") is None
 
 
 def test_everything_but_commands_of_operation_and_posts_is_redeliverable():
@@ -56,7 +56,7 @@ def test_everything_but_commands_of_operation_and_posts_is_redeliverable():
 def test_admission_and_commands_are_immediate_and_work_takes_slots():
     """A command never waits behind the run that it is about; an order and a prompt take credit."""
     assert {row.cls.TYPE for row in ROWS if row.mode == "slot"} == {"wo.execute", "gateway.prompt"}
-    assert rows_of("ho2")["ho2.turn"].mode == "immediate"
+    assert map_rows("ho2")["ho2.turn"].mode == "immediate"
 
 
 def test_a_type_means_one_class_everywhere():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.codec import HEADER_MAX_BYTES, decode, encode, pack_header, unpack_header
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, make_header
 from hobus.bus.errors import BusError, MessageTooLarge
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import Hello, Ready
@@ -47,7 +47,7 @@ def test_no_bytes_make_unpacking_raise_anything_but_malformed(data):
     ("at", "value"), [(0, HEADER_VERSION + 1), (1, True), (1, "1"), (2, b"x"), (9, 1.0), (11, 1), (13, None)]
 )
 def test_a_field_of_another_type_is_refused(at, value):
-    fields = list(header(Kind.REQUEST, "m"))
+    fields = list(make_header(Kind.REQUEST, "m"))
     fields[at] = value
     with pytest.raises(BusError) as caught:
         unpack_header(msgpack.packb(fields))
@@ -59,11 +59,11 @@ def test_a_field_of_another_type_is_refused(at, value):
 )
 def test_another_number_of_fields_or_no_array_is_refused(change):
     with pytest.raises(BusError):
-        unpack_header(msgpack.packb(change(list(header(Kind.REQUEST, "m")))))
+        unpack_header(msgpack.packb(change(list(make_header(Kind.REQUEST, "m")))))
 
 
 def test_a_header_at_the_limit_passes_and_one_byte_more_does_not():
-    head = header(Kind.REQUEST, "m", causation_id="c" * 300)
+    head = make_header(Kind.REQUEST, "m", causation_id="c" * 300)
     head = head._replace(causation_id="c" * (300 + HEADER_MAX_BYTES - len(pack_header(head))))
     assert len(pack_header(head)) == HEADER_MAX_BYTES
     assert unpack_header(pack_header(head)) == head

@@ -23,7 +23,7 @@ lists = [[] for _ in range(80)]
 del lists
 sys._debugmallocstats()
 print("then", file=sys.stderr, flush=True)
-collector.share()
+collector.freeze_for_forks()
 sys._debugmallocstats()
 print(gc.get_freeze_count() > 0)
 """

@@ -64,19 +64,19 @@ def test_memory_is_bounded_whoever_comes(connections: list[bytes]) -> None:
 
 def test_of_the_silent_the_oldest_ends() -> None:
     doorway = Doorway(limits.STRANGERS_MAX)
-    assert [doorway.accepted(inode) for inode in (1, 2)] == [None, None]
+    assert [doorway.add_accepted(inode) for inode in (1, 2)] == [None, None]
     assert doorway.heard(1, "a")
-    assert [doorway.accepted(inode) for inode in (3, 4, 5)] == [None, 2, 3]
+    assert [doorway.add_accepted(inode) for inode in (3, 4, 5)] == [None, 2, 3]
     doorway.ended(4)
-    assert doorway.accepted(6) is None
+    assert doorway.add_accepted(6) is None
 
 
 def test_one_that_spoke_before_it_was_told_that_it_came_is_no_stranger() -> None:
     """The two are told by different threads."""
     doorway = Doorway(limits.STRANGERS_MAX)
     assert doorway.heard(9, "a")
-    assert doorway.accepted(9) is None
-    assert [doorway.accepted(inode) for inode in (1, 2, 3)] == [None, None, 1]
+    assert doorway.add_accepted(9) is None
+    assert [doorway.add_accepted(inode) for inode in (1, 2, 3)] == [None, None, 1]
 
 
 def test_a_key_has_its_share() -> None:
@@ -102,7 +102,7 @@ def test_whatever_happens_the_numbers_hold(words: list[tuple[str, int, str]]) ->
         if word == "accepted":
             if inode not in heard and inode not in silent:
                 silent.append(inode)
-            gone = doorway.accepted(inode)
+            gone = doorway.add_accepted(inode)
             assert gone == (silent.pop(0) if len(silent) > limits.STRANGERS_MAX else None)
         elif word == "heard":
             silent = [one for one in silent if one != inode]

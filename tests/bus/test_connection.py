@@ -23,7 +23,7 @@ def test_hello_is_said_at_once_and_again_after_the_time_out() -> None:
     """An unanswered hello is repeated, not hammered."""
     one = connection()
     assert one.duty(0.0) == "hello"
-    one.said_hello(0.0)
+    one.note_hello(0.0)
     assert one.duty(0.79) == "wait"
     assert one.duty(0.8) == "hello"
 
@@ -31,7 +31,7 @@ def test_hello_is_said_at_once_and_again_after_the_time_out() -> None:
 def test_beats_while_bound_and_hello_after_silence() -> None:
     """Silence of exactly the time-out is borne; more unbinds."""
     one = connection()
-    one.said_hello(0.0)
+    one.note_hello(0.0)
     one.welcomed("e1", 1.0)
     assert one.duty(1.8) == "beat"
     assert one.duty(1.81) == "hello"
@@ -42,5 +42,5 @@ def test_a_rehello_for_frames_sent_before_the_last_hello_is_ignored() -> None:
     one = connection()
     one.welcomed("e1", 0.0)
     assert one.must_say_hello_again()
-    one.said_hello(0.1)
+    one.note_hello(0.1)
     assert not one.must_say_hello_again()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from hobus.bus.correlation import OwnRequest, PendingTable
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 
 
 def pending(message_id: str, *, connection: str = "", redeliver: bool = True) -> OwnRequest[str]:
-    return OwnRequest(header(Kind.REQUEST, message_id), b"", connection, 1.0, redeliver, ["waiter"])
+    return OwnRequest(make_header(Kind.REQUEST, message_id), b"", connection, 1.0, redeliver, ["waiter"])
 
 
 def table(*entries: OwnRequest[str]) -> PendingTable[str]:
@@ -69,7 +69,7 @@ def test_what_was_never_sent_leaves_with_the_first_welcome() -> None:
 
 def sized(message_id: str, size: int, connection: str = "") -> OwnRequest[str]:
     """One with a body of so many bytes."""
-    return OwnRequest(header(Kind.REQUEST, message_id), bytes(size), connection, 1.0, True, ["waiter"])  # noqa: FBT003
+    return OwnRequest(make_header(Kind.REQUEST, message_id), bytes(size), connection, 1.0, True, ["waiter"])  # noqa: FBT003
 
 
 def test_no_more_than_the_window_is_under_way_and_the_rest_leaves_in_order() -> None:
@@ -88,7 +88,7 @@ def test_no_more_than_the_window_is_under_way_and_the_rest_leaves_in_order() -> 
 
     def leave() -> list[str]:
         left: list[str] = []
-        while (one := requests.next_held("")) is not None:
+        while (one := requests.release_held("")) is not None:
             requests.sent(one, "e")
             left.append(one.header.message_id)
         return left
@@ -113,7 +113,7 @@ def test_what_is_sent_again_is_under_way_once_and_who_gave_up_is_held_no_longer(
     assert send == [first, second, third]
     for one in send:
         requests.sent(one, "f") if requests.may_leave(one) else requests.hold(one)
-    assert requests.next_held("") is None
+    assert requests.release_held("") is None
     requests.drop("b")
     requests.settle("a", "")
-    assert requests.next_held("") is third
+    assert requests.release_held("") is third

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.bus.histogram import BOUNDS_MS, Durations, Histogram, told_in
+from hobus.bus.histogram import BOUNDS_MS, Durations, Histogram, read_histograms
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_what_was_told_is_read_again_and_other_counters_stay(elapsed, others):
     one = Histogram()
     for elapsed_s in elapsed:
         one.add(elapsed_s)
-    found, rest = told_in(one.counters("queue_wait") | others)
+    found, rest = read_histograms(one.counters("queue_wait") | others)
     assert rest == others and list(found) == ["queue_wait"]
     told = found["queue_wait"]
     assert (

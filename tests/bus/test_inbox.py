@@ -13,7 +13,7 @@ import pytest
 from hobus.bus import limits
 from hobus.bus.codec import encode
 from hobus.bus.dispatch import Actor, Call
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.errors import BusError
 from hobus.bus.inbox import ReplyRoute
 from hobus.bus.messages.failure import Failure
@@ -229,7 +229,9 @@ def test_nothing_of_a_request_that_is_over_stays_until_the_collector_comes(clust
                 await one
         await asyncio.sleep(0.1)
         assert [sys.getrefcount(Busy.asked[n]) for n in range(3)] == [2] * 3  # this list, and the question itself
-        head = header(Kind.REQUEST, "m1", type=GetBody.TYPE, destination="ledger", deadline_ms=1000, sender="door/1@a")
+        head = make_header(
+            Kind.REQUEST, "m1", type=GetBody.TYPE, destination="ledger", deadline_ms=1000, sender="door/1@a"
+        )
         peer._inbox.receive(head, encode(GetBody(ref="r"), 1000), peer._route)
         (unstarted,) = [one.message for one in peer._inbox._running.values()]
         peer._inbox.discard_unstarted()
@@ -252,7 +254,7 @@ async def received(peer, *questions, sender="ho1/1@a", names="q"):
 
     def arrive():
         for number, question in enumerate(questions):
-            head = header(
+            head = make_header(
                 Kind.REQUEST, f"{names}{number}", type=question.TYPE, destination="ledger", deadline_ms=1000,
                 sender=sender,
             )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from hobus.bus.json_text import is_object, is_within, object_in
+from hobus.bus.json_text import is_object, is_within, read_object
 from hobus.bus.messages.base import pack, unpack
 from tests.laws import law
 
@@ -18,7 +18,7 @@ JSON = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.te
 
 @law(20, 100, text=st.one_of(st.text(), JSON.map(json.dumps), st.integers(1, 5000).map(lambda deep: "[" * deep)))
 def test_what_is_read_can_be_sent(text: str) -> None:
-    read = object_in(text, depth_max=8)
+    read = read_object(text, depth_max=8)
     assert read is None or (unpack(pack(read)) == read and is_within(read, 8) and is_object(text))
 
 
@@ -27,7 +27,7 @@ def test_what_is_read_can_be_sent(text: str) -> None:
 )
 def test_what_is_no_object_is_none(text: str) -> None:
     assert not is_object(text)
-    assert object_in(text, depth_max=128) is None
+    assert read_object(text, depth_max=128) is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus import limits
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, make_header
 from hobus.bus.lane_server import LaneServer
 from hobus.bus.limits import BODY_MAX_BYTES
 from hobus.bus.messages.control import Beat, Bye, Credit, Hello, Refused, Welcome
@@ -106,7 +106,7 @@ class Rig:
 
     def frame(self, routing: bytes, kind: Kind, body: bytes = b"", **fields) -> None:
         message_id = fields.pop("message_id", "m1")
-        self.server.receive(routing, [pack_header(header(kind, message_id, **fields)), body])
+        self.server.receive(routing, [pack_header(make_header(kind, message_id, **fields)), body])
 
     def ask(self, routing: bytes, message=None, **fields) -> None:
         message = message or GetBody(ref="r")
@@ -360,7 +360,7 @@ def test_nobody_asks_under_an_id_that_another_counted(rig: Rig) -> None:
     rig.hello(b"c1", "ho1/1@a")
     rig.hello(b"c2", "ho1/2@a")
     for routing, message_id in ((b"c2", "ho1/1@a:7"), (b"c1", "ho1/1@a:7")):
-        head = header(Kind.REQUEST, message_id, type=GetBody.TYPE, destination="ledger", deadline_ms=1000)
+        head = make_header(Kind.REQUEST, message_id, type=GetBody.TYPE, destination="ledger", deadline_ms=1000)
         rig.server.receive(routing, [pack_header(head), encode(GetBody(ref="r"), 10_000)])
     assert [head.sender for head, _ in rig.delivered] == ["ho1/1@a"]
     (_, told, body) = rig.wire.sent[-1]

@@ -10,7 +10,7 @@ import pytest
 from hobus.bus import limits
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import LedgerError, RuntimeFault
-from hobus.bus.ledger_client import LedgerClient, every_page
+from hobus.bus.ledger_client import LedgerClient, read_pages
 from hobus.bus.limits import BODY_MAX_BYTES
 from hobus.bus.messages.ledger import Ack, Entries, Part, Read, Write, Written
 from hobus.bus.record.entry import to_entry, to_stored
@@ -484,7 +484,7 @@ async def test_every_page_of_a_question_is_fetched_up_to_its_limit(limit, pages,
             )
 
     question = Read(stream="s", limit=limit, newest_first=newest_first)
-    entries, more = await every_page(Ledger(), question, timeout_s=1)
+    entries, more = await read_pages(Ledger(), question, timeout_s=1)
     assert [entry.sequence for entry in entries] == (held[::-1] if newest_first else held)[:limit]
     assert (sizes, more) == (pages, further)
 

@@ -10,7 +10,7 @@ import pytest
 from hobus.bus import catalog, limits
 from hobus.bus.codec import encode, pack_header, unpack_header
 from hobus.bus.dispatch import Actor, Call
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.inbox import CAUSE
 from hobus.bus.messages.control import PeerRow, Peers, ReadPeer, ReadPeers
@@ -84,8 +84,8 @@ def test_after_a_standstill_what_was_not_started_is_discarded_and_comes_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Queued behind another request of its key: forgotten, re-delivered by the broker, run once."""
-    row = catalog.rows_of("gateway")[Prompt.TYPE]
-    monkeypatch.setitem(catalog.rows_of("gateway"), Prompt.TYPE, row._replace(mode="ordered"))
+    row = catalog.map_rows("gateway")[Prompt.TYPE]
+    monkeypatch.setitem(catalog.map_rows("gateway"), Prompt.TYPE, row._replace(mode="ordered"))
 
     async def scenario() -> None:
         desk = Desk()
@@ -640,7 +640,7 @@ def test_a_late_reply_is_counted_and_dropped(world: World) -> None:
     async def scenario() -> None:
         worker = world.client("ho1")
         await world.settled()
-        late = header(Kind.REPLY, "x", correlation_id="never-asked", type="gateway.response")
+        late = make_header(Kind.REPLY, "x", correlation_id="never-asked", type="gateway.response")
         worker._conversation._receive(worker._broker, pack_header(late), b"")
         assert worker._outbox.counters["late"] == 1
 

@@ -10,7 +10,7 @@ from hobus.bus.errors import LedgerError, MessageTooLarge
 from hobus.bus.messages.ledger import Ack, WriteEntry
 from hobus.bus.promise import Promise
 from hobus.bus.sim.disk import SimDisk, SimMedium
-from hobus.bus.spool import RecordKeeper, Spool, frame, parse
+from hobus.bus.spool import RecordKeeper, Spool, pack_spool_frame, parse
 
 PATH = "host.spool"
 START = b"\0" * 32
@@ -31,7 +31,7 @@ def framed(count: int) -> tuple[bytes, list[int]]:
     """The bytes of `count` frames, and where each ends."""
     data, chain, ends = b"", START, [0]
     for number in range(count):
-        one, chain = frame(entry(number), chain)
+        one, chain = pack_spool_frame(entry(number), chain)
         data += one
         ends.append(len(data))
     return data, ends
@@ -68,9 +68,9 @@ def test_a_flipped_bit_is_damage_and_never_a_torn_tail(count):
 
 def test_what_a_user_wrote_makes_no_torn_frame_look_like_damage():
     """A text that holds the frame's own magic, or a whole frame, cut at every byte."""
-    inner, _chain = frame(entry(3), START)
+    inner, _chain = pack_spool_frame(entry(3), START)
     told = entry(1)._replace(bodies=[b"HSP6 " + inner + b" HSP6", inner])
-    data, _chain = frame(told, START)
+    data, _chain = pack_spool_frame(told, START)
     for size in range(len(data)):
         assert not parse(data[:size]).is_damaged, size
 
@@ -119,7 +119,7 @@ def test_a_damaged_file_is_set_aside_and_its_good_part_kept():
     medium = SimMedium(1 << 20)
     disk = SimDisk(medium)
     Spool(disk, PATH).append([entry(1), entry(2), entry(3)])
-    first, _chain = frame(entry(1), START)
+    first, _chain = pack_spool_frame(entry(1), START)
     disk.open(PATH).write_at(len(first) + 60, b"\xff\xff")
     spool = Spool(disk, PATH)
     assert spool.open() == [entry(1)]

@@ -29,8 +29,8 @@ def test_the_oldest_goes_when_there_are_too_many() -> None:
     window = DuplicateWindow(ids_max=2, bytes_max=100, age_max_s=60.0)
     for name in ("a", "b", "c"):
         window.record(("ho2", "t", name), answer(), 0.0)
-    assert window.recent_ids(5) == ["b", "c"]
-    assert window.recent_ids(1) == ["c"]
+    assert window.list_recent_ids(5) == ["b", "c"]
+    assert window.list_recent_ids(1) == ["c"]
 
 
 def test_an_answer_is_forgotten_once_it_is_too_old() -> None:
@@ -39,12 +39,12 @@ def test_an_answer_is_forgotten_once_it_is_too_old() -> None:
     window.record(("ho2", "t", "b"), answer(b"2"), 10.0)
     window.record(("ho2", "t", "a"), answer(b"3"), 20.0)
     window.record(("ho2", "t", "c"), answer(), 70.0)
-    assert window.recent_ids(9) == ["b", "a", "c"]
+    assert window.list_recent_ids(9) == ["b", "a", "c"]
     window.record(("ho2", "t", "d"), answer(), 70.1)
-    assert window.recent_ids(9) == ["a", "c", "d"]
+    assert window.list_recent_ids(9) == ["a", "c", "d"]
     assert window.recorded(("ho2", "t", "a")) == answer(b"3")
     window.record(("ho2", "t", "e"), answer(), 999.0)
-    assert window.recent_ids(9) == ["e"]
+    assert window.list_recent_ids(9) == ["e"]
 
 
 def test_an_answer_larger_than_the_window_is_not_kept() -> None:
@@ -66,4 +66,4 @@ def test_bounds_hold_and_the_latest_answers_are_the_ones_kept(records: list[tupl
         model[name] = size
         while len(model) > 3 or sum(model.values()) > 10:
             del model[next(iter(model))]
-        assert window.recent_ids(99) == [str(kept) for kept in model]
+        assert window.list_recent_ids(99) == [str(kept) for kept in model]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hobus.config import limits
-from hobus.config.json_schema import schema_fault
+from hobus.config.json_schema import find_schema_fault
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_it_describes_an_object_and_stands_on_its_own(schema: dict[str, Any]) -> None:
-    assert schema_fault(schema) == ""
+    assert find_schema_fault(schema) == ""
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_it_describes_an_object_and_stands_on_its_own(schema: dict[str, Any]) ->
     ],
 )  # fmt: skip
 def test_what_cannot_be_a_form_is_told_why(schema: dict[str, Any], said: str) -> None:
-    assert said in schema_fault(schema)
+    assert said in find_schema_fault(schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.config.assets import Package, Permissions, names
-from hobus.config.parse import checked
+from hobus.config.parse import check_model
 from hobus.config.snapshot import load_snapshot
 from tests.launch.packages import parts
 
@@ -51,5 +51,5 @@ def test_patterns_are_a_server_or_everything_and_nothing_between():
     ],
 )
 def test_a_text_of_another_form_is_told_in_words_with_the_mend(field, value, said):
-    _model, faults = checked(Package, parts.manifest(**{field: value}))
+    _model, faults = check_model(Package, parts.manifest(**{field: value}))
     assert len(faults) == 1 and faults[0].startswith(f"{field}: {said}") and "pattern" not in faults[0]

@@ -10,7 +10,13 @@ import pytest
 
 from hobus.bus.errors import ConfigError
 from hobus.config.assets import AgentFile
-from hobus.config.attention_rules import choose, context_tokens, override_fault, override_warning, tokens_of
+from hobus.config.attention_rules import (
+    choose,
+    compute_context_tokens,
+    find_override_fault,
+    find_override_warning,
+    get_tokens,
+)
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ROOT, Layers
 from hobus.config.snapshot import Snapshot, load_snapshot
@@ -81,7 +87,7 @@ def test_templates_of_other_prompts_are_no_rivals_of_those_of_answers() -> None:
     assert [
         choose(known | {"ATT-C-001": both}, ADMIN, contract=one) for one in ("PRC-SYNTHESIZE-001", "PRC-CLASSIFY-001")
     ] == [both, both]
-    assert "ATT-B-001 was named" in override_warning(sorting, ADMIN)
+    assert "ATT-B-001 was named" in find_override_warning(sorting, ADMIN)
     agent = ADMIN.model_copy(update={"attention": ("ATT-A-001",)})
     assert choose(known, agent, contract="PRC-CLASSIFY-001") is sorting
 
@@ -107,10 +113,10 @@ def test_every_agent_that_is_shipped_or_made_has_a_template() -> None:
 
 def test_a_size_is_a_number_or_a_budget_s_name_and_never_above_the_use_s() -> None:
     budget = SHIPPED.config.budget
-    assert (tokens_of(7, budget), tokens_of("history_budget", budget)) == (7, budget.history_budget)
+    assert (get_tokens(7, budget), get_tokens("history_budget", budget)) == (7, budget.history_budget)
     small = SHIPPED.templates["ATT-ADMIN-001"]
-    assert context_tokens(small, budget, ADMIN) == budget.projection_budget
-    assert context_tokens(small, budget.model_copy(update={"projection_budget": 5}), ADMIN) == 5
+    assert compute_context_tokens(small, budget, ADMIN) == budget.projection_budget
+    assert compute_context_tokens(small, budget.model_copy(update={"projection_budget": 5}), ADMIN) == 5
 
 
 def test_an_agent_names_another_budget_for_its_contexts() -> None:
@@ -119,10 +125,14 @@ def test_an_agent_names_another_budget_for_its_contexts() -> None:
     small = SHIPPED.templates["ATT-ADMIN-001"]
     more = ADMIN.model_copy(update={"budget": {"projection": "synthesize_budget"}})
     less = ADMIN.model_copy(update={"budget": {"projection": "classify_budget"}})
-    assert context_tokens(small, budget, more) == budget.synthesize_budget
-    assert context_tokens(small, budget, less) == budget.classify_budget
+    assert compute_context_tokens(small, budget, more) == budget.synthesize_budget
+    assert compute_context_tokens(small, budget, less) == budget.classify_budget
     fixed = Template.model_validate({**PLAIN, "budget": {**PLAIN["budget"], "max_context_tokens": 3000}})
-    assert [context_tokens(fixed, budget, one) for one in (ADMIN, more, less)] == [3000, 3000, budget.classify_budget]
+    assert [compute_context_tokens(fixed, budget, one) for one in (ADMIN, more, less)] == [
+        3000,
+        3000,
+        budget.classify_budget,
+    ]
 
 
 def test_a_template_may_take_what_an_agent_is_given(tmp_path: Path) -> None:
@@ -147,9 +157,9 @@ def test_a_home_brings_templates_of_its_own_and_replaces_shipped_ones(tmp_path: 
     )
     assert snapshot.digest != SHIPPED.digest
     assert Snapshot.from_bytes(snapshot.to_bytes()).templates == snapshot.templates
-    hashes = snapshot.template_hashes()
-    assert hashes["ATT-TURN-001"] != SHIPPED.template_hashes()["ATT-TURN-001"]
-    assert hashes["ATT-ADMIN-001"] == SHIPPED.template_hashes()["ATT-ADMIN-001"]
+    hashes = snapshot.map_template_hashes()
+    assert hashes["ATT-TURN-001"] != SHIPPED.map_template_hashes()["ATT-TURN-001"]
+    assert hashes["ATT-ADMIN-001"] == SHIPPED.map_template_hashes()["ATT-ADMIN-001"]
 
 
 SEARCH = {"query": "x", "sources": ["ledger"], "max_results": 1, "relevance_threshold": 0.5}
@@ -351,9 +361,9 @@ def test_what_a_contract_requires_is_checked_too(tmp_path: Path) -> None:
 def test_an_override_is_used_if_there_is_one_whatever_its_selectors_say() -> None:
     """Unknown: what there is; of other agents or prompts: a warning."""
     known = {"ATT-OTHER-001": template("ATT-OTHER-001", agent_class=["RESIDENT"]), "ATT-X-001": template("ATT-X-001")}
-    assert override_fault(known, "ATT-NONE-001").endswith("there are ATT-OTHER-001, ATT-X-001")
-    assert override_fault({}, "ATT-NONE-001").endswith("there are none")
-    assert len(override_fault(known, "ATT-" + "X" * 100_000)) < 300
+    assert find_override_fault(known, "ATT-NONE-001").endswith("there are ATT-OTHER-001, ATT-X-001")
+    assert find_override_fault({}, "ATT-NONE-001").endswith("there are none")
+    assert len(find_override_fault(known, "ATT-" + "X" * 100_000)) < 300
     for name, one in known.items():
-        assert choose(known, ADMIN, name) is one and override_fault(known, name) == ""
-        assert bool(override_warning(one, ADMIN)) is (name == "ATT-OTHER-001")
+        assert choose(known, ADMIN, name) is one and find_override_fault(known, name) == ""
+        assert bool(find_override_warning(one, ADMIN)) is (name == "ATT-OTHER-001")

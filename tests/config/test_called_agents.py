@@ -6,7 +6,7 @@ import pytest
 
 from bench.builders import shipped_with
 from hobus.config.assets import AgentFile
-from hobus.config.called_agents import call_faults, description_of, may_call
+from hobus.config.called_agents import call_faults, describe_agent, may_call
 
 ADMIN = shipped_with().agents["ADMIN"]
 TOOLS = shipped_with(("tools.entry_points", ("PAY = /x/y.py:PAY",)), ("tools.approval", ("erase_*",))).config.tools
@@ -63,4 +63,4 @@ def test_no_wildcard_permits_an_agent() -> None:
 
 def test_a_model_is_told_of_an_agent_by_its_first_line() -> None:
     one = ADMIN.model_copy(update={"agent_id": "DESK", "system_prompt": "You book rooms.\nNever say no."})
-    assert description_of(one).endswith("What it was told: You book rooms.")
+    assert describe_agent(one).endswith("What it was told: You book rooms.")

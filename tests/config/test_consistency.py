@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus.limits import BODY_MAX_BYTES, SOURCE_EVENTS_MAX
 from hobus.config.assets import AgentFile, Contract
-from hobus.config.consistency import BUDGET_KEYS, inconsistencies, snapshot_faults
+from hobus.config.consistency import BUDGET_KEYS, find_inconsistencies, find_snapshot_faults
 from hobus.config.limits import FILES_MAX_BYTES, SAID_MAX_BYTES
 from hobus.config.load import read
 from hobus.config.schema import AdminConfig
@@ -26,7 +26,7 @@ def faults(
 ) -> list[str]:
     agents = dict(GOVERNED.agents) | ({agent.agent_id: agent} if agent else {})
     contracts = dict(GOVERNED.contracts) | ({contract.contract_id: contract} if contract else {})
-    return inconsistencies(config, agents, contracts, GOVERNED.prompt_packs, GOVERNED.frameworks)
+    return find_inconsistencies(config, agents, contracts, GOVERNED.prompt_packs, GOVERNED.frameworks)
 
 
 def admin(**values: object) -> AgentFile:
@@ -111,8 +111,8 @@ def test_an_entry_with_its_bodies_fits_a_message() -> None:
 
 def test_the_configuration_itself_fits_the_record() -> None:
     config = changed("ledger", bodies_max_bytes=20_000)
-    assert snapshot_faults(config, 20_000) == []
-    (fault,) = snapshot_faults(config, 20_001)
+    assert find_snapshot_faults(config, 20_000) == []
+    (fault,) = find_snapshot_faults(config, 20_001)
     assert fault == "ledger.bodies_max_bytes: 20000 is below the 20001 bytes of this configuration itself; raise it"
 
 

@@ -11,12 +11,12 @@ import pytest
 from bench.builders import shipped_snapshot
 from hobus.config import parse as forms
 from hobus.config.assets import Framework, Package
-from hobus.config.file_limits import limits_of, too_many
+from hobus.config.file_limits import explain_too_many, read_limits
 from hobus.config.files import Layers
 from hobus.config.limits import FILE_ENTRIES_MAX
 from hobus.config.load import read
-from hobus.config.parse import BadText, checked
-from hobus.config.yaml_text import yaml_value
+from hobus.config.parse import BadText, check_model
+from hobus.config.yaml_text import parse_yaml
 from tests.config.gates.homes import FRAMEWORK, clerk, write
 
 CONFIG = shipped_snapshot().config
@@ -28,22 +28,22 @@ ENTRIES_MAX = FILE_ENTRIES_MAX
     [(1, 1), ([], 1), ([1, 2], 3), ({"a": [1, {"b": 2}]}, 5), ([[[[]]]], 4), ({str(one): 1 for one in range(99)}, 100)],
 )
 def test_every_value_counts(value: Any, count: int) -> None:
-    assert too_many(value, count) == "" and too_many(value, None) == ""
-    assert "more than" in too_many(value, count - 1)
+    assert explain_too_many(value, count) == "" and explain_too_many(value, None) == ""
+    assert "more than" in explain_too_many(value, count - 1)
 
 
 def test_yaml_is_put_together_no_further_than_it_may_hold() -> None:
     """Nor is a key taken that is no text, since its hash is whoever wrote it's to choose; nor a number of any length."""
-    assert yaml_value("a: [1, 2, 3]", 5) == {"a": [1, 2, 3]}
+    assert parse_yaml("a: [1, 2, 3]", 5) == {"a": [1, 2, 3]}
     for text in ("[" + "[]," * 1000 + "]", "".join(f"k{one}: 1\n" for one in range(1000))):
         with pytest.raises(BadText, match=r"more than 100 values"):
-            yaml_value(text, 100)
+            parse_yaml(text, 100)
     for text, said in (
         ("1: x", "no text"), ("[]: x", "no text"), ("a: 1\na: 2", "written twice"), ("a: 1" + ":1" * 40, "digits"),
         ("a: 0x" + "f" * 40, "digits"),
     ):  # fmt: skip
         with pytest.raises(BadText, match=said):
-            yaml_value(text)
+            parse_yaml(text)
 
 
 def faults_of(home: Any, name: str, text: str) -> list[str]:
@@ -64,9 +64,9 @@ def test_a_file_of_more_values_is_not_looked_at(tmp_path: Any) -> None:
 
 
 def test_the_first_faults_of_a_file_are_told_and_the_rest_counted() -> None:
-    _, faults = checked(Package, {f"key_{number}": 1 for number in range(20_000)})
+    _, faults = check_model(Package, {f"key_{number}": 1 for number in range(20_000)})
     assert len(faults) == 51 and faults[-1].startswith("(the whole file): has 19")
-    _, faults = checked(Framework, {"title": [1e999] * 1000})
+    _, faults = check_model(Framework, {"title": [1e999] * 1000})
     assert len(faults) <= 101
 
 
@@ -78,11 +78,11 @@ def test_a_file_that_is_nested_deeply_is_a_fault_and_no_defect(tmp_path: Any) ->
 
 def test_limits_are_the_shipped_ones_where_settings_are_none() -> None:
     """So that something is told beside a broken file of settings."""
-    assert limits_of(None) == limits_of(CONFIG) == (CONFIG.ledger.bodies_max_bytes, ENTRIES_MAX)
+    assert read_limits(None) == read_limits(CONFIG) == (CONFIG.ledger.bodies_max_bytes, ENTRIES_MAX)
 
 
 def test_a_place_of_a_framework_has_one_form() -> None:
     for place in ("agents/[A-Z]*.json", "agents/?.json", "", "/agents/*", "a\n"):
-        _, faults = checked(Framework, {"path_authorizations": [place]})
+        _, faults = check_model(Framework, {"path_authorizations": [place]})
         (said,) = [one for one in faults if one.startswith("path_authorizations")]
         assert said.endswith(forms.WORDS[forms.PLACES])

@@ -13,7 +13,7 @@ import pytest
 from hobus.bus.errors import ConfigError
 from hobus.config.files import SHIPPED_ROOT, Layers
 from hobus.config.load import read
-from hobus.config.parse import checked
+from hobus.config.parse import check_model
 from hobus.config.schema import AdminConfig
 
 SHIPPED: dict[str, Any] = json.loads((SHIPPED_ROOT / "admin_config.json").read_text(encoding="utf-8"))
@@ -86,7 +86,7 @@ def test_each_missing_setting_is_named_by_its_path() -> None:
     for path in leaves(SHIPPED):
         holder = at(value, path[:-1])
         taken = holder.pop(path[-1])
-        _, faults = checked(AdminConfig, value, strict=True)
+        _, faults = check_model(AdminConfig, value, strict=True)
         assert faults == [f"{'.'.join(path)}: missing; add it"]
         holder[path[-1]] = taken
     assert value == SHIPPED
@@ -96,7 +96,7 @@ def test_each_missing_setting_is_named_by_its_path() -> None:
 def test_unknown_key_is_refused_at_every_depth(path: tuple[str | int, ...]) -> None:
     value = copy.deepcopy(SHIPPED)
     at(value, path)["surprise"] = 1
-    _, faults = checked(AdminConfig, value, strict=True)
+    _, faults = check_model(AdminConfig, value, strict=True)
     assert faults == [f"{'.'.join(map(str, (*path, 'surprise')))}: unknown key; remove it"]
 
 

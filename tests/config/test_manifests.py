@@ -9,8 +9,8 @@ import pytest
 
 from hobus.config.files import SHIPPED_ROOT
 from hobus.config.gates.layer import SEAL
-from hobus.config.gates.ownership import ownership
-from hobus.config.manifests import main, refresh, shipped_layer
+from hobus.config.gates.ownership import find_breaches
+from hobus.config.manifests import main, read_shipped_layer, refresh
 
 GOVERNED = ("admin_config.json", "agents", "attention", "contracts", "prompt_packs", "frameworks", "specs", "packages")
 
@@ -32,7 +32,7 @@ def faults(root: Path) -> list[str]:
     """Name, reason and mend of each breach."""
     return [
         f"{Path(one.file).relative_to(root)}: {one.reason}; {one.mend}"
-        for one in ownership([shipped_layer(root)], is_checkout=True)
+        for one in find_breaches([read_shipped_layer(root)], is_checkout=True)
     ]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hobus.bus.errors import ConfigError
 from hobus.config.files import Layers
-from hobus.config.load import merged, read
+from hobus.config.load import merge, read
 from tests.laws import law
 
 KEYS = st.sampled_from(["a", "b", "kind", "c"])
@@ -25,27 +25,27 @@ SERVER: dict[str, Any] = {
 
 @law(20, 100, shipped=OBJECTS)
 def test_nothing_said_is_what_is_shipped_and_all_of_it_said_again_is_the_same(shipped):
-    assert merged(shipped, {}) == shipped == merged(shipped, shipped)
+    assert merge(shipped, {}) == shipped == merge(shipped, shipped)
 
 
 @law(20, 100, shipped=OBJECTS, own=OBJECTS)
 def test_what_is_said_holds_and_is_said_once(shipped, own):
-    once = merged(shipped, own)
-    assert merged(once, own) == once
+    once = merge(shipped, own)
+    assert merge(once, own) == once
     assert all(once[key] == value for key, value in own.items() if not isinstance(value, dict))
 
 
 def test_objects_are_merged_lists_and_null_replace():
     shipped = {"a": {"b": 1, "c": [1, 2], "d": {"e": 1}}, "f": {"g": 1}}
-    assert merged(shipped, {"a": {"c": [3], "d": {"x": 2}}, "f": None}) == {
+    assert merge(shipped, {"a": {"c": [3], "d": {"x": 2}}, "f": None}) == {
         "a": {"b": 1, "c": [3], "d": {"e": 1, "x": 2}}, "f": None,
     }  # fmt: skip
 
 
 def test_an_object_of_another_kind_replaces_whole():
     shipped = {"x": {"kind": "offline", "latency_ms": 0}}
-    assert merged(shipped, {"x": {"kind": "openai"}}) == {"x": {"kind": "openai"}}
-    assert merged(shipped, {"x": {"latency_ms": 5}}) == {"x": {"kind": "offline", "latency_ms": 5}}
+    assert merge(shipped, {"x": {"kind": "openai"}}) == {"x": {"kind": "openai"}}
+    assert merge(shipped, {"x": {"latency_ms": 5}}) == {"x": {"kind": "offline", "latency_ms": 5}}
 
 
 def loaded(tmp_path, value: Any):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.messages.session import SessionConfig
-from hobus.config.consistency import inconsistencies
+from hobus.config.consistency import find_inconsistencies
 from hobus.config.load import read
-from hobus.config.model_choice import choice_fault, choose_model, named_route
+from hobus.config.model_choice import choose_model, find_choice_fault, get_named_route
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import GatewayConfig, Route
 
@@ -70,7 +70,7 @@ def test_nothing_of_a_turn_goes_to_another_provider_than_the_named_one(
     tagged: str, request_: SessionConfig | None, named: tuple[str | None, str | None]
 ) -> None:
     chosen = choose_model(gateway(tagged), ADMIN, None, request=request_, tag="classification")
-    assert named_route(chosen) == named
+    assert get_named_route(chosen) == named
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_cannot_be_had_or_is_not_permitted_is_said_with_the_mend(
     permissions: dict, wanted: SessionConfig, code: str, said: str
 ) -> None:
     agent = ADMIN.model_copy(update={"permissions": ADMIN.permissions.model_copy(update=permissions)})
-    fault = choice_fault(choose_model(gateway(), agent, None, request=wanted), agent, gateway())
+    fault = find_choice_fault(choose_model(gateway(), agent, None, request=wanted), agent, gateway())
     assert (fault.code if fault else "") == code
     assert fault is None or said in fault.detail
 
@@ -109,6 +109,8 @@ def test_a_model_that_an_agent_cannot_have_is_found_at_the_start(
         update={"model": model, "permissions": ADMIN.permissions.model_copy(update=permissions)}
     )
     config = AdminConfig.model_validate(GOVERNED.config.model_dump() | {"gateway": gateway().model_dump()})
-    found = inconsistencies(config, {"ADMIN": agent}, GOVERNED.contracts, GOVERNED.prompt_packs, GOVERNED.frameworks)
+    found = find_inconsistencies(
+        config, {"ADMIN": agent}, GOVERNED.contracts, GOVERNED.prompt_packs, GOVERNED.frameworks
+    )
     assert [fault for fault in found if not fault.startswith(f"agents/ADMIN.json: {said}")] == []
     assert len(found) == (said is not None)

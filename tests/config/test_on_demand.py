@@ -7,8 +7,8 @@ import pytest
 from bench.builders import shipped_with
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import pack
-from hobus.config.difference import differences
-from hobus.config.on_demand import ASSETS, FIGURES, SECTIONS, snapshot_on_demand
+from hobus.config.difference import list_differences
+from hobus.config.on_demand import ASSETS, FIGURES, SECTIONS, read_on_demand
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import load_snapshot
 
@@ -16,7 +16,7 @@ WHOLE = load_snapshot()
 
 
 def test_parts_are_those_of_the_whole_snapshot() -> None:
-    there = snapshot_on_demand(WHOLE.to_bytes())
+    there = read_on_demand(WHOLE.to_bytes())
     assert there.digest == WHOLE.digest
     shown = {name: getattr(there.config, name) for name in AdminConfig.model_fields}
     assert {name: as_written(one) if name in FIGURES else one for name, one in shown.items()} == {
@@ -44,11 +44,11 @@ def test_sections_loaded_alone_are_of_the_settings_own_models() -> None:
 def test_bytes_of_another_version_are_said_to_be_such(data: bytes) -> None:
     for section in ("bus", "gateway"):
         with pytest.raises(ConfigError, match="restart the cluster"):
-            getattr(snapshot_on_demand(data).config, section).no_such_setting  # noqa: B018 - it has none
+            getattr(read_on_demand(data).config, section).no_such_setting  # noqa: B018 - it has none
 
 
 def test_one_is_compared_with_one_that_is_loaded_whole() -> None:
     other = shipped_with(("ho2.history_turns_max", 7))
-    found = differences(snapshot_on_demand(WHOLE.to_bytes()), other)
+    found = list_differences(read_on_demand(WHOLE.to_bytes()), other)
     assert [(one.name, one.after) for one in found] == [("ho2.history_turns_max", 7)]
-    assert differences(snapshot_on_demand(WHOLE.to_bytes()), WHOLE) == []
+    assert list_differences(read_on_demand(WHOLE.to_bytes()), WHOLE) == []

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hobus.config.assets import AgentFile, Contract
-from hobus.config.consistency import inconsistencies
+from hobus.config.consistency import find_inconsistencies
 from hobus.config.load import read
-from hobus.config.prompt_contracts import GIVEN, SHIPPED, contract_id_of, unused
+from hobus.config.prompt_contracts import GIVEN, SHIPPED, find_unused, get_contract_id
 
 GOVERNED = read().governed()
 POET = "PRC-POET-001"
@@ -32,7 +32,7 @@ def faults(agent: AgentFile, own: Contract | None) -> list[str]:
     """Of the shipped parts with this agent, and with this contract beside them."""
     contracts = dict(GOVERNED.contracts) | ({} if own is None else {own.contract_id: own})
     agents = {**GOVERNED.agents, agent.agent_id: agent}
-    return inconsistencies(GOVERNED.config, agents, contracts, GOVERNED.prompt_packs, GOVERNED.frameworks)
+    return find_inconsistencies(GOVERNED.config, agents, contracts, GOVERNED.prompt_packs, GOVERNED.frameworks)
 
 
 def schema(**changed: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def schema(**changed: Any) -> dict[str, Any]:
 def test_a_contract_like_the_shipped_one_may_be_named_for_its_purpose_and_for_no_other(purpose: str) -> None:
     agent = poet(purpose)
     assert faults(agent, contract(purpose)) == []
-    named = {one: contract_id_of(agent, one) for one in SHIPPED}
+    named = {one: get_contract_id(agent, one) for one in SHIPPED}
     assert named == {**SHIPPED, purpose: POET}
     known = GOVERNED.contracts[SHIPPED[purpose]].input_schema  # type: ignore[index]
     assert set(known["required"]) == GIVEN[purpose].needed and set(known["properties"]) <= GIVEN[purpose].names  # type: ignore[index]
@@ -84,8 +84,8 @@ def test_a_classification_that_is_no_object_is_told() -> None:
 
 
 def test_contracts_and_packs_that_nobody_uses_are_known() -> None:
-    assert unused(GOVERNED.contracts, GOVERNED.prompt_packs, GOVERNED.agents) == ([], [])
+    assert find_unused(GOVERNED.contracts, GOVERNED.prompt_packs, GOVERNED.agents) == ([], [])
     contracts = {**GOVERNED.contracts, POET: contract(prompt_pack_id="PRM-POET-001")}
     packs = {**GOVERNED.prompt_packs, "PRM-POET-001": ""}
-    assert unused(contracts, packs, GOVERNED.agents) == ([POET], ["PRM-POET-001"])
-    assert unused(contracts, packs, {"ADMIN": poet()}) == ([], [])
+    assert find_unused(contracts, packs, GOVERNED.agents) == ([POET], ["PRM-POET-001"])
+    assert find_unused(contracts, packs, {"ADMIN": poet()}) == ([], [])

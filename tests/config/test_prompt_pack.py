@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hobus.bus.errors import ConfigError, WorkOrderFault
 from hobus.bus.messages.work_order import Segment
-from hobus.config.prompt_pack import fill_pack, framed, parse_pack
+from hobus.config.prompt_pack import fill_pack, frame_inputs, parse_pack
 
 PACK = "[[system]]\nYou are {{ who }}.\n\n[[user]]\nSaid: {{user_input}}{{ who }}\n"
 
@@ -96,4 +96,4 @@ def test_what_stands_around_an_input_that_is_shown_alone_is_known() -> None:
         "[[user: z]]\n<{{ z }}>\n[[history]]\n[[user: a]]\n<a>\n{{ a }}\n</a>\n[[user: b]]\n{{ b }}\n"
         "[[user: c]]\n{{ c }}{{ c }}\n[[user: d e]]\n{{ d }}\n[[user]]\n{{ always }}",
     )
-    assert framed(pack) == {"a": ("<a>\n", "\n</a>"), "b": ("", "")}
+    assert frame_inputs(pack) == {"a": ("<a>\n", "\n</a>"), "b": ("", "")}

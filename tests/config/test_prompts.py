@@ -12,10 +12,10 @@ from hobus.actors.ho1_executor.contracts import (
     check_contract,
     gather_inputs,
     judge_output,
-    label_inputs,
+    make_label_inputs,
     select_contract,
 )
-from hobus.actors.ho1_executor.model_step import prompt_of
+from hobus.actors.ho1_executor.model_step import make_prompt
 from hobus.actors.ho1_executor.prompts import load_pack, render
 from hobus.bus.messages.gateway import Prompt, PromptResponse, ToolSpec
 from hobus.bus.messages.work_order import Segment
@@ -38,14 +38,14 @@ GIVEN: dict[str, dict[str, str]] = {
 def prompt_for(contract_id: str, specs: list[ToolSpec] | None = None, **given: str) -> tuple[CheckedContract, Prompt]:
     """The prompt that an executor sends for this contract."""
     checked = check_contract(select_contract(shipped_snapshot().contracts.values(), contract_id))
-    standing = label_inputs(shipped_snapshot().config.classify_labels)
+    standing = make_label_inputs(shipped_snapshot().config.classify_labels)
     standing["system"] = [Segment(name="system", text=shipped_snapshot().agents["ADMIN"].system_prompt)]
     texts = {**GIVEN[contract_id], **given}
     segments = [Segment(name=name, text=text) for name, text in texts.items()]
     inputs = gather_inputs(checked, segments, standing)
     made = order(constraints={"prompt_contract_id": contract_id, "token_budget": 100_000}, input_context=[])
     messages = render(load_pack(shipped_snapshot().prompt_packs, checked.contract.prompt_pack_id), inputs, made)
-    return checked, prompt_of(
+    return checked, make_prompt(
         made, checked, messages, specs or [], number=1, used_tokens=0, is_streamed=False, due_at=None
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.config.secret_refs import HIDDEN, is_secret_ref, redacted
+from hobus.config.secret_refs import HIDDEN, is_secret_ref, redact
 
 
 @pytest.mark.parametrize("text", ["env:KEY", "env:_a1", "file:/run/secrets/key", "file:key.txt"])
@@ -26,7 +26,7 @@ def test_text_under_a_secret_name_is_hidden_at_every_depth() -> None:
         "providers": [{"auth_token": "sk-2", "nested": {"password": "sk-3", "key_ref": "env:NAME"}}],
         "credentials": {"user": "sk-4", "list": ["sk-5"]},
     }
-    shown = redacted(planted)
+    shown = redact(planted)
     assert "sk-" not in repr(shown)
     assert shown["api_key"] == HIDDEN
     assert shown["providers"][0]["nested"]["key_ref"] == "env:NAME"
@@ -35,7 +35,7 @@ def test_text_under_a_secret_name_is_hidden_at_every_depth() -> None:
 def test_text_that_is_a_secret_by_its_form_or_place_is_hidden_whatever_its_name() -> None:
     """A key of a service, an address with a password or a token in it, an argument behind a flag that is named so."""
     key = "sk-" + "a" * 20
-    shown = redacted(
+    shown = redact(
         {
             "note": key,
             "url": "https://h/x?access_token=abc&n=1",
@@ -49,10 +49,10 @@ def test_text_that_is_a_secret_by_its_form_or_place_is_hidden_whatever_its_name(
 
 def test_budgets_are_no_secrets() -> None:
     value = {"session_token_limit": 5, "max_tokens": 7, "chars_per_token": 4, "monkey": "banana", "primary_keys": ["a"]}
-    assert redacted(value) == value
+    assert redact(value) == value
 
 
 def test_original_is_left_alone() -> None:
     value = {"api_key": "sk-1"}
-    redacted(value)
+    redact(value)
     assert value == {"api_key": "sk-1"}

@@ -11,7 +11,7 @@ import pytest
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import pack, unpack
 from hobus.config.files import SHIPPED_ROOT, Layers
-from hobus.config.snapshot import Snapshot, digest_of, load_snapshot
+from hobus.config.snapshot import Snapshot, compute_digest, load_snapshot
 
 
 def test_snapshot_survives_its_bytes() -> None:
@@ -19,7 +19,7 @@ def test_snapshot_survives_its_bytes() -> None:
     data = snapshot.to_bytes()
     again = Snapshot.from_bytes(data)
     assert again == snapshot
-    assert again.digest == snapshot.digest == digest_of(data)
+    assert again.digest == snapshot.digest == compute_digest(data)
     assert again.to_bytes() == data
     assert again.config == snapshot.config
     assert dict(again.agents) == dict(snapshot.agents)

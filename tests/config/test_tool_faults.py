@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.config.parse import checked
+from hobus.config.parse import check_model
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import load_snapshot
-from hobus.config.tool_faults import BUILTIN_TOOLS, tool_faults
+from hobus.config.tool_faults import BUILTIN_TOOLS, find_tool_faults
 
 SNAPSHOT = load_snapshot()
 STDIO = {
@@ -26,12 +26,12 @@ def faults(servers: dict[str, Any], entry_points: tuple[str, ...] = (), agent_to
     """Of a configuration with these."""
     value = SNAPSHOT.config.model_dump(mode="json")
     value["tools"] |= {"mcp_servers": servers, "entry_points": list(entry_points)}
-    config, found = checked(AdminConfig, value, strict=True)
+    config, found = check_model(AdminConfig, value, strict=True)
     if config is None:
         return found
     agent = SNAPSHOT.agents["ADMIN"]
     agents = {"ADMIN": agent.model_copy(update={"tools": (*agent.tools, *agent_tools)})}
-    return tool_faults(config.tools, agents)
+    return find_tool_faults(config.tools, agents)
 
 
 def test_what_is_right_has_no_fault():

@@ -16,7 +16,7 @@ from hobus.bus.broker.tap_record import TapRecord, record_of
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import Actor
 from hobus.bus.lane_server import LaneServer
-from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS, lanes_of
+from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS, list_lanes
 from hobus.bus.link import Link
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.peer import Peer
@@ -178,7 +178,7 @@ class RealCluster:
     async def start(self, actor: Actor | None, *, role: str, slots: int = 0, token: str | None = None) -> Peer:
         self._counts[role] = self._counts.get(role, 0) + 1
         instance = f"{role}/{self._counts[role]}@r{self._counts[role]}"
-        links = {name: self._link(name) for name in ["", *lanes_of(role)]}
+        links = {name: self._link(name) for name in ["", *list_lanes(role)]}
         peer = Peer(
             actor,
             instance=instance,

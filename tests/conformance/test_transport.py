@@ -9,7 +9,7 @@ import pytest
 
 from hobus.bus import catalog, limits
 from hobus.bus.codec import pack_header
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.errors import BusError, MessageTooLarge, RuntimeFault
 from hobus.bus.limits import BODY_MAX_BYTES
 from hobus.bus.messages.control import LaneFrame, LaneFrames, Probe, Probed, ServiceGivenUp
@@ -309,8 +309,8 @@ def test_immediate_requests_pass_while_all_slots_are_taken(cluster: Cluster) -> 
 
 def test_ordered_requests_of_one_key_run_one_at_a_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another key does not wait; the same key does, in the order of sending."""
-    row = catalog.rows_of("gateway")[Prompt.TYPE]
-    monkeypatch.setitem(catalog.rows_of("gateway"), Prompt.TYPE, row._replace(mode="ordered"))
+    row = catalog.map_rows("gateway")[Prompt.TYPE]
+    monkeypatch.setitem(catalog.map_rows("gateway"), Prompt.TYPE, row._replace(mode="ordered"))
 
     async def scenario() -> None:
         desk = Desk()
@@ -371,7 +371,7 @@ def test_a_lost_workers_request_goes_to_another_one_as_the_next_attempt(cluster:
 def test_a_post_returns_at_once_though_nobody_takes_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fire and forget: handed over, held, then a dead letter; its sender goes on undisturbed."""
     row = catalog.Row(ServiceGivenUp, "ho3", None, frozenset({"operator"}), redeliver=False)
-    monkeypatch.setitem(catalog.rows_of("ho3"), ServiceGivenUp.TYPE, row)
+    monkeypatch.setitem(catalog.map_rows("ho3"), ServiceGivenUp.TYPE, row)
 
     async def scenario() -> None:
         await cluster.start(Desk(), role="gateway", slots=1)
@@ -644,7 +644,7 @@ def test_nobody_but_the_gateway_tells_of_lane_frames(cluster: Cluster) -> None:
         gateway = await cluster.start(Desk(), role="gateway", slots=1)
         ho2 = await cluster.start(None, role="ho2")
         tapped = await cluster.tap()
-        head = pack_header(header(Kind.REQUEST, "m"))
+        head = pack_header(make_header(Kind.REQUEST, "m"))
         good = LaneFrame(ago_us=1, verdict="delivered", header=head, size=1, sha256=bytes(32))
         await ho2.post("broker", LaneFrames(frames=[good]))
         for bad in (

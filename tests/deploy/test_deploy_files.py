@@ -26,7 +26,7 @@ from hobus.bus.messages.control import PeerRow, QueueRow
 from hobus.config.files import Layers
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.console import exit_codes
-from hobus.launch.filters.quantities import duration_of
+from hobus.launch.filters.quantities import parse_duration
 from hobus.launch.http.app import OPERATIONS
 from hobus.launch.http.guard import names_of
 from hobus.launch.http.metrics import Metrics
@@ -116,7 +116,7 @@ def test_every_variable_is_one_that_the_product_reads() -> None:
 def test_whoever_ends_a_process_waits_longer_than_that_takes() -> None:
     """The cluster by its own bound, a worker by its grace; SLURM's signal comes early enough."""
     lines = dict(commands())
-    grace_s = {name: duration_of(option(line, "--grace")) for name, line in lines.items() if " worker " in line}
+    grace_s = {name: parse_duration(option(line, "--grace")) for name, line in lines.items() if " worker " in line}
     assert float(unit(DEPLOY / "systemd/hobus.service")["TimeoutStopSec"]) > DRAINED_S
     assert CLUSTER_POD["terminationGracePeriodSeconds"] > DRAINED_S
     assert float(unit(DEPLOY / "systemd/hobus-worker@.service")["TimeoutStopSec"]) > grace_s["hobus-worker@.service"]
@@ -176,7 +176,7 @@ def test_the_autoscaler_reads_metrics_that_are_told_and_knows_the_slots() -> Non
         instance="ho1/1@a", role="ho1", offers=["ho1"], state="ready", slots=4, in_flight=1, keys=0, last_beat_ms=1,
         connected_ms=1,
     )  # fmt: skip
-    told = Metrics().exposition([peer], [QueueRow(service="ho1", queued=2, in_flight=1, delivered=3)]).decode()
+    told = Metrics().render_exposition([peer], [QueueRow(service="ho1", queued=2, in_flight=1, delivered=3)]).decode()
     (trigger,) = of_kind("ScaledObject", "hobus-worker")["triggers"]
     read = re.findall(r"hobus_\w+\{[^}]*\}", trigger["metadata"]["query"])
     assert len(read) == 2

@@ -14,7 +14,7 @@ import click
 from bench.builders import shipped_snapshot
 from hobus.launch.cli.main import hobus
 from hobus.launch.console.errors import CommandError, UsageFault
-from hobus.launch.filters.ledger_fields import ledger_filter
+from hobus.launch.filters.ledger_fields import make_ledger_filter
 from hobus.launch.filters.syntax import FilterError
 from hobus.launch.filters.tap_fields import tap_filter
 from tests.docs.test_readme import hobus_commands, resolve
@@ -28,7 +28,7 @@ PAGES = [
     for page in (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", *sorted((ROOT / "config").glob("*.md")))
     if page.name not in OF_OTHER_TIMES
 ]
-FILTERS = {"ledger show": ledger_filter, "ledger tail": ledger_filter, "tap": tap_filter}
+FILTERS = {"ledger show": make_ledger_filter, "ledger tail": make_ledger_filter, "tap": tap_filter}
 PLACEHOLDER = "1"
 """Stands for what an f-string puts in: a text and a number."""
 HOLES = {PLACEHOLDER, "{0}"}
@@ -48,17 +48,20 @@ def text_of(node: ast.expr) -> str | None:
 
 
 def printed() -> Iterator[tuple[str, str]]:
-    """(where, command) of whatever the code hands to `next_here` or `next_command`, and of its texts in back quotes."""
+    """(where, command) of whatever the code hands to `format_next_here` or `format_next_command`, and of its texts in back quotes."""
     for path in sorted(one for room in ROOMS for one in (ROOT / room).rglob("*.py")):
         source = path.read_text(encoding="utf-8")
-        if not re.search(r"`hobus |next_here\(|next_command\(", source):
+        if not re.search(r"`hobus |format_next_here\(|format_next_command\(", source):
             continue
         nodes = list(ast.walk(ast.parse(source)))
         apart = {id(part) for one in nodes if isinstance(one, ast.JoinedStr) for part in one.values}
         apart |= {id(one.body[0].value) for one in nodes if isinstance(one, OF_A_DOCSTRING) and _is_for_readers(one)}
         for node in nodes:
             where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("next_here", "next_command"):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in (
+                "format_next_here",
+                "format_next_command",
+            ):
                 if (command := text_of(node.args[0])) is not None:
                     yield where, command
             elif isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in apart:

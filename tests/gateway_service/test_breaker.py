@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Breakers, PromptResponse, ReadBreakers
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.bus.messages.work_order import CLASSIFICATION
 from hobus.config.sections.gateway import BreakerConfig
-from hobus.gateway_service.breaker import BreakerState, Said, ended, entered, said_by
+from hobus.gateway_service.breaker import BreakerState, Said, end_call, enter, judge_end
 from hobus.gateway_service.limits import PATIENCE_SHARE
 from tests.gateway_service.rig import (
     SHIPPED,
@@ -41,12 +41,12 @@ HALF = BreakerState("half_open", 3, opened_at=90.0, probes=1, era=2)
 
 def enters(now: float) -> Callable[[BreakerState], BreakerState]:
     """A call wants to pass."""
-    return lambda breaker: entered(breaker, now, CONFIG)[0]
+    return lambda breaker: enter(breaker, now, CONFIG)[0]
 
 
 def ends(era: int, said: Said, now: float) -> Callable[[BreakerState], BreakerState]:
     """A call that passed in this era has ended."""
-    return lambda breaker: ended(breaker, era, said, now, CONFIG)
+    return lambda breaker: end_call(breaker, era, said, now, CONFIG)
 
 
 def fault(era: int = 0, now: float = 0.0) -> Callable[[BreakerState], BreakerState]:
@@ -85,8 +85,8 @@ def test_every_state_meets_every_event(breaker, event, after):
 def test_a_breaker_that_is_open_rests_by_the_settings_of_now():
     for open_ms, rest_s in ((2000, 2.0), (20_000, 20.0)):
         config = CONFIG.model_copy(update={"open_ms": open_ms})
-        assert entered(OPEN, 90.0, config) == (OPEN, rest_s)
-        assert entered(OPEN, 90.0 + rest_s, config)[0].state == "half_open"
+        assert enter(OPEN, 90.0, config) == (OPEN, rest_s)
+        assert enter(OPEN, 90.0 + rest_s, config)[0].state == "half_open"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_breaker_that_is_open_rests_by_the_settings_of_now():
     ],
 )
 def test_who_may_not_pass_is_told_when_to_ask_again(breaker, now, refusal):
-    assert entered(breaker, now, CONFIG)[1] == refusal
+    assert enter(breaker, now, CONFIG)[1] == refusal
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_who_may_not_pass_is_told_when_to_ask_again(breaker, now, refusal):
     ],
 )
 def test_only_faults_of_the_provider_count(ended, said):
-    assert said_by(ended) == said
+    assert judge_end(ended) == said
 
 
 STEPS = st.lists(
@@ -136,7 +136,7 @@ def test_the_laws_hold_for_any_calls(steps):
         now += pause
         before = breaker
         if kind == "enter":
-            breaker, refusal = entered(breaker, now, CONFIG)
+            breaker, refusal = enter(breaker, now, CONFIG)
             assert (refusal is None) or before.state != "closed"
             if refusal is None:
                 assert before.state != "open" or now >= before.opened_at + CONFIG.open_ms / 1000
@@ -145,7 +145,7 @@ def test_the_laws_hold_for_any_calls(steps):
                 assert breaker == before
                 assert refusal > 0
         elif flying:
-            breaker = ended(breaker, flying.pop(which % len(flying)), kind, now, CONFIG)
+            breaker = end_call(breaker, flying.pop(which % len(flying)), kind, now, CONFIG)
             assert breaker.state != "open" or before.state == "open" or kind == "fault"
         assert breaker.state != "half_open" or breaker.probes == flying.count(breaker.era)
         assert 0 <= breaker.probes <= CONFIG.probes
@@ -340,7 +340,7 @@ def dripping() -> Iterator[Cluster]:
 
 async def streamed(cluster: Cluster, name: str, *, due_s: float, timeout_s: float) -> PromptResponse:
     """The answer to one prompt of a turn that is due in so long, somebody watching."""
-    wanted = prompt(f"WO-{name}#1", stream=True, due_at=iso(cluster.ho1.now() + due_s))
+    wanted = prompt(f"WO-{name}#1", stream=True, due_at=format_iso(cluster.ho1.now() + due_s))
     return await cluster.ho1.request(
         "gateway", wanted, expect=PromptResponse, timeout_s=timeout_s, on_stream=lambda _piece: None
     )

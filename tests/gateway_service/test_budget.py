@@ -18,10 +18,10 @@ from hobus.gateway_service.budget import (
     Reservation,
     Scope,
     answer_room,
-    figures_of,
-    mode_of,
-    row,
-    scopes_of,
+    choose_mode,
+    list_figures,
+    list_scopes,
+    make_row,
 )
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
 from tests.gateway_service.rig import SHIPPED
@@ -153,13 +153,13 @@ def test_a_changed_limit_keeps_what_was_used():
     ],
 )  # fmt: skip
 def test_the_stricter_mode_counts(configured, asked, counts):
-    assert mode_of(configured, asked) == counts
+    assert choose_mode(configured, asked) == counts
 
 
 def test_scopes_come_from_the_prompt_and_the_configuration():
     budget = SHIPPED.config.budget
     route = Route(provider_id="offline", model_id="m")
-    assert scopes_of(prompt(), route, SHIPPED.agents, budget) == [
+    assert list_scopes(prompt(), route, SHIPPED.agents, budget) == [
         (f"session:{SESSION}", budget.session_token_limit),
         ("agent:ADMIN", budget.agent_token_limit),
         ("provider:offline", budget.provider_token_limit),
@@ -167,14 +167,14 @@ def test_scopes_come_from_the_prompt_and_the_configuration():
 
 
 def test_a_row_shows_what_remains():
-    shown = row("session:s", Scope(limit=100, used=30, reserved=20))
+    shown = make_row("session:s", Scope(limit=100, used=30, reserved=20))
     assert (shown.remaining, shown.used, shown.reserved) == (50, 30, 20)
 
 
 def test_an_order_with_a_budget_is_the_narrowest_scope():
     agent = SHIPPED.agents["ADMIN"].model_copy(update={"budget": {"session": "classify_budget"}})
     route = Route(provider_id="p", model_id="m")
-    limits = scopes_of(prompt(token_budget=600), route, {"ADMIN": agent}, SHIPPED.config.budget)
+    limits = list_scopes(prompt(token_budget=600), route, {"ADMIN": agent}, SHIPPED.config.budget)
     assert limits[:2] == [("work_order:WO-a", 600), (f"session:{SESSION}", SHIPPED.config.budget.classify_budget)]
 
 
@@ -183,7 +183,7 @@ def test_a_called_agent_draws_on_the_sessions_of_its_callers() -> None:
     budget, agent = SHIPPED.config.budget, SHIPPED.agents["ADMIN"]
     agents = {"ADMIN": agent, "DESK": agent.model_copy(update={"budget": {"session": "classify_budget"}})}
     called = [Caller(session_id="s2", agent_id="DESK"), Caller(session_id="s1", agent_id="GONE")]
-    limits = scopes_of(prompt(callers=called), Route(provider_id="p", model_id="m"), agents, budget)
+    limits = list_scopes(prompt(callers=called), Route(provider_id="p", model_id="m"), agents, budget)
     assert limits[:3] == [
         (f"session:{SESSION}", budget.session_token_limit),
         ("session:s2", budget.classify_budget),
@@ -239,9 +239,9 @@ def test_orders_at_rest_are_remembered_for_a_while_and_stand_in_no_snapshot():
     for number in (0, 2, 3):
         made.settle(f"k{number}", settled(5))
     assert sorted(made.scopes) == ["agent:A", "work_order:1", "work_order:2", "work_order:3"]
-    assert sorted(figures_of(made)) == ["agent:A", "work_order:1"]
+    assert sorted(list_figures(made)) == ["agent:A", "work_order:1"]
     made.reserve(Reservation("again", 10, ("work_order:2",)), "off")
-    assert (made.scopes["work_order:2"].used, max(figures_of(made))) == (5, "work_order:2")
+    assert (made.scopes["work_order:2"].used, max(list_figures(made))) == (5, "work_order:2")
 
 
 STEPS = st.lists(

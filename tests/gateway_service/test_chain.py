@@ -8,9 +8,9 @@ import pytest
 
 from bench.builders import SESSION, prompt
 from hobus.bus.errors import GatewayError
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.config.sections.gateway import Route
-from hobus.gateway_service.routing import LastFaults, chain_of, may_follow, time_for, told
+from hobus.gateway_service.routing import LastFaults, compute_time, join_faults, list_chain, may_follow
 from tests.gateway_service.rig import (
     SHIPPED,
     Scripted,
@@ -57,16 +57,16 @@ FIRST = Route(provider_id="offline", model_id="offline-1")
 )
 def test_each_model_that_follows_keeps_its_reserve(left_s, following, reserve_s, share_s):
     """With less than that, all get the same; the last one has all that is left."""
-    assert time_for(left_s, following, reserve_s) == share_s
+    assert compute_time(left_s, following, reserve_s) == share_s
 
 
 def test_a_chain_holds_what_its_agent_may_use():
     permissions = ADMIN.permissions.model_copy(update={"providers": ("offline", "third")})
     limited = ADMIN.model_copy(update={"permissions": permissions})
-    assert [one.provider_id for one in chain_of(FIRST, ADMIN, CONFIG)] == ["offline", "second", "third"]
-    assert [one.provider_id for one in chain_of(FIRST, limited, CONFIG)] == ["offline", "third"]
+    assert [one.provider_id for one in list_chain(FIRST, ADMIN, CONFIG)] == ["offline", "second", "third"]
+    assert [one.provider_id for one in list_chain(FIRST, limited, CONFIG)] == ["offline", "third"]
     alone = Route(provider_id="second", model_id="second-1")
-    assert chain_of(alone, ADMIN, CONFIG) == [alone]
+    assert list_chain(alone, ADMIN, CONFIG) == [alone]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_provider_without_room_leads_to_the_next_model(make, retryable, retry_
 
 def test_sessions_are_known_by_who_failed_them_last():
     """Until they are answered, and as many of them as are remembered."""
-    last, links = LastFaults(2), chain_of(FIRST, ADMIN, CONFIG)
+    last, links = LastFaults(2), list_chain(FIRST, ADMIN, CONFIG)
     last.failed("s", "offline", "it failed")
     assert [one.provider_id for one in last.last("s", links)] == ["second", "third", "offline"]
     assert last.last("other", links) == links
@@ -188,7 +188,7 @@ def test_the_last_resort_asks_whoever_has_not_just_failed_its_session(make):
 
 
 def test_a_chain_that_fails_whole_says_what_each_of_it_said(make):
-    assert told(["one", "two", "one"]) == "one; before that: two"
+    assert join_faults(["one", "two", "one"]) == "one; before that: two"
     cluster = make(fail, hang, refuse)
     response = cluster.run(cluster.ask(prompt(), timeout_s=30))
     assert response.error_code == "PROVIDER_ERROR"
@@ -272,7 +272,7 @@ def test_a_chain_shares_the_time_that_its_turn_has(make, due_s, answered_s):
 
     async def turn():
         began = cluster.world.loop.time()
-        due_at = None if due_s is None else iso(cluster.ho1.now() + due_s)
+        due_at = None if due_s is None else format_iso(cluster.ho1.now() + due_s)
         response = await cluster.ask(prompt(due_at=due_at), timeout_s=60)
         return response.provider_id, cluster.world.loop.time() - began
 

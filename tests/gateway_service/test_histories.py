@@ -31,9 +31,9 @@ def test_a_prompt_brings_what_was_added_and_gets_all_of_it():
     """The same text for the next order of a turn, a longer one for the next turn's; a call made again gets the same."""
     kept = Histories(chars_max=1000)
     assert kept.whole(prompt(asked(FIRST))).messages[0].text == FIRST
-    same = transcript.goes_on(asked(FIRST), transcript.told(asked(FIRST)))
+    same = transcript.goes_on(asked(FIRST), transcript.tell_transcript(asked(FIRST)))
     assert same.input_context[0].text == ""
-    longer = transcript.goes_on(asked(SECOND), transcript.told(asked(FIRST)))
+    longer = transcript.goes_on(asked(SECOND), transcript.tell_transcript(asked(FIRST)))
     assert FIRST + longer.input_context[0].text == SECOND
     assert kept.whole(prompt(same)).messages[0].text == FIRST
     for _ in range(2):
@@ -41,7 +41,7 @@ def test_a_prompt_brings_what_was_added_and_gets_all_of_it():
         assert (filled.messages[0].text, filled.messages[0].segments[0].ref) == (SECOND, "r/1")
 
 
-@pytest.mark.parametrize("last", [None, transcript.told(asked("\x1euser\nother\n"))])
+@pytest.mark.parametrize("last", [None, transcript.tell_transcript(asked("\x1euser\nother\n"))])
 def test_what_begins_otherwise_is_brought_whole(last):
     """Turns that went out of the window, were erased, or belong to nobody: no word of theirs is relied on."""
     assert transcript.goes_on(asked(SECOND), last) == asked(SECOND)
@@ -49,7 +49,7 @@ def test_what_begins_otherwise_is_brought_whole(last):
 
 def test_what_the_gateway_has_not_is_asked_for():
     """After a restart, where room went to other sessions, and where another text stands: never a wrong one."""
-    longer = transcript.goes_on(asked(SECOND), transcript.told(asked(FIRST)))
+    longer = transcript.goes_on(asked(SECOND), transcript.tell_transcript(asked(FIRST)))
     full = Histories(chars_max=len(FIRST))
     full.whole(prompt(asked(FIRST)))
     full.whole(prompt(asked(FIRST), session_id="other"))

@@ -37,7 +37,7 @@ async def shown(size_bytes: int = len(PNG), /, **bodies: bytes | Exception) -> t
     message: Any = PromptMessage(role="tool", segments=[Segment(text="t", files=files)], tool_call_id="1")
     wanted = prompt().model_copy(update={"messages": [message]})
     ask = records.ask_of(wanted, Route(provider_id="p", model_id="m"), trace="", is_degraded=False)
-    found = await images.shown(ask, cast("LedgerClient", Bodies(**bodies)))
+    found = await images.fill_images(ask, cast("LedgerClient", Bodies(**bodies)))
     assert found.asked == ask.asked
     return [image.ref for image in found.prompt.messages[0].images], found.digest != ask.digest
 

@@ -11,7 +11,7 @@ import pytest
 from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.bus.messages.streams import StreamWaiting
 from tests.gateway_service.rig import Cluster, Counting, Scripted, check_attempts, of_type, payload
 
@@ -137,7 +137,7 @@ def test_nobody_waits_for_a_rest_beyond_the_turns_own_time() -> None:
 
         async def turn() -> tuple[PromptResponse, float]:
             began = cluster.world.loop.time()
-            due_at = iso(cluster.ho1.now() + 12)
+            due_at = format_iso(cluster.ho1.now() + 12)
             response = await cluster.ask(prompt(due_at=due_at), timeout_s=7200)
             return response, cluster.world.loop.time() - began
 
@@ -152,9 +152,9 @@ def test_nobody_waits_for_a_breaker_beyond_the_turns_own_time(start: Start) -> N
     cluster = start(Away(), breaker={"failures": 1, "open_ms": 15_000, "probes": 1, "silence_ms": 5000})
 
     async def turn() -> tuple[PromptResponse, float]:
-        await cluster.ask(prompt("WO-a#1", due_at=iso(cluster.ho1.now() + 1)), timeout_s=7200)
+        await cluster.ask(prompt("WO-a#1", due_at=format_iso(cluster.ho1.now() + 1)), timeout_s=7200)
         began = cluster.world.loop.time()
-        response = await cluster.ask(prompt("WO-b#1", due_at=iso(cluster.ho1.now() + 3)), timeout_s=7200)
+        response = await cluster.ask(prompt("WO-b#1", due_at=format_iso(cluster.ho1.now() + 3)), timeout_s=7200)
         return response, cluster.world.loop.time() - began
 
     response, took_s = cluster.run(turn())

@@ -140,7 +140,7 @@ class Loses:
     def __init__(self, lost: str) -> None:
         self.lost = lost
 
-    def fate(self, _role: str, _server: str, header: bytes) -> Fate:
+    def draw_fate(self, _role: str, _server: str, header: bytes) -> Fate:
         """By the frame's type."""
         return Fate(copies=0 if unpack_header(header).type == self.lost else 1)
 

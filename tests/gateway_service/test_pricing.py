@@ -7,7 +7,7 @@ import json
 from bench.builders import prompt
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.work_order import ToolSpec
-from hobus.gateway_service.pricing import input_tokens, with_usage
+from hobus.gateway_service.pricing import estimate_input_tokens, with_usage
 
 
 def test_a_tool_is_counted_as_it_is_sent_also_when_an_equal_one_was_counted_before() -> None:
@@ -16,7 +16,7 @@ def test_a_tool_is_counted_as_it_is_sent_also_when_an_equal_one_was_counted_befo
     for _ in range(2):
         for schema in schemas:
             tool = ToolSpec(tool_id="t", description="d", parameters=schema)
-            told = input_tokens(prompt(tools=[tool]), 1) - input_tokens(prompt(tools=[]), 1)
+            told = estimate_input_tokens(prompt(tools=[tool]), 1) - estimate_input_tokens(prompt(tools=[]), 1)
             assert told == len("td" + json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
 
 

@@ -34,8 +34,8 @@ def test_a_call_larger_than_the_bucket_waits_until_it_is_full_and_those_behind_p
 
 def test_what_is_given_back_never_exceeds_the_burst():
     assert Bucket(5, 0, 1, 10).taken(-100, 0).level == 10
-    assert Bucket(5, 0, 1, 10).refilled(1e6).level == 10
-    assert Bucket(5, 9, 1, 10).refilled(3).level == 5  # a clock that goes back brings nothing
+    assert Bucket(5, 0, 1, 10).refill(1e6).level == 10
+    assert Bucket(5, 9, 1, 10).refill(3).level == 5  # a clock that goes back brings nothing
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.floats(0, 3)), max_size=50))

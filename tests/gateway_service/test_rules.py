@@ -11,8 +11,8 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.sections.gateway import ModelConfig, Route
-from hobus.gateway_service.pricing import cost_usd, input_tokens, settle_fault, settle_response
-from hobus.gateway_service.routing import check_route, choose_route, may_try_again, model_of, pause_s
+from hobus.gateway_service.pricing import compute_cost_usd, estimate_input_tokens, settle_fault, settle_response
+from hobus.gateway_service.routing import check_route, choose_route, find_model, may_try_again, pause_s
 from hobus.gateway_service.validation import (
     OutputChecks,
     authenticate,
@@ -96,9 +96,9 @@ def test_a_fault_that_says_so_itself_is_an_unknown_outcome():
 
 
 def test_a_model_that_is_not_configured_has_no_prices():
-    assert model_of(Route(provider_id="big", model_id="big-2"), ROUTED) is not None
-    assert model_of(Route(provider_id="big", model_id="x"), ROUTED) is None
-    assert model_of(Route(provider_id="x", model_id="x"), ROUTED) is None
+    assert find_model(Route(provider_id="big", model_id="big-2"), ROUTED) is not None
+    assert find_model(Route(provider_id="big", model_id="x"), ROUTED) is None
+    assert find_model(Route(provider_id="x", model_id="x"), ROUTED) is None
 
 
 @pytest.mark.parametrize(
@@ -161,21 +161,21 @@ def test_input_is_estimated_over_everything_that_is_sent():
         PromptMessage(role="user", segments=[Segment(text="x" * 8), Segment(text="y" * 4)]),
         PromptMessage(role="assistant", tool_calls=[call]),
     ]
-    assert input_tokens(prompt(messages=messages, tools=[tool]), 4) == -(-(12 + 6 + 2 + 4 + 4 + 2) // 4)
-    assert input_tokens(prompt(text="x"), 4) == 1
+    assert estimate_input_tokens(prompt(messages=messages, tools=[tool]), 4) == -(-(12 + 6 + 2 + 4 + 4 + 2) // 4)
+    assert estimate_input_tokens(prompt(text="x"), 4) == 1
 
 
 def test_money_counts_cached_tokens_at_their_own_price():
     response = answered(input_tokens=1000, cached_tokens=400, output_tokens=100)
-    assert cost_usd(MODEL, response) == pytest.approx((600 * 2.0 + 400 * 0.5 + 100 * 8.0) / 1e6)
+    assert compute_cost_usd(MODEL, response) == pytest.approx((600 * 2.0 + 400 * 0.5 + 100 * 8.0) / 1e6)
 
 
 def test_an_unknown_price_that_is_needed_makes_the_cost_unknown():
     """None for an unknown model, or a missing price of a kind that was used; a missing price of an unused kind is no matter."""
     no_cached = MODEL.model_copy(update={"cached_usd_per_million": None})
-    assert cost_usd(None, answered()) is None
-    assert cost_usd(no_cached, answered(cached_tokens=1)) is None
-    assert cost_usd(no_cached, answered()) is not None
+    assert compute_cost_usd(None, answered()) is None
+    assert compute_cost_usd(no_cached, answered(cached_tokens=1)) is None
+    assert compute_cost_usd(no_cached, answered()) is not None
 
 
 def test_settlements_say_what_is_known():

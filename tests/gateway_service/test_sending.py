@@ -167,9 +167,9 @@ def test_an_attempt_of_this_process_without_an_end_is_not_sent_under_the_same_re
         cluster.service._calls.forget(prompt().idempotency_key)
         cluster.world.media["ledger"].capacity_bytes = size
         keeper = cluster.service._keeper
-        left, keeper._left = keeper._left, list  # the end stays where it is until the key has been asked again
+        left, keeper._list_left = keeper._list_left, list  # the end stays where it is until the key is asked again
         again = await cluster.ask(prompt())
-        keeper._left = left
+        keeper._list_left = left
         keeper._hand_over_left()
         return again, await cluster.entries(rests_s=2)
 

@@ -9,7 +9,7 @@ from hobus.ledger_service.frame import (
     HEADER_BYTES,
     FrameFault,
     StoredFrame,
-    next_chain,
+    compute_next_chain,
     read_frame,
     read_header,
 )
@@ -43,7 +43,7 @@ def test_what_was_built_is_read_back(entries, bodies):
     assert len(built.data) % 8 == 0 and built.data[-1] != 0
     chain = GENESIS
     for entry, after in zip(entries, built.chains, strict=True):
-        chain = next_chain(chain, entry)
+        chain = compute_next_chain(chain, entry)
         assert after == chain
 
 

@@ -23,10 +23,10 @@ from hobus.ledger_service.index import (
     Committed,
     Index,
     Position,
-    connection_to,
-    key_hash,
-    partition_of,
-    partitions_to,
+    connect_index,
+    find_partition,
+    hash_key,
+    list_partitions,
 )
 from hobus.ledger_service.segment import EntryPlace
 from hobus.ledger_service.verify import verify_directory
@@ -51,7 +51,7 @@ def test_a_reader_sees_each_commit_and_cannot_write(memory_path):
     path = memory_path / "index.sqlite"
     with (
         closing(Index.open(str(path))) as index,
-        closing(Index(connection_to(f"{path.absolute().as_uri()}?mode=ro", uri=True))) as reader,
+        closing(Index(connect_index(f"{path.absolute().as_uri()}?mode=ro", uri=True))) as reader,
     ):
         for first in (0, 10):
             _apply(index, first, 10)
@@ -68,7 +68,7 @@ def test_questions_between_commits_do_not_keep_the_log_from_being_taken_over(mem
     with closing(Index.open(str(memory_path / "index.sqlite"))) as index:
         for round_number in range(150):
             _apply(index, 20 * round_number, 20)
-            assert not [*index.by_submission("nothing")] and len([*index.by_once("k3")]) == 1
+            assert not [*index.find_by_submission("nothing")] and len([*index.find_by_once("k3")]) == 1
         assert (memory_path / "index.sqlite-wal").stat().st_size < 8_000_000
         assert (
             index.head("session/x") == StreamHead("id2980", 2980, "ho2/1@7") and index.head("session/y") == StreamHead()
@@ -86,23 +86,23 @@ def test_all_hashes_are_read_in_parts_while_entries_come_in(memory_path, monkeyp
         found = set(next(parts))
         _apply(index, 30, 20)
         found.update(value for some in parts for value in some)
-    assert found >= {key_hash(f"{kind}{number}") for kind in ("id", "k") for number in range(20)}
+    assert found >= {hash_key(f"{kind}{number}") for kind in ("id", "k") for number in range(20)}
 
 
 @given(st.integers(0, 1 << 40))
 def test_each_entry_is_in_one_of_the_partitions_up_to_it(sequence):
-    partitions = partitions_to(sequence)
-    assert partitions[0] == partition_of(sequence) <= sequence and partitions[-1] == 0
+    partitions = list_partitions(sequence)
+    assert partitions[0] == find_partition(sequence) <= sequence and partitions[-1] == 0
     assert partitions == sorted(set(partitions), reverse=True)
-    assert {partition_of(number - 1) for number in partitions[:-1]} == set(partitions[1:])
+    assert {find_partition(number - 1) for number in partitions[:-1]} == set(partitions[1:])
 
 
 def test_a_partition_is_small_while_the_index_is_and_partitions_stay_few():
     """Exact at the borders, since rows on disk have these numbers."""
-    assert [partition_of(number) for number in (0, 4095, 4096, 131_071)] == [0, 0, 4096, 126_976]
-    assert [partition_of(number) for number in (131_072, 139_263, 139_264)] == [131_072, 131_072, 139_264]
-    assert partitions_to(-1) == [] and partitions_to(4096) == [4096, 0]
-    assert [len(partitions_to(1 << bits)) for bits in (17, 18, 24)] == [33, 49, 145]
+    assert [find_partition(number) for number in (0, 4095, 4096, 131_071)] == [0, 0, 4096, 126_976]
+    assert [find_partition(number) for number in (131_072, 139_263, 139_264)] == [131_072, 131_072, 139_264]
+    assert list_partitions(-1) == [] and list_partitions(4096) == [4096, 0]
+    assert [len(list_partitions(1 << bits)) for bits in (17, 18, 24)] == [33, 49, 145]
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def small_partitions(monkeypatch):
 def test_an_id_is_found_in_whichever_partition_it_is_before_and_after_a_start(memory_path):
     path = str(memory_path / "index.sqlite")
     with closing(Index.open(path)) as index:
-        assert not [*index.by_submission("id0")]
+        assert not [*index.find_by_submission("id0")]
         for first in range(0, 300, 10):
             _apply(index, first, 10)
         index.apply([_committed(300, submission_id="id7", once="k8")], {}, [Position(0, 300, 30_100, CHAIN)])
@@ -123,11 +123,11 @@ def test_an_id_is_found_in_whichever_partition_it_is_before_and_after_a_start(me
         _apply(index, 301, 10)
         for asked, last in ((opened, 301), (index, 311)):
             for number in set(range(last)) - {7, 8, 300}:
-                assert [place.sequence for place in asked.by_submission(f"id{number}")] == [number]
-                assert [place.sequence for place in asked.by_once(f"k{number}")] == [number]
-            assert [place.sequence for place in asked.by_submission("id7")] == [300, 7]
-            assert [place.sequence for place in asked.by_once("k8")] == [300, 8]
-        assert not [*index.by_submission("id311")]
+                assert [place.sequence for place in asked.find_by_submission(f"id{number}")] == [number]
+                assert [place.sequence for place in asked.find_by_once(f"k{number}")] == [number]
+            assert [place.sequence for place in asked.find_by_submission("id7")] == [300, 7]
+            assert [place.sequence for place in asked.find_by_once("k8")] == [300, 8]
+        assert not [*index.find_by_submission("id311")]
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_a_failed_transaction_leaves_the_position_where_it_was(memory_path):
         with pytest.raises(sqlite3.IntegrityError):
             _apply(index, 4, 5)
     with closing(Index.open(path)) as index:
-        assert index.positions() == [Position(0, 4, 500, CHAIN)] and not [*index.by_submission("id5")]
+        assert index.positions() == [Position(0, 4, 500, CHAIN)] and not [*index.find_by_submission("id5")]
 
 
 def test_an_index_of_another_schema_is_not_opened(memory_path):
@@ -184,11 +184,11 @@ def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(memory_path, bits)
         try:
             with closing(Index.open(str(damaged))) as index:
                 for number in range(320):
-                    assert [place.sequence for place in index.by_submission(f"id{number}")] == [number], bit
-                    assert [place.sequence for place in index.by_once(f"k{number}")] == [number], bit
-                assert not [one for number in range(50) for one in index.by_submission(f"other{number}")], bit
+                    assert [place.sequence for place in index.find_by_submission(f"id{number}")] == [number], bit
+                    assert [place.sequence for place in index.find_by_once(f"k{number}")] == [number], bit
+                assert not [one for number in range(50) for one in index.find_by_submission(f"other{number}")], bit
                 hashes = {value for some in index.hashes() for value in some}
-                assert hashes == {key_hash(f"{kind}{number}") for kind in ("id", "k") for number in range(320)}, bit
+                assert hashes == {hash_key(f"{kind}{number}") for kind in ("id", "k") for number in range(320)}, bit
                 assert index.head("session/x") == StreamHead("id0", 0, "ho2/1@7"), bit
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             noticed += 1
@@ -210,7 +210,7 @@ def test_a_damaged_row_that_holds_no_text_is_a_damaged_row(memory_path, column):
         with pytest.raises(sqlite3.DatabaseError):
             index.select({"event_type": "E"}, after=-1, limit=99, newest_first=False)
     assert len(told) == 1
-    with closing(Index(connection_to(f"{path.absolute().as_uri()}?mode=ro", uri=True))) as reader:
+    with closing(Index(connect_index(f"{path.absolute().as_uri()}?mode=ro", uri=True))) as reader:
         assert "3" in reader.fault()
 
 
@@ -240,7 +240,7 @@ async def test_a_position_that_is_none_makes_the_index_anew(memory_path, damage)
 def test_an_index_that_cannot_be_written_is_none(memory_path, monkeypatch):
     path = memory_path / FILE
     Index.open(str(path)).close()
-    monkeypatch.setattr(index_module, "connection_to", lambda found: sqlite3.connect(f"file:{found}?mode=ro", uri=True))
+    monkeypatch.setattr(index_module, "connect_index", lambda found: sqlite3.connect(f"file:{found}?mode=ro", uri=True))
     with pytest.raises(sqlite3.DatabaseError, match="readonly"):
         Index.open(str(path)).close()
 

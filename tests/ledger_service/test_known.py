@@ -8,7 +8,7 @@ from bench.ledger_drills.rig import SESSION, append, ledger_config, running, tak
 from hobus.bus.disk import RealDisk
 from hobus.ledger_service import index as index_module
 from hobus.ledger_service import limits
-from hobus.ledger_service.index import Index, key_hash
+from hobus.ledger_service.index import Index, hash_key
 from hobus.ledger_service.tables import Known
 
 HASHES = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50)
@@ -23,15 +23,15 @@ def test_what_was_added_is_never_new(hashes, size_bytes):
 
 def test_nearly_all_new_keys_are_new_at_the_size_that_the_configuration_advises():
     known = Known(2 * 10_000)
-    known.add(key_hash(f"a{number}") for number in range(16_000))
-    assert sum(known.is_new(key_hash(f"b{number}")) for number in range(10_000)) > 9_500
+    known.add(hash_key(f"a{number}") for number in range(16_000))
+    assert sum(known.is_new(hash_key(f"b{number}")) for number in range(10_000)) > 9_500
 
 
 @pytest.fixture
 def questions(monkeypatch):
     """What is asked of the index by id, once key or stream."""
     asked = []
-    for name in ("by_submission", "by_once", "head"):
+    for name in ("find_by_submission", "find_by_once", "head"):
         real = getattr(Index, name)
         monkeypatch.setattr(
             Index, name, lambda index, key, name=name, real=real: (asked.append((name, key)), real(index, key))[1]
@@ -83,6 +83,6 @@ async def test_what_is_known_stays_known_before_and_after_the_index_was_read(
         questions.clear()
         acks = await ledger.write(*old, *late, *(write(f"g{number}", once=f"l{number}") for number in range(40)))
         assert [ack.outcome for ack in acks] == ["known"] * 40 + ["lost"] * 40 + ["known"] * 40
-        assert ("by_submission", "e0") in questions
+        assert ("find_by_submission", "e0") in questions
         assert [entry.sequence for entry in await ledger.lookup("e3", "g3", f"TookOver:{SESSION}/1")] == [3, 44, 40]
         assert await ledger.lookup("nothing", once=("neither",)) == [None, None]

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hobus.ledger_service.mask import ALIGNMENT, MASK_BYTES, SECTOR_BYTES, aligned, apply_mask, mask_of, unmasked
+from hobus.ledger_service.mask import ALIGNMENT, MASK_BYTES, SECTOR_BYTES, align, apply_mask, mask_of, unmask
 
 SECTORS_MAX = 20
 WORDS = st.integers(0, SECTORS_MAX * SECTOR_BYTES // ALIGNMENT)
@@ -39,5 +39,5 @@ def test_the_last_sixteen_bytes_of_each_sector_are_masked_and_nothing_else(draw,
 def test_a_part_of_a_batch_is_unmasked_wherever_it_lies(at, size, mask):
     whole = bytes(8 * SECTOR_BYTES)
     stored = _plainly(whole, 0, mask, 0, len(whole))
-    begin, wanted = aligned(at, size)
-    assert unmasked(stored[begin : begin + wanted], begin, mask)[at - begin : at - begin + size] == bytes(size)
+    begin, wanted = align(at, size)
+    assert unmask(stored[begin : begin + wanted], begin, mask)[at - begin : at - begin + size] == bytes(size)

@@ -4,7 +4,7 @@ import pytest
 
 from bench.ledger_drills.rig import SESSION, medium, running, write
 from hobus.bus.messages.ledger import Provenance, WriteEntry
-from hobus.bus.record.catalog import kind_of, may_write_entry, read_body
+from hobus.bus.record.catalog import find_kind, may_write_entry, read_body
 from hobus.bus.sim.disk import SimDisk
 
 SID = SESSION.removeprefix("session/")
@@ -92,7 +92,7 @@ def test_a_rightful_entry_passes_and_its_neighbours_do_not(sender, stream, event
     ],
 )
 def test_no_entry_stands_under_an_id_that_is_anothers(sender, stream, event_type, name):
-    assert kind_of(sender.partition("/")[0], stream, event_type) is not None
+    assert find_kind(sender.partition("/")[0], stream, event_type) is not None
     assert not _may(sender, _entry(stream, event_type, name, None))
 
 

@@ -6,8 +6,8 @@ from bench.ledger_drills.rig import SESSION, append, ledger_config, running, sta
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ledger import Provenance
-from hobus.ledger_service.reader import EntryFilter, entries_with, head_of, read_entries, sessions_with
-from hobus.ledger_service.segment import segment_name
+from hobus.ledger_service.reader import EntryFilter, find_entries, find_head, find_sessions, read_entries
+from hobus.ledger_service.segment import name_segment
 
 OF_SESSION = Provenance(session_id=SESSION.removeprefix("session/"))
 CONFIG = ledger_config(segment_bytes=4_096)
@@ -52,8 +52,8 @@ async def test_filters_choose_entries(directory):
 async def test_sessions_are_found_by_how_they_begin(directory):
     whole = SESSION.removeprefix("session/")
     for _ in range(2):
-        assert sessions_with(directory, whole[:8]) == {whole} and sessions_with(directory, "abc") == {"abc"}
-        assert sessions_with(directory, "") >= {whole, "abc"} and sessions_with(directory, "abcd") == set()
+        assert find_sessions(directory, whole[:8]) == {whole} and find_sessions(directory, "abc") == {"abc"}
+        assert find_sessions(directory, "") >= {whole, "abc"} and find_sessions(directory, "abcd") == set()
         for path in directory.glob("index.sqlite*"):
             path.unlink()
 
@@ -61,15 +61,15 @@ async def test_sessions_are_found_by_how_they_begin(directory):
 async def test_reading_from_a_number_on(directory):
     (entry,) = read_entries(directory, after=6, limit=1, with_bodies=True)
     assert entry.submission_id == "e5" and entry.bodies == [bytes([5]) * 200]
-    assert not list(read_entries(directory, after=22)) and head_of(directory) == 22
+    assert not list(read_entries(directory, after=22)) and find_head(directory) == 22
 
 
 async def test_it_reads_beside_a_running_writer(memory_path):
     ledger = await start(RealDisk(memory_path), CONFIG)
-    assert head_of(memory_path) == -1
+    assert find_head(memory_path) == -1
     for number in range(12):
         await ledger.write(write(f"e{number}", body=bytes(400)))
-        assert _numbers(memory_path) == list(range(number + 1)) and head_of(memory_path) == number
+        assert _numbers(memory_path) == list(range(number + 1)) and find_head(memory_path) == number
     await ledger.service.drain()
 
 
@@ -80,7 +80,7 @@ async def test_a_torn_tail_is_left_out_and_damage_is_said(directory, memory_path
     path.write_bytes(content[: end - 5] + bytes(5))
     assert _numbers(directory) == list(range(22))
     path.write_bytes(content)
-    first = directory / "segments" / segment_name(0)
+    first = directory / "segments" / name_segment(0)
     data = bytearray(first.read_bytes())
     data[200] ^= 1
     first.write_bytes(data)
@@ -127,12 +127,12 @@ async def test_what_is_asked_for_is_the_same_with_the_index_and_without(director
             )
             expected = [one for one in whole if wanted.accepts(one) and after < one.sequence < (before or 99)]
             assert found == expected[:: -1 if newest_first else 1], (wanted, after, before)
-    assert [one.sequence for one in entries_with(directory, ["e5", "f19", "nobody"])] == [7, 42]
+    assert [one.sequence for one in find_entries(directory, ["e5", "f19", "nobody"])] == [7, 42]
 
 
 async def test_a_question_reads_only_what_it_asks_for(directory):
     """Where there is an index: damage elsewhere is for `verify`."""
-    first = directory / "segments" / segment_name(0)
+    first = directory / "segments" / name_segment(0)
     data = bytearray(first.read_bytes())
     data[200] ^= 1
     first.write_bytes(data)

@@ -26,11 +26,11 @@ from hobus.ledger_service.frame import GENESIS, VERSION
 from hobus.ledger_service.opening import INDEX, open_ledger
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.recovery import recover
-from hobus.ledger_service.segment import SegmentFiles, segment_name
+from hobus.ledger_service.segment import SegmentFiles, name_segment
 from hobus.ledger_service.source import Damage
 from hobus.ledger_service.verify import verify_directory
 
-FIRST = f"segments/{segment_name(0)}"
+FIRST = f"segments/{name_segment(0)}"
 
 
 async def _filled(device, batches: int = 8, **config: int) -> list[str]:
@@ -363,8 +363,8 @@ async def test_another_history_than_the_indexs_refuses_the_start(memory_path):
     async with running(RealDisk(memory_path / "two"), ledger_config(segment_bytes=8_192)) as ledger:
         for number in range(4):
             await ledger.write(write(f"other{number}"))
-    (memory_path / "one" / "segments" / segment_name(0)).write_bytes(
-        (memory_path / "two" / "segments" / segment_name(0)).read_bytes()
+    (memory_path / "one" / "segments" / name_segment(0)).write_bytes(
+        (memory_path / "two" / "segments" / name_segment(0)).read_bytes()
     )
     with pytest.raises(LedgerError, match="damaged"):
         open_ledger(RealDisk(memory_path / "one"), ledger_config(segment_bytes=8_192))

@@ -7,7 +7,7 @@ import pytest
 from bench.ledger_drills.rig import MASK, stored_frame
 from hobus.ledger_service.frame import GENESIS, HEADER_BYTES
 from hobus.ledger_service.mask import SECTOR_BYTES
-from hobus.ledger_service.scan import Damage, SegmentTail, Whole, next_whole
+from hobus.ledger_service.scan import Damage, SegmentTail, Whole, read_next_whole
 from hobus.ledger_service.source import Source
 
 SALT = bytes(range(1, 17))
@@ -33,7 +33,7 @@ def _walk(data: bytes) -> tuple[int, SegmentTail]:
     """Number of whole frames, and the tail."""
     source = _source(data)
     at, sequence, chain, count = 0, 0, GENESIS, 0
-    while isinstance(found := next_whole(source, at, sequence, chain), Whole):
+    while isinstance(found := read_next_whole(source, at, sequence, chain), Whole):
         at, sequence, chain, count = found.end, sequence + 2, found.chains[-1], count + 1
     return count, found
 
@@ -134,7 +134,7 @@ def test_a_flipped_bit_of_a_batch_of_zeros_is_damage(what, at, every):
         data[bit // 8] ^= 1 << bit % 8
         source.refresh()
         with pytest.raises(Damage):
-            next_whole(source, at, 0, GENESIS)
+            read_next_whole(source, at, 0, GENESIS)
         data[bit // 8] ^= 1 << bit % 8
 
 
@@ -154,7 +154,7 @@ def test_a_torn_batch_of_zeros_is_torn(what, every):
                 kept[start : start + SECTOR_BYTES] = bytes(len(kept[start : start + SECTOR_BYTES]))
         states.append(bytes(kept))
     for state in states:
-        tail = next_whole(_source(state + ZEROS), 8, 0, GENESIS)
+        tail = read_next_whole(_source(state + ZEROS), 8, 0, GENESIS)
         assert isinstance(tail, SegmentTail) and tail.kind in ("torn", "stray")
         assert tail.end == len(state.rstrip(b"\0"))
 
@@ -169,9 +169,9 @@ def test_a_body_that_reads_as_a_batch_does_not_make_a_torn_one_look_damaged():
     lost = slice(at, SECTOR_BYTES)
     stored[lost] = bytes(SECTOR_BYTES - at)
     source = _source(bytes(stored + ZEROS))
-    whole = next_whole(source, 0, 0, GENESIS)
+    whole = read_next_whole(source, 0, 0, GENESIS)
     assert isinstance(whole, Whole)
-    tail = next_whole(source, whole.end, 1, whole.chains[-1])
+    tail = read_next_whole(source, whole.end, 1, whole.chains[-1])
     assert isinstance(tail, SegmentTail) and tail.kind == "torn"
 
 
@@ -180,7 +180,7 @@ def test_a_batch_of_another_ledger_is_damage():
     at = len(first.data)
     alien = stored_frame(1, first.chains[-1], [b"second"], [], at=at, mask=bytes(range(1, 17)))
     source = _source(bytes(first.data + alien.data + ZEROS))
-    whole = next_whole(source, 0, 0, GENESIS)
+    whole = read_next_whole(source, 0, 0, GENESIS)
     assert isinstance(whole, Whole)
     with pytest.raises(Damage, match="another ledger"):
-        next_whole(source, whole.end, 1, whole.chains[-1])
+        read_next_whole(source, whole.end, 1, whole.chains[-1])

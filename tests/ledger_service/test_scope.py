@@ -9,7 +9,7 @@ from bench.ledger_drills.rig import SESSION, call, medium, running, take_over, w
 from hobus.bus.catalog import ROLES
 from hobus.bus.errors import BusError
 from hobus.bus.messages.ledger import EVERY_SESSION, STREAMS, GetBody, Lookup, Query, Read, Tail
-from hobus.bus.record.catalog import EVENT_TYPES, KINDS, kind_of, read_body
+from hobus.bus.record.catalog import EVENT_TYPES, KINDS, find_kind, read_body
 from hobus.bus.record.payloads.governance import Denied
 from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import service
@@ -80,7 +80,7 @@ def test_writers_are_those_of_the_record_table_and_nobody_else():
     types = {*EVENT_TYPES, *(name for _, name in RECORD_TABLE), "ANYTHING", ""}
     for stream in streams:
         for event_type in sorted(types):
-            writers = {role for role in (*ROLES, "stranger", "") if kind_of(role, stream, event_type) is not None}
+            writers = {role for role in (*ROLES, "stranger", "") if find_kind(role, stream, event_type) is not None}
             assert writers == RECORD_TABLE.get((stream, event_type), set()), (stream, event_type)
     assert {role for row in KINDS for role in row.writers} <= set(ROLES) and set(READS) <= set(ROLES)
 

@@ -25,7 +25,7 @@ from hobus.bus import limits as bus_limits
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import BusError, LedgerError
 from hobus.bus.limits import HITS_MAX
-from hobus.bus.messages.ids import RunId, session_id_of
+from hobus.bus.messages.ids import RunId, derive_session_id
 from hobus.bus.messages.ledger import Hits, Provenance, Search
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.journal import pack_event, pack_result
@@ -33,11 +33,11 @@ from hobus.bus.record.session_facts import RunCompleted, SessionEvent
 from hobus.bus.sim.disk import SimDisk
 from hobus.config.sections.record import SearchConfig
 from hobus.ledger_service import full_text, limits
-from hobus.ledger_service.finding import looked_for
+from hobus.ledger_service.finding import choose_rarest
 from hobus.ledger_service.search_index import FILE, IndexedText, SearchIndex
 
 ID = SESSION.removeprefix("session/")
-OTHER_ID = session_id_of("somebody", "else")
+OTHER_ID = derive_session_id("somebody", "else")
 AT_US = 1_700_000_000_000_000
 
 
@@ -220,9 +220,9 @@ async def test_of_a_word_in_many_texts_the_newest_are_compared_and_all_counted(m
 
 def test_words_are_looked_for_from_the_rarest_on():
     counts = {"the": 9, "lamp": 2, "attic": 1, "boat": 2}
-    assert looked_for(counts, 3) == ["attic", "boat"] and looked_for(counts, 5) == ["attic", "boat", "lamp"]
-    assert looked_for(counts, 14) == ["attic", "boat", "lamp", "the"] and looked_for(counts, 0) == ["attic"]
-    assert looked_for({}, 5) == [] and looked_for({"the": 9}, 1) == ["the"]
+    assert choose_rarest(counts, 3) == ["attic", "boat"] and choose_rarest(counts, 5) == ["attic", "boat", "lamp"]
+    assert choose_rarest(counts, 14) == ["attic", "boat", "lamp", "the"] and choose_rarest(counts, 0) == ["attic"]
+    assert choose_rarest({}, 5) == [] and choose_rarest({"the": 9}, 1) == ["the"]
 
 
 async def test_an_excerpt_shows_the_words_that_were_found_and_where():

@@ -20,7 +20,7 @@ from bench.ledger_drills.rig import (
 from hobus.bus import limits as bus_limits
 from hobus.bus.catalog import ROWS
 from hobus.bus.disk import RealDisk
-from hobus.bus.dispatch import handlers_of
+from hobus.bus.dispatch import map_handlers
 from hobus.bus.errors import BusError, LedgerError
 from hobus.bus.messages.ledger import (
     EVERY_SESSION,
@@ -43,7 +43,7 @@ from hobus.ledger_service.service import LedgerService
 
 def test_every_message_of_the_catalog_has_its_handler():
     service = LedgerService(SimDisk(medium()), ledger_config())
-    assert set(handlers_of(service)) == {row.cls.TYPE for row in ROWS if row.service == "ledger"}
+    assert set(map_handlers(service)) == {row.cls.TYPE for row in ROWS if row.service == "ledger"}
 
 
 async def test_before_the_start_and_after_the_end_requests_are_unavailable():

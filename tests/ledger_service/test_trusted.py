@@ -16,7 +16,7 @@ from hobus.ledger_service import writer as writing
 from hobus.ledger_service.frame import Built, build_frame
 from hobus.ledger_service.intake import Batch, Intake, Sealed, seal
 from hobus.ledger_service.segment import ActiveSegment
-from hobus.ledger_service.source import Untrue, trusted
+from hobus.ledger_service.source import Untrue, require_true
 from hobus.ledger_service.writer import Writer
 
 Spoil = Callable[[pytest.MonkeyPatch, Writer], None]
@@ -42,10 +42,10 @@ def batches(change: Callable[[Sealed], Sealed]) -> Spoil:
 
 def places(change: Callable[[list[Any]], list[Any]]) -> Spoil:
     """Readers would look elsewhere."""
-    real = writing.places_of
+    real = writing.list_places
 
     def spoil(patch: pytest.MonkeyPatch, _writer: Writer) -> None:
-        patch.setattr(writing, "places_of", lambda *given, **named: change(real(*given, **named)))
+        patch.setattr(writing, "list_places", lambda *given, **named: change(real(*given, **named)))
 
     return spoil
 
@@ -165,7 +165,7 @@ async def test_a_failure_between_two_decisions_of_a_batch_answers_the_first_one_
     decide = Intake.decide
 
     def fails_at_second(self: Intake, entry: Any, *rest: Any) -> Any:
-        trusted(entry.submission_id != "b", "this is a test")
+        require_true(entry.submission_id != "b", "this is a test")
         return decide(self, entry, *rest)
 
     monkeypatch.setattr(Intake, "decide", fails_at_second)
@@ -179,6 +179,6 @@ async def test_a_failure_between_two_decisions_of_a_batch_answers_the_first_one_
 
 def test_what_is_trusted_cannot_be_switched_off() -> None:
     """An `assert` could."""
-    trusted(True, "so it is")  # noqa: FBT003 - as it is called
+    require_true(True, "so it is")  # noqa: FBT003 - as it is called
     with pytest.raises(Untrue, match="so it is not"):
-        trusted(False, "so it is not")  # noqa: FBT003 - as it is called
+        require_true(False, "so it is not")  # noqa: FBT003 - as it is called

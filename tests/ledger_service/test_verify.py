@@ -17,7 +17,7 @@ from hobus.ledger_service.frame import GENESIS, read_frame, read_header
 from hobus.ledger_service.index import Index
 from hobus.ledger_service.opening import INDEX, open_ledger
 from hobus.ledger_service.reader import read_entries
-from hobus.ledger_service.segment import segment_name
+from hobus.ledger_service.segment import name_segment
 from hobus.ledger_service.verify import Verifier, is_ledger, verify_directory
 
 CONFIG = ledger_config(segment_bytes=4_096)
@@ -87,7 +87,7 @@ async def test_a_torn_tail_is_told_from_a_fault_until_it_is_recovered(memory_pat
     """What a crash leaves after the last batch is no fault; the same with a batch behind it is."""
     await _ledger(memory_path, batches=2, config=ledger_config())
     (memory_path / INDEX).unlink()
-    path = memory_path / "segments" / segment_name(0)
+    path = memory_path / "segments" / name_segment(0)
     content = path.read_bytes()
     end = len(content.rstrip(b"\0"))
     path.write_bytes(content[: end - 9] + bytes(len(content) - end + 9))
@@ -113,7 +113,7 @@ async def test_missing_exchanged_and_alien_segments_are_faults(memory_path):
     assert not verify_directory(memory_path).ok
     (folder / names[1]).write_bytes(kept)
     assert verify_directory(memory_path).ok
-    (folder / segment_name(999_999)).write_bytes(bytes(64))
+    (folder / name_segment(999_999)).write_bytes(bytes(64))
     assert not verify_directory(memory_path).ok
 
 
@@ -145,7 +145,7 @@ def _rewritten(data: bytes, change) -> bytes:
 async def test_a_forger_who_fixes_every_crc_is_still_caught(memory_path, change, what):
     """Bodies are held by their salted hashes, entries by their form and order."""
     await _ledger(memory_path, batches=1)
-    path = memory_path / "segments" / segment_name(0)
+    path = memory_path / "segments" / name_segment(0)
     data = path.read_bytes()
     forged = _rewritten(data, change)
     path.write_bytes(forged + bytes(max(0, len(data) - len(forged))))
@@ -156,7 +156,7 @@ async def test_a_forger_who_fixes_every_crc_is_still_caught(memory_path, change,
 async def test_an_edited_entry_breaks_the_chain_of_the_next_batch(memory_path):
     """Mending the batch's own CRCs does not help while others follow."""
     await _ledger(memory_path, batches=2)
-    path = memory_path / "segments" / segment_name(0)
+    path = memory_path / "segments" / name_segment(0)
     data = path.read_bytes()
 
     def change(entries, bodies):
@@ -181,7 +181,7 @@ async def test_it_works_beside_a_running_writer(memory_path):
 async def _one_segment(path) -> tuple[bytes, int]:
     """One segment, zeros behind; its bytes and where they end."""
     await _ledger(path, batches=8, config=ONE_SEGMENT)
-    whole = (path / "segments" / segment_name(0)).read_bytes()
+    whole = (path / "segments" / name_segment(0)).read_bytes()
     return whole, len(whole.rstrip(b"\0"))
 
 
@@ -189,7 +189,7 @@ async def _one_segment(path) -> tuple[bytes, int]:
 async def test_what_the_index_knows_and_the_segments_lack_is_a_fault(memory_path, case):
     """Acknowledged entries are missed wherever the segments end, even if they end before the first."""
     whole, end = await _one_segment(memory_path)
-    path = memory_path / "segments" / segment_name(0)
+    path = memory_path / "segments" / name_segment(0)
     half = end // 2
     if case == "cut":
         path.write_bytes(whole[:half])
@@ -205,7 +205,7 @@ async def test_what_the_index_knows_and_the_segments_lack_is_a_fault(memory_path
     kept = report.entries
     assert (kept > 0) == case.startswith(("cut", "second")) and kept < 16
     assert not report.ok and report.index == "ahead" and report.fault.sequence == kept
-    assert report.fault.file == f"segments/{segment_name(0)}" and (report.fault.byte > 0) == (kept > 0)
+    assert report.fault.file == f"segments/{name_segment(0)}" and (report.fault.byte > 0) == (kept > 0)
     assert report.fault.what == (
         f"the index knows entries up to 15; the segments {f'end at {kept - 1}' if kept else 'hold none'}: "
         f"entries {kept}..15 were acknowledged and are gone"
@@ -255,10 +255,10 @@ async def test_another_history_than_the_indexs_is_a_fault(memory_path):
 async def test_no_segment_and_a_directory_in_its_place_are_faults_that_name_the_path(memory_path):
     (memory_path / "segments").mkdir()
     assert not is_ledger(memory_path) and "no ledger" in verify_directory(memory_path).fault.what
-    (memory_path / "segments" / segment_name(0)).mkdir()
+    (memory_path / "segments" / name_segment(0)).mkdir()
     fault = verify_directory(memory_path).fault
-    assert is_ledger(memory_path) and fault.file.endswith(segment_name(0)) and "directory" in fault.what
-    with pytest.raises(LedgerError, match=segment_name(0)):
+    assert is_ledger(memory_path) and fault.file.endswith(name_segment(0)) and "directory" in fault.what
+    with pytest.raises(LedgerError, match=name_segment(0)):
         list(read_entries(memory_path))
     assert not _opens(memory_path)
 
@@ -441,12 +441,12 @@ async def test_a_check_that_goes_on_finds_what_was_changed_behind_it_and_before_
     await _ledger(memory_path, batches=12)
     verifier = Verifier()
     assert verifier(memory_path).ok
-    first = memory_path / "segments" / segment_name(0)
+    first = memory_path / "segments" / name_segment(0)
     data = first.read_bytes()
     first.write_bytes(data[:200] + bytes([data[200] ^ 1]) + data[201:])
     for _ in range(2):
         report = verifier(memory_path)
-        assert not report.ok and report.fault is not None and report.fault.file.endswith(segment_name(0))
+        assert not report.ok and report.fault is not None and report.fault.file.endswith(name_segment(0))
     first.write_bytes(data)
     assert verifier(memory_path).ok and verifier(memory_path).read_from == 24
     first.unlink()

@@ -25,7 +25,7 @@ from openai.types.chat.completion_create_params import (
 from pydantic import TypeAdapter
 
 from bench.gateway.servers import DONE, Behave, Request, answering, serving, streaming
-from hobus.gateway_service.providers.offline.structured import least_instance
+from hobus.gateway_service.providers.offline.structured import make_least_instance
 
 KEY = "sk-strict-4b1d7e90c2a6"
 MODEL = "tiny"
@@ -189,7 +189,7 @@ def _reply(wire: str, body: dict[str, Any]) -> tuple[str, str]:
     """What to say, or which tool to call; pure."""
     schema = _schema_of(wire, body)
     if schema is not None:
-        return json.dumps(least_instance(schema)), ""
+        return json.dumps(make_least_instance(schema)), ""
     last = body["messages"][-1]
     said = json.dumps(last["content"])
     if last["role"] == "tool" or '"tool_result"' in said:

@@ -7,7 +7,7 @@ import time
 import zmq
 
 from hobus.bus.codec import encode, pack_header, unpack_header
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, make_header
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Hello
 from hobus.bus.zeromq.curve import KeyPair
@@ -34,7 +34,7 @@ class RawPeer:
         self.socket.send_multipart([pack_header(head), body])
 
     def control(self, kind: Kind, message: Message) -> None:
-        self.send(header(kind, "", type=message.TYPE), encode(message, BIG))
+        self.send(make_header(kind, "", type=message.TYPE), encode(message, BIG))
 
     def hello(self, instance: str, token: str, *, slots: int = 1, offers: tuple[str, ...] = ()) -> Header:
         """Says hello; the header of the answer."""

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from bench.cluster import cluster, eventually
-from hobus.bus.messages.ids import called_session
+from hobus.bus.messages.ids import derive_called_session
 from hobus.launch.app.agent import Agent
 from hobus.launch.console import exit_codes
 from tests.journals import check_record
@@ -37,7 +37,7 @@ def test_a_kill_in_the_middle_of_the_called_turn_asks_no_model_twice() -> None:
             sent = up.entries("PROMPT_SENT")[before:]
             assert Counter(one.provenance.agent_id for one in sent) == {"CLERK": 2, "DESK": 2}, killed
         outer = f"{result['session_id']}-1"
-        inner = f"{called_session(f'WO-{outer}.1.2.001')}-1"
+        inner = f"{derive_called_session(f'WO-{outer}.1.2.001')}-1"
         assert up("why", "--json", outer).json["calls"] == [inner]
         assert up("why", "--json", inner).json["called_by"] == outer
         assert (

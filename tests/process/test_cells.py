@@ -17,7 +17,7 @@ import pytest
 from bench.cluster import eventually
 from hobus import Client
 from hobus.launch.cells.map import CellMap
-from hobus.launch.cells.placement import cell_for
+from hobus.launch.cells.placement import choose_cell
 
 pytestmark = pytest.mark.process
 
@@ -112,7 +112,8 @@ def test_people_in_two_clusters_and_one_who_moves(make_cluster, tmp_path):
     with Client(url, key) as alice:
         assert alice.ask("what did I ask before?", session_id=first.session_id).response.count(ASKED) == 1
     users = {
-        cell: next(name for name in "defghijk" if cell_for(f"alice/{name}", ["a", "b"]) == cell) for cell in ("a", "b")
+        cell: next(name for name in "defghijk" if choose_cell(f"alice/{name}", ["a", "b"]) == cell)
+        for cell in ("a", "b")
     }
     for cell, name in users.items():
         with Client(url, key, user=name) as client:

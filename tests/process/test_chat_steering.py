@@ -10,7 +10,7 @@ import pytest
 
 from bench.cluster import Cluster, eventually
 from bench.cluster import cluster as standing
-from hobus.bus.messages.ids import held_id
+from hobus.bus.messages.ids import derive_held_id
 from hobus.launch.console import exit_codes
 from tests.journals import check_record
 from tests.process.pseudo_terminal import Typing, typing
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 QUESTION = "what packages are installed?"
 FIRST_WORDS = "packages are installed:"
 HELD = "is the ledger intact?"
-CALL = held_id("001", "verify_ledger", {}, "1.2")
+CALL = derive_held_id("001", "verify_ledger", {}, "1.2")
 ASKED = f"the turn waits for your approval of call {CALL}: verify_ledger {{}}"
 
 
@@ -114,7 +114,7 @@ def test_a_call_is_approved_by_the_other_terminal_and_denied_by_this_one(slow):
             assert two.text.count("The ledger is intact") == one.text.count("The ledger is intact") == 1
             one.at_prompt()
             one.type(HELD)
-            again = held_id("001", "verify_ledger", {}, "2.2")
+            again = derive_held_id("001", "verify_ledger", {}, "2.2")
             one.until(f"the turn waits for your approval of call {again}: verify_ledger {{}}")
             one.type("/deny not now")
             one.until("verify_ledger failed (denied)")

@@ -15,7 +15,7 @@ from bench.builders import write_config
 from bench.cluster import Cluster, eventually
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster import identity, run_file
-from hobus.launch.cluster.home import holder
+from hobus.launch.cluster.home import find_holder
 from hobus.launch.console import exit_codes
 
 pytestmark = pytest.mark.process
@@ -132,7 +132,7 @@ def test_sigkill_of_the_launcher_leaves_no_process(cluster: Cluster):
     eventually(lambda: cluster.entries("CONFIG_SNAPSHOT"))
     identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
     eventually(lambda: cluster.living() == [])
-    assert holder(cluster.home) is None
+    assert find_holder(cluster.home) is None
     gone = cluster("ps")
     assert gone.code == exit_codes.UNREACHABLE and "its launcher died" in gone.err
     assert cluster.verify().tail == "clean"

@@ -10,7 +10,7 @@ import pytest
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
-from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Kind, make_header
 from hobus.bus.messages.control import CreateToken, Join, Joined
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.broker_loop import BrokerLoop
@@ -92,7 +92,7 @@ class Far:
 
 
 def token_key(broker):
-    pair = curve.new_pair()
+    pair = curve.draw_pair()
     broker.keys.create_token(
         CreateToken(public_key=pair.public.decode(), role="ho1", ttl_s=60, uses=9), SystemClock().now()
     )
@@ -100,8 +100,8 @@ def token_key(broker):
 
 
 def join_frames():
-    join = Join(public_key=curve.new_pair().public.decode(), role="ho1", version="1", protocol=HEADER_VERSION, host="")
-    return pack_header(header(Kind.JOIN, "", type=Join.TYPE)), encode(join, BIG)
+    join = Join(public_key=curve.draw_pair().public.decode(), role="ho1", version="1", protocol=HEADER_VERSION, host="")
+    return pack_header(make_header(Kind.JOIN, "", type=Join.TYPE)), encode(join, BIG)
 
 
 async def test_it_comes_back_by_itself_and_what_waited_leaves_then(broker):
@@ -123,7 +123,7 @@ async def test_it_comes_back_by_itself_and_what_waited_leaves_then(broker):
 
 async def test_a_refused_key_is_told_at_once_and_tried_with_pauses(broker):
     """Then with growing pauses, not in a hurry; let in as soon as the key is known."""
-    pair = curve.new_pair()
+    pair = curve.draw_pair()
     far = Far(broker, pair)
     await far.until(lambda: far.happened)
     assert set(far.happened) == {"refused"}
@@ -137,7 +137,7 @@ async def test_a_refused_key_is_told_at_once_and_tried_with_pauses(broker):
 
 async def test_another_broker_s_key_and_a_server_that_is_none_are_no_handshake(broker):
     """Told apart from silence, and tried again for ever, with pauses."""
-    wrong = Far(broker, token_key(broker), broker_key=curve.new_pair().public)
+    wrong = Far(broker, token_key(broker), broker_key=curve.draw_pair().public)
     await wrong.until(lambda: wrong.happened.count("no_handshake") >= 3)
     wrong.close()
     server = await asyncio.start_server(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.cluster import alive, begun, eventually, family_in
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from tests.process.pseudo_terminal import typing
 
 pytestmark = pytest.mark.process
@@ -28,7 +28,7 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signa
                 break
         eventually(lambda: any(tmp_path.glob("hobus-demo-*/run")))
         (home,) = tmp_path.glob("hobus-demo-*")
-        family = eventually(lambda: family_in(home_of(home)))
+        family = eventually(lambda: family_in(make_home(home)))
         demo.send_signal(number)
         _, err = demo.communicate(timeout=120)
     assert demo.returncode == 128 + number, err.decode()

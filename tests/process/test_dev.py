@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.cluster import Cluster, eventually
-from hobus.launch.cluster.home import holder
+from hobus.launch.cluster.home import find_holder
 
 pytestmark = pytest.mark.process
 
@@ -96,7 +96,7 @@ def test_changes_of_the_file_and_what_it_reads_are_taken_in(cluster: Cluster, ap
         assert all(one in told for one in ("tool forecast, tool weather", "CLERK (removed)", "COOK (added)")), told
         assert "Rainy, too in Bonn" in cluster("ask", "use forecast for Bonn").out
         assert [path.name for path in agents.iterdir()] == ["COOK.json"]
-    assert holder(cluster.home) is None
+    assert find_holder(cluster.home) is None
 
 
 FAULTS = [
@@ -115,7 +115,7 @@ def test_a_fault_is_shown_and_mended_in_place(cluster: Cluster, app: Path) -> No
     app.write_text(APP + "def x(:\n")
     with developing(cluster, app) as (_, shown):
         assert "dev_app.py:16); fix that file" in shown.until("watching")
-        assert holder(cluster.home) is None
+        assert find_holder(cluster.home) is None
         app.write_text(APP)
         shown.until("ready in")
         for broken, said in FAULTS:
@@ -139,7 +139,7 @@ def test_a_running_cluster_is_joined_and_goes_on(cluster: Cluster, app: Path) ->
             and "agent CLERK (added)" in told
         )
     assert 'weather: "Sunny in Rome"' in cluster("ask", "use weather for Rome").out
-    assert holder(cluster.home) is not None
+    assert find_holder(cluster.home) is not None
     process = cluster.begin("dev", str(app))
     with process:
         assert process.stdout is not None

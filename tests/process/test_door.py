@@ -18,10 +18,10 @@ import pytest
 
 from bench.cluster import Cluster, cluster_in, eventually
 from hobus import Client, HttpError
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptSent
-from hobus.launch.cluster.endpoints import parts_of
-from hobus.launch.http.turns import input_of
+from hobus.launch.cluster.endpoints import split_address
+from hobus.launch.http.turns import choose_input_id
 
 pytestmark = pytest.mark.process
 
@@ -197,8 +197,8 @@ def a_stream_that_is_left_is_charged_for_what_came(cluster, sdk):
         return [one for one in cluster.entries(event_type) if one.provenance.session_id == session]
 
     [failed] = eventually(lambda: of_session("PROMPT_FAILED"))
-    charged = payload_in(PromptFailed, failed)
-    reserved = payload_in(PromptSent, of_session("PROMPT_SENT")[-1]).reserved_tokens
+    charged = read_payload(PromptFailed, failed)
+    reserved = read_payload(PromptSent, of_session("PROMPT_SENT")[-1]).reserved_tokens
     assert 0 < charged.tokens < reserved and charged.was_sent and not charged.is_unknown
 
 
@@ -210,7 +210,7 @@ def ten_thousand_connections_cost_little_and_keep_out_nobody_for_long(cluster, u
     )  # who has never been answered takes the address for wrong, and waits less
     processes = [psutil.Process(cluster.row(door).pid) for door in ("http/1", "http/2")]
     before = sum(one.memory_info().rss for one in processes)
-    where = parts_of(url.removeprefix("http://"))
+    where = split_address(url.removeprefix("http://"))
     crowd, refused = [], 0
     for _ in range(10_000):
         try:
@@ -235,7 +235,7 @@ def ten_thousand_connections_cost_little_and_keep_out_nobody_for_long(cluster, u
 def a_gateway_killed_in_the_middle_of_a_stream_is_told_truthfully(cluster, client, sdk):
     """SIGKILL while the model is called: what the client was sent ends with the answer that the record has, or he is told."""
     both_up(cluster)
-    input_id = input_of("gw-1", "")[0]
+    input_id = choose_input_id("gw-1", "")[0]
     stream = sdk.chat.completions.create(
         model="ADMIN",
         messages=[{"role": "user", "content": ASKED}],

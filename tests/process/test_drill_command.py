@@ -11,7 +11,7 @@ from _pytest.mark.structures import ParameterSet
 
 from bench.builders import write_config
 from bench.cluster import Answer, alive, begun, eventually, family_in, hobus
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.lab.drill_moments import MOMENTS, ROLES
 from hobus.launch.process.liveness import STAGES
 
@@ -88,7 +88,7 @@ def test_no_cluster_survives_the_command_that_made_it(tmp_path: Path, command: t
             if b"processes are ready" in line:
                 break
         (home,) = tmp_path.glob(f"hobus-{command[0]}-*")
-        family = family_in(home_of(home))
+        family = family_in(make_home(home))
         started.send_signal(number)
         started.communicate(timeout=120)
     assert len(family) > len(STAGES)

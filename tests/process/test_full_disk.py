@@ -15,7 +15,7 @@ from bench.builders import write_config
 from bench.cluster import cluster_in, eventually
 from hobus.bus.limits import RETRY_INTERVAL_MS
 from hobus.bus.messages.session import ProcessTurn, TurnResult
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.sessions.turns import process_turn
 from hobus.launch.sessions.watched_turn import ROLE as DOOR
 from tests.process.small_disk import small_disk
@@ -60,7 +60,7 @@ def test_what_was_answered_is_told_again_while_not_a_byte_is_left(small: Path) -
     cluster = cluster_in(small / "home")
 
     async def asked() -> list[TurnResult]:
-        async with connected(place, DOOR, timeout_s=DEADLINE_S) as bus:
+        async with connect_bus(place, DOOR, timeout_s=DEADLINE_S) as bus:
 
             async def ask(turn: ProcessTurn) -> TurnResult:
                 pause_s = RETRY_INTERVAL_MS / 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.cluster import Cluster
-from hobus.launch.cluster.home import holder
+from hobus.launch.cluster.home import find_holder
 from hobus.launch.console import exit_codes
 from tests.config.gates.homes import FILES, clerk, listed, package
 
@@ -44,7 +44,7 @@ def test_a_home_that_breaks_a_gate_is_refused_by_every_door(cluster: Cluster):
         assert answer.code == exit_codes.INTEGRITY, words
         assert all(said in answer.out + answer.err for said in SAID), words
         assert "G0" in answer.out + answer.err and "Traceback" not in answer.err
-    assert holder(cluster.home) is None and not cluster.home.run.exists()
+    assert find_holder(cluster.home) is None and not cluster.home.run.exists()
     report = cluster("gates", "--json")
     assert report.code == exit_codes.OK and report.json["ok"] is False
     assert cluster("doctor").code == exit_codes.FAILED

@@ -15,7 +15,7 @@ import pytest
 
 from bench.cluster import Cluster, cluster_in, eventually, hobus
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.home import holder
+from hobus.launch.cluster.home import find_holder
 from hobus.launch.console import exit_codes
 
 pytestmark = pytest.mark.process
@@ -71,7 +71,7 @@ def test_a_removed_run_directory_hides_no_launcher(cluster: Cluster):
     run = cluster.run()
     gone = cluster.home.run.rename(cluster.home.run.with_name("gone"))  # at once: the launcher goes on writing there
     shutil.rmtree(gone)
-    assert holder(cluster.home) == run.launcher_pid
+    assert find_holder(cluster.home) == run.launcher_pid
     assert cluster("up", "--wait").code == exit_codes.REFUSED
     shown = cluster("ps")
     assert shown.code == exit_codes.UNREACHABLE and "hobus down" in shown.err
@@ -108,7 +108,7 @@ def test_doctor_of_a_running_cluster(cluster: Cluster):
     assert "launcher.crash_budget" in shown.out and "last lines of" in shown.err
     run = cluster.run()
     identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
-    eventually(lambda: holder(cluster.home) is None)
+    eventually(lambda: find_holder(cluster.home) is None)
     dead = cluster("doctor")
     assert "launcher of an earlier run is dead" in dead.out
 

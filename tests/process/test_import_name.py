@@ -12,7 +12,7 @@ import pytest
 
 from bench.cluster import Cluster
 from bench.far_worker import FarWorker, token_of, workers
-from hobus.launch.launcher.children import environment
+from hobus.launch.launcher.children import make_environment
 from tests.actors.ho1_executor.tools.packages import entries, install
 from tests.process.mcp_servers import ROOT, configure, use
 from tests.process.test_package_tools import SOURCE
@@ -84,7 +84,7 @@ def test_a_program_with_such_modules_of_its_own_embeds_a_client(cluster: Cluster
     done = subprocess.run(
         [sys.executable, "program.py", str(cluster.home.root)],
         cwd=tmp_path,
-        env=environment(),
+        env=make_environment(),
         capture_output=True,
         text=True,
         timeout=60,

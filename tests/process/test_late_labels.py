@@ -13,7 +13,7 @@ import pytest
 from bench.builders import shipped_snapshot
 from bench.cluster import Cluster, eventually
 from bench.gateway.servers import Request, whole
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import read_event
 from hobus.config.files import SHIPPED_ROOT
 from tests.actors.ho2_supervisor.rig import CLASSIFIED
 
@@ -80,7 +80,7 @@ def test_an_answer_waits_for_no_labels_and_the_next_turn_sees_them_though_its_su
     begun = next(one.sequence for one in entries if one.event_type == "RunRequested" and one.provenance.run_seq == 2)
     kinds = [one.event_type for one in of_first if one.sequence < begun]
     assert [kinds.count(kind) for kind in ("RunCompleted", "INTENT_DECLARED", "OrderEnded")] == [1, 1, 2]
-    ended = [event_in(one).event for one in of_first if one.event_type == "OrderEnded"]
+    ended = [read_event(one).event for one in of_first if one.event_type == "OrderEnded"]
     assert [one.receipt["state"] for one in ended] == ["completed", "completed"]
     assert [one.event_type for one in of_first].count("PROMPT_SENT") == 2
     assert sum("what is installed?" in body for body in labelled[:1]) == 1

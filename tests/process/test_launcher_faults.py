@@ -12,7 +12,7 @@ import pytest
 
 from bench.cluster import Cluster, eventually
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.home import holder
+from hobus.launch.cluster.home import find_holder
 from hobus.launch.console import exit_codes
 
 pytestmark = pytest.mark.process
@@ -34,7 +34,7 @@ def test_a_launcher_that_cannot_write_says_so(cluster: Cluster):
     assert up.returncode == exit_codes.FAILED
     (said,) = err.decode().splitlines()
     assert said == f"error: the cluster in {cluster.home.root} cannot be started: File too large"
-    assert holder(cluster.home) is None
+    assert find_holder(cluster.home) is None
 
 
 def test_a_launcher_killed_while_starting(cluster: Cluster):

@@ -294,7 +294,7 @@ async def test_a_call_that_is_over_says_by_which_setting_and_that_its_server_had
             await asyncio.get_running_loop().create_future()
             raise AssertionError
 
-        monkeypatch.setattr(server, "_once", once)
+        monkeypatch.setattr(server, "_call_once", once)
         tool = replace(server.tools["s__effect"], idempotent=True)
         asked = ToolCall(call_id="001", tool_id=tool.tool_id, arguments={})
         found = await server.call(tool, asked, holder="S", idempotency_key="WO-7", times=CallTimes(0.2, 9.0))

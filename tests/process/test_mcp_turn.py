@@ -17,8 +17,8 @@ import pytest
 from bench.cluster import Cluster, eventually
 from bench.far_worker import FarWorker, token_of, workers
 from hobus.bus.messages.session import Approve, Cancel
-from hobus.bus.record.ends import order_receipt
-from hobus.launch.cluster.client import connected
+from hobus.bus.record.ends import read_order_receipt
+from hobus.launch.cluster.client import connect_bus
 from tests.process.mcp_servers import ROOT, configure, everything_server, http, scripted, stdio, use
 from tests.sessions import Person, held_calls, stands_still
 
@@ -189,7 +189,7 @@ def test_a_worker_on_another_host(cluster: Cluster, tmp_path: Path):
             assert ran <= workers_of
             (row,) = [row for row in tools_of(cluster)["tools"] if row["tool_id"] == f"{name}__effect"]
             assert {worker.partition("@")[0] for worker in row["workers"]} == workers_of
-        ended = [order_receipt(entry) for entry in cluster.entries("OrderEnded")]
+        ended = [read_order_receipt(entry) for entry in cluster.entries("OrderEnded")]
         assert "ho1/remote-1" in [one.executed_by.partition("@")[0] for one in ended if one is not None]
 
 
@@ -204,7 +204,7 @@ def test_a_cancelled_session_stops_its_server_and_an_approved_call_runs_once(clu
 
     async def story() -> None:
         place = cluster.place
-        async with connected(place, "operator", timeout_s=10) as bus:
+        async with connect_bus(place, "operator", timeout_s=10) as bus:
             person = Person(bus, place.snapshot.config)
             await person.begin()
             async with asyncio.TaskGroup() as group:

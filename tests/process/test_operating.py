@@ -16,7 +16,7 @@ import pytest
 from bench.cluster import Cluster, eventually
 from hobus.bus.errors import BusError
 from hobus.bus.record.catalog import read_body
-from hobus.bus.record.ends import order_receipt
+from hobus.bus.record.ends import read_order_receipt
 from hobus.launch.cluster import identity
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.control import ScaleCommand, send
@@ -75,7 +75,7 @@ def test_restart_lets_a_process_finish_and_kill_does_not(cluster: Cluster):
     assert after.instance != before and after.instance in done.out
     assert answers([asked])[0]["outcome"] == "success"
     (end,) = [e for e in cluster.entries("OrderEnded") if e.provenance.work_order_id == order]
-    receipt = order_receipt(end)
+    receipt = read_order_receipt(end)
     assert receipt is not None and receipt.executed_by == before
     killed = cluster("restart", "ho1/1", "--kill")
     assert killed.code == 0 and cluster.row("ho1/1").pid != after.pid

@@ -14,7 +14,7 @@ import pytest
 
 from bench.cluster import cluster_in, eventually, hobus
 from hobus.launch.console import exit_codes
-from hobus.launch.launcher.children import environment
+from hobus.launch.launcher.children import make_environment
 from tests.architecture.source import ROOT
 from tests.process.pseudo_terminal import typing
 
@@ -43,7 +43,11 @@ def test_the_page_from_its_first_command_to_its_last(tmp_path, monkeypatch):
             if words[0] == "python":
                 words += ["-q", "-p", "no:cacheprovider"] if "pytest" in words else []
                 done = subprocess.run(
-                    [sys.executable, *words[1:]], env=environment() | env, capture_output=True, text=True, check=False
+                    [sys.executable, *words[1:]],
+                    env=make_environment() | env,
+                    capture_output=True,
+                    text=True,
+                    check=False,
                 )
                 assert done.returncode == 0, done.stdout + done.stderr
                 ran.append(line)

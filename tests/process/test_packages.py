@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from bench.cluster import begun, hobus
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console import exit_codes
-from hobus.launch.packages.installing import installed_in
+from hobus.launch.packages.installing import map_installed
 from tests.launch.packages import parts
 from tests.process.small_disk import small_disk
 
@@ -51,7 +51,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_package_for_which_there_is_no_room_is_not_installed_and_is_once_there_is(small, tmp_path):
     """A real disk without room: the sentence names it, what was installed stays in force, nothing is left over."""
-    home, at = home_of(small / "home"), ("--home", str(small / "home"))
+    home, at = make_home(small / "home"), ("--home", str(small / "home"))
     assert hobus("package", "install", str(parts.clerk(tmp_path)), *at).code == exit_codes.OK
     filler = small / "filler"
     filler.write_bytes(b"x" * (180 << 10))
@@ -65,27 +65,27 @@ def test_a_package_for_which_there_is_no_room_is_not_installed_and_is_once_there
         and "No space left on device" in refused.err
         and "nothing was changed" in refused.err
     )
-    assert {one.version for one in installed_in(home).values()} == {"1.0.0"}
+    assert {one.version for one in map_installed(home).values()} == {"1.0.0"}
     assert (
         sorted(path.name for path in home.packages.iterdir())[:1] == [".lock"]
         and not (home.packages / ".staging").exists()
     )
     filler.unlink()
     assert hobus("package", "install", version_2, *at).code == exit_codes.OK
-    assert {one.version for one in installed_in(home).values()} == {"2.0.0"}
+    assert {one.version for one in map_installed(home).values()} == {"2.0.0"}
 
 
 def test_of_several_at_once_each_comes_in_whole_or_is_told_to_wait(tmp_path):
     """Five programs install five packages in one home."""
-    home = home_of(tmp_path / "home")
+    home = make_home(tmp_path / "home")
     paths = [parts.other(tmp_path, f"BOSS{number}", 300 + number) for number in range(5)]
     running = [begun("package", "install", str(path), "--home", str(home.root)) for path in paths]
     ended = [(one.communicate(timeout=120), one.returncode) for one in running]
     codes = [code for _, code in ended]
     assert set(codes) <= {exit_codes.OK, exit_codes.REFUSED} and exit_codes.OK in codes
     assert all(b"another command is changing the packages" in err for (_, err), code in ended if code)
-    assert len(installed_in(home)) == codes.count(exit_codes.OK)
+    assert len(map_installed(home)) == codes.count(exit_codes.OK)
     for path in paths:
         assert hobus("package", "install", str(path), "--home", str(home.root)).code == exit_codes.OK
-    assert len(installed_in(home)) == 5
+    assert len(map_installed(home)) == 5
     assert hobus("gates", "--enforce", "--home", str(home.root)).code == exit_codes.OK

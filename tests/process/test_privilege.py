@@ -19,7 +19,7 @@ import pytest
 
 from bench.cluster import Cluster, eventually, family_in
 from bench.far_worker import FarWorker, token_of, workers
-from hobus.config.secret_refs import allowed
+from hobus.config.secret_refs import select_allowed
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.kernel import keep_memory_private
 from tests.actors.ho1_executor.tools.packages import entries, install
@@ -172,7 +172,7 @@ def test_no_process_shows_a_secret_of_the_shell(cluster: Cluster, tmp_path: Path
             for line in Path(f"/proc/{one.pid}/environ").read_bytes().decode().split("\0") if line.strip()
         }  # fmt: skip
         allow = load_snapshot().config.launcher.environment
-        assert set(allowed(allow, dict.fromkeys(names, ""))) | {"HOBUS_GIVEN"} >= names
+        assert set(select_allowed(allow, dict.fromkeys(names, ""))) | {"HOBUS_GIVEN"} >= names
 
     if how == "foreground":
         with foreground(cluster, words):
@@ -193,7 +193,7 @@ def test_a_tool_sees_its_allow_list_and_its_channel_alone(cluster: Cluster, tmp_
     seen = looks(cluster, "look")
     assert seen["environ"]["TOOL_KEY"] == NAMED
     allow = config.launcher.environment
-    assert set(seen["environ"]) == set(allowed(allow, seen["environ"])) | {"TOOL_KEY"}
+    assert set(seen["environ"]) == set(select_allowed(allow, seen["environ"])) | {"TOOL_KEY"}
     assert SECRET not in json.dumps(seen["environ"]) + seen["shown"]
     assert NAMED not in seen["shown"]
     assert seen["in_memory"] is False

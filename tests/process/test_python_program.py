@@ -19,7 +19,7 @@ from bench.cluster import Cluster as Cluster_
 from bench.cluster import eventually
 from hobus import AsyncCluster, Cluster, HobusError
 from hobus.launch.app.agent import Agent
-from hobus.launch.cluster.home import holder, home_of
+from hobus.launch.cluster.home import find_holder, make_home
 from tests.launch.app.test_agent import is_far, weather
 
 pytestmark = pytest.mark.process
@@ -108,7 +108,7 @@ def test_a_home_is_kept_and_joined(tmp_path: Path) -> None:
             pass
         assert "hobus down" in refused.value.hint
         assert cluster.ask("use weather for Bonn").text == 'weather: "Sunny in Bonn"'
-    assert holder(home_of(home)) is None
+    assert find_holder(make_home(home)) is None
     settings = json.loads((home / "config" / "admin_config.json").read_text())
     assert settings["host"]["agent_id"] == "CLERK" and len(settings["tools"]["entry_points"]) == 2
     with Cluster(home) as again:
@@ -132,7 +132,7 @@ def test_of_two_that_start_one_home_at_once_the_second_joins(tmp_path: Path) -> 
     for one in late:
         if one.exception() is None:
             one.result().close()
-    assert holder(home_of(home)) is None
+    assert find_holder(make_home(home)) is None
 
 
 def test_a_question_that_waits_for_a_person_names_what_its_cluster_s_end_leaves(
@@ -158,7 +158,7 @@ def test_a_question_that_waits_for_a_person_names_what_its_cluster_s_end_leaves(
         _, err = asking.communicate(timeout=60)
     assert asking.returncode == 130
     assert f"goes on with the next cluster here (hobus up {app} --wait" in err.decode(), err
-    assert holder(cluster.home) is None
+    assert find_holder(cluster.home) is None
 
 
 def test_the_same_file_on_the_command_line(cluster: Cluster_, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_the_same_file_on_the_command_line(cluster: Cluster_, tmp_path: Path) ->
     app.write_text(PROGRAM)
     once = cluster("ask", "--app", str(app), "Use weather for Oslo")
     assert (once.code, once.out) == (0, 'weather: "Sunny in Oslo"\n'), once.err
-    assert holder(cluster.home) is None
+    assert find_holder(cluster.home) is None
     assert cluster("up", str(app), "--wait").code == 0
     assert "Sunny in Rome" in cluster("ask", "Use weather for Rome").out
     app.write_text(PROGRAM.replace("Sunny", "Rainy").replace("one sentence", "two"))
@@ -183,7 +183,7 @@ def test_a_file_that_is_no_app_is_told(cluster: Cluster_, tmp_path: Path) -> Non
     for words in (("up", str(app), "--wait"), ("ask", "--app", str(app), "hi"), ("chat", str(app))):
         told = cluster(*words)
         assert told.code == 2 and "app.py:1" in told.err and "Traceback" not in told.err, told.err
-    assert holder(cluster.home) is None
+    assert find_holder(cluster.home) is None
 
 
 async def test_the_same_with_an_event_loop(tmp_path: Path) -> None:

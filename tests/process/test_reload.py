@@ -16,13 +16,13 @@ from bench.far_worker import FarWorker, token_of, workers
 from hobus.bus.messages.control import PeerRow
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.paging import read_peers
-from hobus.bus.record.journal import event_in
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.journal import read_event
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.bus.record.session_facts import RunRequested
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.client import connected
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.client import connect_bus
+from hobus.launch.cluster.home import make_home
 from hobus.launch.worker.home import WorkerHome
 
 pytestmark = pytest.mark.process
@@ -65,10 +65,10 @@ def digests(cluster: Cluster) -> dict[str, set[str]]:
             continue  # begins once the turn is over
         about = f"{entry.provenance.session_id}-{entry.provenance.run_seq}"
         if entry.event_type == "RunRequested":
-            event = event_in(entry).event
+            event = read_event(entry).event
             assert isinstance(event, RunRequested)
             found.setdefault(about, set()).add(event.config_digest)
-        elif (said := payload_in(PromptSent, entry)) is not None:
+        elif (said := read_payload(PromptSent, entry)) is not None:
             found.setdefault(about, set()).add(said.config_digest)
     return found
 
@@ -93,7 +93,7 @@ def check(cluster: Cluster, results: list[TurnResult], former: str, new: str) ->
 
 def peers(cluster: Cluster) -> list[PeerRow]:
     async def read() -> list[PeerRow]:
-        async with connected(cluster.place, "operator") as bus:
+        async with connect_bus(cluster.place, "operator") as bus:
             return (await read_peers(bus, timeout_s=5)).peers
 
     return asyncio.run(read())
@@ -211,7 +211,7 @@ def test_a_worker_on_another_host_hears_fetches_and_where_needed_begins_anew(clu
         agent(cluster, "CLERK", "You are the clerk.")
         done = reloaded(cluster)
         eventually(lambda: row() == (instance, done["digest"]))
-        kept = WorkerHome(home_of(worker.home))
+        kept = WorkerHome(make_home(worker.home))
         eventually(lambda: (one := kept.snapshot()) is not None and one.digest == done["digest"])
         for _ in range(4):
             assert cluster.ask(QUESTION, "--agent", "CLERK")["outcome"] == "success"

@@ -14,7 +14,7 @@ import zmq
 from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.codec import decode, encode, pack_header
-from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Kind, make_header
 from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Peers, ReadPeers, Refused
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.broker_loop import run_broker
@@ -92,14 +92,14 @@ class Listening:
         return peer
 
     def token(self):
-        pair = curve.new_pair()
+        pair = curve.draw_pair()
         self.ask(CreateToken(public_key=pair.public.decode(), role="ho1", ttl_s=60, uses=1))
         return pair
 
     def ask(self, message):
         """The broker's answer to its operator, who may have been silent for too long before."""
         assert self.operator.hello("operator/1@a", self.operator_token).type == "bus.welcome"
-        head = header(
+        head = make_header(
             Kind.REQUEST, f"q{time.monotonic_ns()}", type=message.TYPE, destination="broker", deadline_ms=5000
         )
         self.operator.send(head, encode(message, BIG))
@@ -140,7 +140,7 @@ def eventually(what, seconds=30.0):
 
 def test_a_key_that_nobody_enrolled_is_refused_on_both_sides(there):
     """The stranger's socket says so, the broker names the key and counts it; the stranger never gets a frame in."""
-    pair = curve.new_pair()
+    pair = curve.draw_pair()
     stranger = there.far(pair)
     stranger.control(
         Kind.HELLO, Hello(instance="ho1/1@a", token="", role="ho1", slots=1, version="1", protocol=HEADER_VERSION)
@@ -167,7 +167,7 @@ def test_a_client_without_curve_is_not_heard(there):
 
 def test_a_chosen_routing_id_makes_nobody_somebody_else(there):
     """A second worker that picks the first one's routing id is not heard as the first one."""
-    pairs = [curve.new_pair(), curve.new_pair()]
+    pairs = [curve.draw_pair(), curve.draw_pair()]
     names = [there.far(there.token()).join(pair).name for pair in pairs]
     for pair, name in zip(pairs, names, strict=True):
         peer = there.far(pair)
@@ -192,17 +192,17 @@ def test_many_workers_that_join_at_once_keep_nobody_waiting(there, monkeypatch):
     In the shortest pass one is let in, however fast the machine is.
     """
     monkeypatch.setattr(limits, "REMOTE_PASS_S", 1e-9)
-    token, count = curve.new_pair(), 500
+    token, count = curve.draw_pair(), 500
     there.ask(CreateToken(public_key=token.public.decode(), role="ho1", ttl_s=600, uses=count))
     poller, names, answered = zmq.Poller(), list[str](), 0
-    head = pack_header(header(Kind.JOIN, "", type=Join.TYPE))
+    head = pack_header(make_header(Kind.JOIN, "", type=Join.TYPE))
     for _ in range(count):
         joining = there.context.socket(zmq.DEALER)
         joining.linger = 0
         joining.curve_publickey, joining.curve_secretkey = token.public, token.secret
         joining.curve_serverkey = there.keys.pair.public
         joining.connect(f"tcp://{there.keys.listens}")
-        key = curve.new_pair().public.decode()
+        key = curve.draw_pair().public.decode()
         wanted = Join(public_key=key, role="ho1", version="1", protocol=HEADER_VERSION, host="box")
         joining.send_multipart([head, encode(wanted, BIG)])
         poller.register(joining, zmq.POLLIN)

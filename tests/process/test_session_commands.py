@@ -11,7 +11,7 @@ import pytest
 
 from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, eventually
-from hobus.bus.messages.ids import held_id
+from hobus.bus.messages.ids import derive_held_id
 from hobus.launch.console import exit_codes
 
 pytestmark = pytest.mark.process
@@ -108,7 +108,7 @@ def test_held_calls_are_approved_and_denied(tmp_path):
         (held,) = eventually(lambda: stands(cluster, session)["held_calls"])
         assert held["tool_id"] == "verify_ledger"
         assert "waits for an approval" in cluster("session show", session).out
-        for stale in ("007", "001", held_id("001", "verify_ledger", {"other": 1}, "1.2")):
+        for stale in ("007", "001", derive_held_id("001", "verify_ledger", {"other": 1}, "1.2")):
             wrong = cluster("session approve", session, stale)
             assert wrong.code == exit_codes.REFUSED and "call_not_open" in wrong.err
         assert cluster("session approve", session).code == exit_codes.OK

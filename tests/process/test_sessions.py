@@ -13,7 +13,7 @@ import pytest
 
 from bench.cluster import Cluster, cluster_in
 from hobus.bus.messages.session import Steer
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from tests.journals import check_record
 from tests.sessions import QUESTION, Person, answering, names
 
@@ -48,7 +48,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
 async def person_at(cluster: Cluster, role: str = "operator") -> AsyncIterator[Person]:
     """Somebody's own connection; one of a role, since they share this process."""
     place = cluster.place
-    async with connected(place, role, timeout_s=10) as bus:
+    async with connect_bus(place, role, timeout_s=10) as bus:
         yield Person(bus, place.snapshot.config)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import Cluster, environment
+from bench.cluster import Cluster, make_environment
 from hobus.launch.console.output import COMMANDS
 from tests.process.pseudo_terminal import typing
 
@@ -23,7 +23,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\u2028"
 
 def run(*words: str | bytes, env: dict[str, str] | None = None, umask: int = -1) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-P", "-m", "hobus", *words], env=environment() | (env or {}), umask=umask,
+        [sys.executable, "-P", "-m", "hobus", *words], env=make_environment() | (env or {}), umask=umask,
         capture_output=True, check=False, timeout=100,
     )  # fmt: skip
 

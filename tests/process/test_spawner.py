@@ -76,10 +76,10 @@ async def test_what_follows_a_change_of_the_software_is_asked_of_a_new_zygote_al
     """The former one, which has loaded what is no longer on disk, hears nothing but the end of its socket."""
     body = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
     body.returncode = 0  # reaped by the nursery
-    ours, control = zygote.pair()
+    ours, control = zygote.make_pair()
     monkeypatch.setattr(spawner, "become_subreaper", lambda: True)
     nursery = ProcessNursery(launcher(), log=tmp_path / "log", first=zygote.Newborn(body.pid, ours))
-    monkeypatch.setattr(zygotes, "state_of", lambda: (("changed.py", 1, 1),))
+    monkeypatch.setattr(zygotes, "compute_state", lambda: (("changed.py", 1, 1),))
     for name in ("ho1/1@a", "ho1/2@a"):
         options = ProcessOptions("ho1", name, "", "")
         nursery.start(options, log=tmp_path / "log", on_born=lambda _: None, on_exit=lambda _: None)
@@ -95,7 +95,7 @@ async def test_without_descriptors_a_zygote_is_started_later(tmp_path: Path, mon
     """The launcher's end of its socket cannot be made at first: it is tried again."""
     keeper = Zygotes(launcher(crash_window_ms=10), log=tmp_path / "log", on_answer=print, on_end=lambda: None)
     with monkeypatch.context() as full:
-        full.setattr(zygote, "pair", refused)
+        full.setattr(zygote, "make_pair", refused)
         keeper.begin(None)
         assert keeper.present is None and keeper.shown().state == "failed"
     async with asyncio.timeout(30):

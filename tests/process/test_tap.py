@@ -18,7 +18,7 @@ import pytest
 from bench.cluster import Cluster, eventually
 from bench.cluster import cluster as standing
 from hobus.bus.messages.control import Peers, ReadPeers
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 
 pytestmark = pytest.mark.process
 
@@ -109,7 +109,7 @@ def flood(cluster: Cluster, count: int) -> None:
     place = cluster.place
 
     async def ask() -> None:
-        async with connected(place, "operator") as bus:
+        async with connect_bus(place, "operator") as bus:
             for _ in range(count):
                 await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=10)
 

@@ -10,7 +10,7 @@ import pytest
 
 from bench.cluster import Cluster
 from hobus import Client, ClusterClient, ClusterError, HttpError
-from hobus.bus.record.payload import payload_of
+from hobus.bus.record.payload import unpack_payload
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.launch.console import exit_codes
 
@@ -34,7 +34,7 @@ def template(directory: Path, template_id: str, **applies_to: Any) -> None:
 
 def chosen(cluster: Cluster) -> list[tuple[str, str]]:
     """By which template each turn's context was filled, and why; consolidations come whenever they come."""
-    found = [payload_of(ContextAssembled, entry.bodies[0] or b"") for entry in cluster.entries("CONTEXT_ASSEMBLED")]
+    found = [unpack_payload(ContextAssembled, entry.bodies[0] or b"") for entry in cluster.entries("CONTEXT_ASSEMBLED")]
     return [(one.template_id, one.chosen_by) for one in found if one.template_id != "ATT-CONSOLIDATE-001"]
 
 

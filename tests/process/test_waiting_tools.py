@@ -16,7 +16,7 @@ import structlog
 
 from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
-from hobus.actors.ho1_executor.tools.sources import described
+from hobus.actors.ho1_executor.tools.sources import read_described
 from hobus.bus.tool import ToolResult
 from tests.actors.ho1_executor.tools.packages import entries, install
 from tests.actors.ho1_executor.tools.runner_suite import run
@@ -284,5 +284,5 @@ async def test_who_forks_them_may_be_killed(runner: ChildToolRunner) -> None:
 
 async def test_a_tool_says_how_long_a_call_may_take(runner: ChildToolRunner) -> None:
     for name, timeout_s, is_alone in (("waits", 300, False), ("sleeps", 2.5, True), ("blocks", None, False)):
-        tool = described(name, await runner.describe(name, timeout_s=10))
+        tool = read_described(name, await runner.describe(name, timeout_s=10))
         assert not isinstance(tool, str) and (tool.timeout_s, tool.is_alone) == (timeout_s, is_alone)

@@ -20,10 +20,10 @@ from bench.cluster import cluster as standing
 from bench.far_worker import FarWorker, token_of, workers
 from hobus.bus import disk
 from hobus.bus.record.catalog import read_body
-from hobus.bus.record.ends import order_receipt
+from hobus.bus.record.ends import read_order_receipt
 from hobus.bus.zeromq import curve
-from hobus.bus.zeromq.key_book import workers_in
-from hobus.config.snapshot import digest_of
+from hobus.bus.zeromq.key_book import read_workers
+from hobus.config.snapshot import compute_digest
 from hobus.launch.cluster import identity
 from tests.actors.ho1_executor.tools.packages import entries, install
 from tests.process.mcp_servers import ROOT, configure, use
@@ -61,7 +61,7 @@ class Site:
         return self.cluster("token list", "--json").json["tokens"]
 
     def ends_by(self, name: str) -> list[str]:
-        found = [order_receipt(entry) for entry in self.cluster.entries("OrderEnded")]
+        found = [read_order_receipt(entry) for entry in self.cluster.entries("OrderEnded")]
         return [one.wo_id for one in found if one is not None and one.executed_by.startswith(f"{name}@")]
 
 
@@ -185,7 +185,7 @@ def test_a_worker_s_key_is_rotated_while_it_works(cluster: Cluster, tmp_path: Pa
         cluster.up("--config", str(slow))
         site = Site(cluster, tmp_path / "far", started)
         worker = site.join("one", token_of(cluster)).works()
-        before = curve.kept_pair(worker.home / "worker.key")
+        before = curve.keep_pair(worker.home / "worker.key")
         asking = [cluster.start_ask(TOOL_QUESTION) for _ in range(2)]
         eventually(lambda: any(row["in_flight"] for row in site.remote_rows()))
         (told,) = cluster("keys rotate", "ho1/remote-*", "--json").json["workers"]
@@ -197,8 +197,8 @@ def test_a_worker_s_key_is_rotated_while_it_works(cluster: Cluster, tmp_path: Pa
         peers = cluster("request", "broker", "broker.read_peers", "{}").json["peers"]
         assert not next(row for row in peers if row["role"] == "broker")["counters"].get("redelivered", 0)
         assert site.ends_by("ho1/remote-1")
-        after = curve.kept_pair(worker.home / "worker.key")
-        assert [one.public_key for one in workers_in(cluster.home.keys)] == [after.public.decode()]
+        after = curve.keep_pair(worker.home / "worker.key")
+        assert [one.public_key for one in read_workers(cluster.home.keys)] == [after.public.decode()]
         (revoked,) = eventually(lambda: cluster.entries("KEY_REVOKED"))
         assert read_body(revoked).key == before.fingerprint
         cluster.verify()
@@ -210,7 +210,7 @@ def test_a_worker_s_key_is_rotated_while_it_works(cluster: Cluster, tmp_path: Pa
         disk.write_private(worker.home / "worker.key", before.secret)
         again = site.run("one").works()
         assert after.fingerprint in again.said
-        assert curve.kept_pair(again.home / "worker.key") == after
+        assert curve.keep_pair(again.home / "worker.key") == after
 
         # Asked while it was away, and the broker is killed: it is asked as soon as it is back.
         again.signal(signal.SIGTERM)
@@ -228,7 +228,7 @@ def test_a_worker_s_key_is_rotated_while_it_works(cluster: Cluster, tmp_path: Pa
         third.signal(signal.SIGTERM)
         third.ended()
         assert cluster("keys rotate", "ho1/remote-1", "--grace", "1s").code == 0
-        eventually(lambda: not workers_in(cluster.home.keys))
+        eventually(lambda: not read_workers(cluster.home.keys))
         assert site.run("one").ended(60) == 5
         assert cluster("keys rotate", "ho1/remote-1").code == 2
 
@@ -266,7 +266,7 @@ def test_a_worker_comes_back_by_itself_and_under_a_new_configuration(cluster: Cl
         digest = cluster.run().config_digest
         eventually(site.remote_rows, within_s=60)
         assert "another configuration" in again.said
-        assert digest_of((again.home / "snapshot").read_bytes()) == digest
+        assert compute_digest((again.home / "snapshot").read_bytes()) == digest
         assert cluster.ask(TOOL_QUESTION)["outcome"] == "success"
 
         # The cluster goes over to another one as it runs.
@@ -274,7 +274,7 @@ def test_a_worker_comes_back_by_itself_and_under_a_new_configuration(cluster: Cl
         write_config(tmp_path / "c.json", ("ho1.repair_calls_max", 1), ("bus.listen", address))
         answer = cluster("reload")
         assert answer.code == 0, answer.err
-        eventually(lambda: digest_of((again.home / "snapshot").read_bytes()) != digest)
+        eventually(lambda: compute_digest((again.home / "snapshot").read_bytes()) != digest)
         eventually(lambda: again.said.count("another configuration") == before.count("another configuration") + 1)
         eventually(site.remote_rows)
         assert cluster.ask(TOOL_QUESTION)["outcome"] == "success"
@@ -289,7 +289,7 @@ def test_a_key_that_is_taken_back_ends_its_worker_at_once(site: Site) -> None:
     """It says which key and ends with 5, at its next start as well; the cluster goes on, and the record has it."""
     worker = site.join("one", token_of(site.cluster)).works()
     (name,) = [row["actor"] for row in site.remote_rows()]
-    (key,) = [one.fingerprint for one in workers_in(site.cluster.home.keys) if one.name == name]
+    (key,) = [one.fingerprint for one in read_workers(site.cluster.home.keys) if one.name == name]
     assert site.cluster("keys revoke", name).code == 0
     assert worker.ended() == 5
     assert key in worker.said

@@ -17,7 +17,7 @@ from bench.builders import write_config
 from bench.cluster import Cluster, eventually
 from bench.cluster import cluster as standing
 from hobus.launch.cli import checkup
-from hobus.launch.cli.commands.ps import own_lines
+from hobus.launch.cli.commands.ps import make_own_lines
 from hobus.launch.cluster import identity
 
 pytestmark = pytest.mark.process
@@ -134,8 +134,8 @@ def test_a_zygote_that_ends_while_it_loads_is_shown_and_tried_again_later(cluste
     first.kill()
     eventually(lambda: set(zygotes(cluster)) - {first}).pop().kill()
     eventually(lambda: cluster.run().zygote_state == "failed")
-    said = [" ".join(line) for line in own_lines(cluster.run(), 0.0)] + [
-        one.detail for one in checkup.cluster(cluster.home)[0]
+    said = [" ".join(line) for line in make_own_lines(cluster.run(), 0.0)] + [
+        one.detail for one in checkup.check_cluster(cluster.home)[0]
     ]
     assert len([line for line in said if "fresh interpreters" in line]) == 2, said
     killed = cluster.kill("gateway/1")

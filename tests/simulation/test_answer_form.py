@@ -15,9 +15,9 @@ from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionConfig, SessionReady, StartSession
 from hobus.bus.messages.work_order import ToolCall
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import read_event
 from tests.actors.ho2_supervisor.rig import snapshot
-from tests.journals import answers_of, check_record, count_of, tool_runs
+from tests.journals import check_record, count_of, list_answers, tool_runs
 from tests.simulation.test_caller_tools import Scripted, turn
 from tests.simulation.turns import with_thinking
 
@@ -64,7 +64,7 @@ def test_the_answer_has_the_form_that_was_asked_for_and_the_record_says_so():
         check_record(entries)
     assert (result.outcome, result.refused, json.loads(result.response)) == ("success", False, json.loads(BERN))
     [requested] = [entry for entry in entries if entry.event_type == "RunRequested"]
-    assert event_in(requested).event.run_overrides.output_schema == CITY
+    assert read_event(requested).event.run_overrides.output_schema == CITY
     assert count_of(entries, "PROMPT_SENT") == 2
 
 
@@ -159,7 +159,7 @@ def test_the_same_input_in_another_form_is_another_request():
         entries = cluster.entries()
         check_record(entries)
     assert answers == after == ["input_conflict", "input_conflict", ""]
-    assert answers_of(entries, "in-1") == [f"RunCompleted:{first.run_id}"]
+    assert list_answers(entries, "in-1") == [f"RunCompleted:{first.run_id}"]
 
 
 def test_a_host_that_answers_for_a_supervisor_tells_forms_apart_too():

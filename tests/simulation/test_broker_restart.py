@@ -9,7 +9,7 @@ import pytest
 
 from bench.builders import shipped_with
 from bench.simulated import SimulatedCluster, StruckMoment
-from tests.journals import answers_of, check_record, count_of
+from tests.journals import check_record, count_of, list_answers
 
 QUESTION = "what packages are installed?"
 REST_S = 1.0
@@ -60,7 +60,7 @@ def test_the_loss_of_the_broker_repeats_no_work(
     assert len(moments_s) > 5
     for session_id, moment_s in moments_s.items():
         own = [entry for entry in entries if entry.provenance.session_id == session_id]
-        assert len(answers_of(own, f"in-{moment_s}")) == 1
+        assert len(list_answers(own, f"in-{moment_s}")) == 1
         counts = {name: count_of(own, name) for name in ("PROMPT_SENT", "OrderEnded", "TookOver")}
         assert counts == {"PROMPT_SENT": 3, "OrderEnded": 4, "TookOver": 1}, moment_s
     check_record(entries)

@@ -16,9 +16,9 @@ from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CallResult, ProcessTurn, SessionConfig, TurnResult
 from hobus.bus.messages.work_order import ToolCall, ToolSpec
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import read_event
 from hobus.launch.sessions.turns import process_turn
-from tests.journals import answers_of, check_record, tool_runs
+from tests.journals import check_record, list_answers, tool_runs
 from tests.simulation.turns import CLASSIFY, with_thinking
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -192,7 +192,7 @@ def test_a_turn_that_brings_results_survives_the_loss_of_a_process(role, moments
         assert cluster.verify().ok
         check_record(entries)
     for input_id, answered in answers.items():
-        assert answers_of(entries, input_id) == [f"RunCompleted:{answered.run_id}"]
+        assert list_answers(entries, input_id) == [f"RunCompleted:{answered.run_id}"]
 
 
 def test_a_degraded_turn_hands_nothing_out_and_closes_what_was_open():
@@ -225,7 +225,7 @@ def test_the_record_has_each_result_once_beside_the_words_of_its_turn():
         turn(cluster, "in-2", session_id=asked.session_id, results=results(asked, "sunny"))
         entries = cluster.entries()
     entry = requested(entries, "in-2")
-    event = event_in(entry).event
+    event = read_event(entry).event
     [handed] = asked.caller_calls
     assert entry.bodies[1:] == [f"Result of {handed.tool_call_id}: sunny".encode(), b"sunny"]
     assert event.continues == f"WO-{asked.session_id}-1.2.1"

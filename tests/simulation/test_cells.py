@@ -15,7 +15,7 @@ import pytest
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.bus.messages.memory import Overlays, ReadOverlays, ReadSignals, Signals
 from hobus.bus.messages.session import (
     CommandVerdict,
@@ -256,7 +256,7 @@ def test_a_run_that_is_not_over_keeps_its_person(cells: Cells):
     tries = count()
 
     async def held() -> bool:
-        hold = HostCommand(command_id=f"hold-{next(tries)}", issued_at=iso(operator.now()), command=Pause())
+        hold = HostCommand(command_id=f"hold-{next(tries)}", issued_at=format_iso(operator.now()), command=Pause())
         asking = SessionCommand(session_id=IDS[ALICE], command=hold)
         return (await operator.request("ho2", asking, expect=CommandVerdict, timeout_s=5)).outcome == "applied"
 

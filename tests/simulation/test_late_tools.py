@@ -13,7 +13,7 @@ from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.table import ToolTable
 from hobus.bus.messages.base import unpack
 from hobus.bus.messages.control import AnnounceTools, ToolSource, ToolWord
-from hobus.bus.record.ends import order_receipt
+from hobus.bus.record.ends import read_order_receipt
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 from tests.journals import check_record
@@ -114,7 +114,7 @@ def test_a_turn_without_a_tool_that_its_agent_has_says_so_in_result_and_record(m
     assert again.elapsed_ms < 1000
     bodies = {entry.event_type: entry.bodies for entry in made.cluster.entries()}
     assert unpack(bodies["RunCompleted"][1])["tools_missing"] == ["charge"]
-    receipt = order_receipt(
+    receipt = read_order_receipt(
         next(entry for entry in reversed(made.cluster.entries()) if entry.event_type == "OrderEnded")
     )
     assert receipt.output_result.tools_missing == ["charge"]
@@ -180,7 +180,7 @@ def test_an_order_goes_on_at_a_worker_that_knows_other_tools(struck, is_asked_an
     [end] = [
         one for one in entries if one.submission_id.startswith("OrderEnded:") and one.submission_id.endswith("-1.2.1")
     ]
-    assert order_receipt(end).output_result.tools_missing == ([] if was_told else ["charge"])
+    assert read_order_receipt(end).output_result.tools_missing == ([] if was_told else ["charge"])
     assert [call.tool_id for call in result.tool_calls] == (["charge"] if was_told else [])
     calls = {entry.submission_id.partition(":")[2] for entry in entries if entry.event_type == "PROMPT_SENT"}
     assert not [name for name in calls if "#2/" in name]  # no answer was taken for a bad one

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
-from hobus.launch.logs.lines import of_turn, read_line
+from hobus.launch.logs.lines import make_turn_test, read_line
 
 QUESTION = "what packages are installed?"
 
@@ -21,12 +21,14 @@ def test_every_step_of_a_turn_is_logged_under_its_name():
     lines = [read_line(json.dumps(log), actor="", earlier_at=0.0) for log in logs]
     short = f"SES-{first.session_id[:8]}"
     for name in (f"{short}-1", f"{first.session_id}-1"):
-        found = [line.record for line in lines if of_turn(name)(line)]
+        found = [line.record for line in lines if make_turn_test(name)(line)]
         events = [record["event"] for record in found]
         assert events.count("run_started") == events.count("turn_answered") == 1
         assert events.count("work_order_ended") == first.cost.llm_calls + first.cost.tool_calls
         assert {record["turn"] for record in found} == {str(first.run_id)}
     answered = next(log for log in logs if log["event"] == "turn_answered")
     assert (answered["outcome"], answered["rounds"] > 0) == ("success", True)
-    assert len([line for line in lines if of_turn(short)(line)]) > len([line for line in lines if of_turn(name)(line)])
+    assert len([line for line in lines if make_turn_test(short)(line)]) > len(
+        [line for line in lines if make_turn_test(name)(line)]
+    )
     assert QUESTION not in json.dumps(logs) and first.response not in json.dumps(logs)

@@ -12,7 +12,7 @@ from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.work_order import ToolCall
-from tests.journals import answers_of, check_record, count_of
+from tests.journals import check_record, count_of, list_answers
 from tests.simulation.turns import CALM, AsksForTools, with_tools
 
 STEPS = 20
@@ -109,7 +109,7 @@ def test_a_turn_that_ran_out_of_time_goes_on_from_its_last_recorded_step(restart
         1,
         1,
     )
-    assert (count_of(entries, "DEGRADATION"), len(answers_of(entries, "in-1"))) == (0, 1)
+    assert (count_of(entries, "DEGRADATION"), len(list_answers(entries, "in-1"))) == (0, 1)
     check_record(entries)
 
 

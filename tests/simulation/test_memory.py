@@ -16,16 +16,16 @@ from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.gateway import Prompt, PromptResponse
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import ConfirmOverlay, DeactivateOverlay, Overlay, OverlayChanged, Overlays, ReadOverlays
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.bus.sim.network import SimNetwork
 from hobus.config.snapshot import Snapshot
-from hobus.launch.process.roles.gateway import providers as providers_of
+from hobus.launch.process.roles.gateway import make_providers as providers_of
 from tests.actors.ho2_supervisor.rig import snapshot
-from tests.journals import answers_of, check_record, count_of
+from tests.journals import check_record, count_of, list_answers
 
 QUESTION = "what packages are installed?"
 LEARNED = ["domain:system", "task:inspect", "tool:list_packages"]
@@ -170,7 +170,10 @@ def test_a_habit_is_learned_shown_and_unlearned(frames: list[tuple[int, str, str
         for one in learned:
             taught.tell(
                 DeactivateOverlay(
-                    agent_id="ADMIN", artifact_id=one.artifact.artifact_id, reason="test", at=iso(taught.operator.now())
+                    agent_id="ADMIN",
+                    artifact_id=one.artifact.artifact_id,
+                    reason="test",
+                    at=format_iso(taught.operator.now()),
                 ),
                 OverlayChanged,
             )
@@ -207,7 +210,7 @@ def strike_at_a_crossing(role: str, moment_s: float) -> None:
         for _ in range(2):
             taught.ask(rest_s=2)
         entries = taught.cluster.entries()
-        assert [len(answers_of(entries, f"in-{n}")) for n in range(1, 5)] == [1] * 4
+        assert [len(list_answers(entries, f"in-{n}")) for n in range(1, 5)] == [1] * 4
         learned = [one.artifact.source_signal_ids[0] for one in taught.overlays(active_only=False)]
         assert sorted(learned) == LEARNED
         assert count_of(entries, "HO3_OVERLAY") == 3
@@ -284,7 +287,7 @@ def test_what_is_forbidden_takes_the_place_of_what_was_wished_once_its_person_sa
         taught.ask()
         assert taught.context()["lines"] == ["Always answer in German."]
         yes = ConfirmOverlay(
-            agent_id="ADMIN", artifact_id=remembered.artifact_id, reason="yes", at=iso(taught.operator.now())
+            agent_id="ADMIN", artifact_id=remembered.artifact_id, reason="yes", at=format_iso(taught.operator.now())
         )
         taught.tell(yes, OverlayChanged)
         overlays = taught.tell(ReadOverlays(agent_id="ADMIN"), Overlays).overlays
@@ -301,7 +304,7 @@ def test_of_contradicting_wishes_the_newer_stands_and_its_undo_leaves_none():
         taught.ask()
         assert taught.context()["lines"] == ["Always answer in English."]
         off = DeactivateOverlay(
-            agent_id="ADMIN", artifact_id=remembered.artifact_id, reason="no", at=iso(taught.operator.now())
+            agent_id="ADMIN", artifact_id=remembered.artifact_id, reason="no", at=format_iso(taught.operator.now())
         )
         taught.tell(off, OverlayChanged)
         taught.ask()

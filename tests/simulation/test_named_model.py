@@ -10,7 +10,7 @@ import pytest
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, SessionReady, StartSession, TurnResult
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import read_event
 from hobus.bus.record.session_facts import RunRequested
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import Route
@@ -79,7 +79,7 @@ def test_a_named_provider_gets_all_of_a_turn_and_no_other_one_anything(who: str)
         assert ask(cluster, "in-3", **fields).outcome == "degraded"
         assert (main.asked, other.asked[2:]) == ([], ["PRC-DEGRADED-001"] * 2)
     (requested,) = [entry for entry in entries if entry.event_type == "RunRequested"]
-    event = event_in(requested).event
+    event = read_event(requested).event
     assert isinstance(event, RunRequested) and event.model is not None
     assert (event.model.provider, event.model.named_by) == ("other", who)
     check_record(entries)

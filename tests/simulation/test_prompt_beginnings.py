@@ -10,7 +10,7 @@ import pytest
 
 from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import Prompt
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.bus.messages.memory import ActivateOverlay, DeactivateOverlay, OverlayChanged
 from hobus.config.sections.gateway import AnthropicProvider, OpenAIProvider
 from hobus.gateway_service.providers.http import anthropic_wire, openai_wire
@@ -34,7 +34,7 @@ def asked() -> list[list[Prompt]]:
         for number, text in enumerate(SAID):
             change = {FORGOTTEN: DeactivateOverlay, RECALLED: ActivateOverlay}.get(number)
             if change is not None:
-                at = iso(taught.operator.now())
+                at = format_iso(taught.operator.now())
                 taught.tell(change(agent_id="ADMIN", artifact_id=artifact_id, reason="said so", at=at), OverlayChanged)
             before = len(taught.model.prompts)
             result = taught.ask(text, session_id=session_id)
@@ -48,7 +48,7 @@ def asked() -> list[list[Prompt]]:
 
 def sent(prompt: Prompt, wire: Any, config: Any) -> dict[str, Any]:
     """The request, without the marks at which Anthropic keeps beginnings: they are no part of what is kept."""
-    body = wire.request(prompt, "m", ToolNames.of(prompt), config, stream=False)
+    body = wire.make_request(prompt, "m", ToolNames.of(prompt), config, stream=False)
     return json.loads(json.dumps(body).replace(', "cache_control": {"type": "ephemeral"}', ""))
 
 
@@ -94,7 +94,7 @@ def test_a_line_that_is_switched_off_stands_beside_no_message_any_more(asked, wi
 
 def said_in(prompt: Prompt) -> list[tuple[str, str]]:
     """The messages of a prompt without memory."""
-    told = transcript.expanded(prompt.messages)
+    told = transcript.expand(prompt.messages)
     return [(one.role, one.text) for one in told if not one.text.startswith("<preferences>")]
 
 
@@ -114,6 +114,6 @@ def test_what_a_person_says_is_a_part_of_its_own_and_the_last_one(asked, wire, c
 def test_what_anthropic_keeps_ends_before_memory(asked):
     """The mark stands behind earlier turns, which the next prompt shows as well."""
     for prompts in asked[1:]:
-        body = anthropic_wire.request(prompts[0], "m", ToolNames.of(prompts[0]), ANTHROPIC, stream=False)
+        body = anthropic_wire.make_request(prompts[0], "m", ToolNames.of(prompts[0]), ANTHROPIC, stream=False)
         marked = [block for one in body["messages"] for block in one["content"] if "cache_control" in block]
         assert len(marked) == 1 and body["messages"][-2]["content"][-1] is marked[0]

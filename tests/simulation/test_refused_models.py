@@ -16,7 +16,7 @@ from hobus.config.schema import AdminConfig
 from hobus.launch.sessions.account import contexts_in
 from hobus.launch.sessions.evidence import seen_in
 from tests.actors.ho2_supervisor.rig import snapshot
-from tests.journals import answers_of, check_record, count_of
+from tests.journals import check_record, count_of, list_answers
 from tests.simulation.turns import AsksForTools
 
 
@@ -46,7 +46,7 @@ def test_a_provider_or_model_that_does_not_exist_is_refused(overrides, code, wor
         assert (result.outcome, result.code) == ("error", code)
         assert word in result.response and "offline" in result.response
     assert count_of(entries, "DEGRADATION") == 0
-    assert len(answers_of(entries, "in-1")) == 1
+    assert len(list_answers(entries, "in-1")) == 1
     check_record(entries)
 
 

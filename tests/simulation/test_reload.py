@@ -15,8 +15,8 @@ from hobus.bus.messages.control import Done, Peers, ReadPeers, UseSnapshot
 from hobus.bus.messages.ledger import Entry, Write, Written
 from hobus.bus.messages.session import FollowUp, Pause, ProcessTurn, Resume, TurnResult
 from hobus.bus.port import Bus
-from hobus.bus.record.journal import event_in
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.journal import read_event
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.bus.record.session_facts import RunRequested
 from hobus.config.load import Governed
@@ -24,9 +24,9 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.turn_reading import evidence_of
 from hobus.launch.cli.turn_view import WHY
 from hobus.launch.console.view import lines_of
-from hobus.launch.launcher.recording import snapshot_entry
-from hobus.launch.sessions.account import account_of
-from hobus.launch.sessions.history import turns_in
+from hobus.launch.launcher.recording import make_snapshot_entry
+from hobus.launch.sessions.account import make_account
+from hobus.launch.sessions.history import list_turns
 from tests.journals import check_record
 from tests.sessions import Person, answering, stands_still
 
@@ -60,7 +60,7 @@ def renamed(snapshot: Snapshot, **agents: str | None) -> Snapshot:
 
 async def recorded(bus: Bus, *snapshots: Snapshot) -> None:
     """They stand in the record, as the launcher puts them there."""
-    entries = [snapshot_entry(one, bus.now()) for one in snapshots]
+    entries = [make_snapshot_entry(one, bus.now()) for one in snapshots]
     await bus.request("ledger", Write(entries=entries), expect=Written, timeout_s=5)
 
 
@@ -81,12 +81,12 @@ def digests(entries: Sequence[Entry]) -> dict[str, set[str]]:
     for entry in entries:
         about = f"{entry.provenance.session_id}-{entry.provenance.run_seq}"
         if entry.event_type == "RunRequested":
-            event = event_in(entry).event
+            event = read_event(entry).event
             assert isinstance(event, RunRequested)
             found.setdefault(about, set()).add(event.config_digest)
         elif entry.event_type == "PROMPT_SENT" and entry.provenance.work_order_id.startswith("WO-CONS"):
             continue  # begins once the turn is over
-        elif entry.event_type == "PROMPT_SENT" and (said := payload_in(PromptSent, entry)) is not None:
+        elif entry.event_type == "PROMPT_SENT" and (said := read_payload(PromptSent, entry)) is not None:
             found.setdefault(about, set()).add(said.config_digest)
     return found
 
@@ -225,10 +225,10 @@ def test_a_follow_up_to_a_removed_agent_is_refused_and_one_that_was_queued_says_
     told(first, story)
     assert [(one.outcome, one.code) for one in told_to] == [("error", "invalid_input")]
     assert "agent CLERK" in told_to[0].response and "hobus reload" in told_to[0].response
-    before, after = turns_in(journal)
+    before, after = list_turns(journal)
     assert before.outcome == "success" and (after.outcome, after.code) == ("failed", "invalid_input")
     assert "agent CLERK" in (after.reply or "") and "hobus reload" in (after.reply or "")
-    account = account_of(name, after, evidence_of(journal, after))
+    account = make_account(name, after, evidence_of(journal, after))
     assert "call hobus reload, or begin" in "\n".join(lines_of(WHY, account))  # not cut
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
-from tests.journals import answers_of, check_record, count_of
+from tests.journals import check_record, count_of, list_answers
 
 QUESTION = "what packages are installed?"
 
@@ -21,6 +21,6 @@ def test_a_thawed_owner_does_not_refuse_the_next_input_for_a_run_that_the_host_h
         second = cluster.ask("hello", input_id="in-2", session_id=first.session_id)
         entries = cluster.entries()
     assert (first.outcome, second.outcome) == ("degraded", "success"), second
-    assert [len(answers_of(entries, name)) for name in ("in-1", "in-2")] == [1, 1]
+    assert [len(list_answers(entries, name)) for name in ("in-1", "in-2")] == [1, 1]
     assert count_of(entries, "TurnDegraded") == count_of(entries, "RunCompleted") == 1
     check_record(entries)

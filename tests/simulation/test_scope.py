@@ -10,8 +10,8 @@ from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import pack
-from hobus.bus.messages.ids import iso
-from hobus.bus.messages.ledger import Entries, Read, Tail, Write, WriteEntry, Written, session_stream
+from hobus.bus.messages.ids import format_iso
+from hobus.bus.messages.ledger import Entries, Read, Tail, Write, WriteEntry, Written, name_session_stream
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
@@ -23,9 +23,9 @@ QUESTION = "what packages are installed?"
 
 def _forgeries(session_id: str) -> list[WriteEntry]:
     """An answer to a later input; junk that would brick the session; a take-over; a poisoned budget."""
-    stream, degraded_id = session_stream(session_id), f"TurnDegraded:{session_id}/in-2"
+    stream, degraded_id = name_session_stream(session_id), f"TurnDegraded:{session_id}/in-2"
     event = TurnDegraded(
-        input_id="in-2", input_ref=f"{degraded_id}/1", reply_ref=f"{degraded_id}/2", delivered=False, at=iso(1.0)
+        input_id="in-2", input_ref=f"{degraded_id}/1", reply_ref=f"{degraded_id}/2", delivered=False, at=format_iso(1.0)
     )
     envelope = SessionEvent(session_id=session_id, session_epoch=0, step_epoch=0, event=event)
     bodies = [pack_event(envelope, degraded_id, 0), b"is the ledger intact?", b"FORGED"]
@@ -54,7 +54,7 @@ def test_a_client_forges_nothing_and_reads_nothing():
                 client.request("ledger", Write(entries=_forgeries(first.session_id)), expect=Written, timeout_s=5)
             )
             assert [(ack.outcome, ack.code) for ack in written.acks] == [("refused", "denied")] * 4
-            question = Read(stream=session_stream(first.session_id), limit=1)
+            question = Read(stream=name_session_stream(first.session_id), limit=1)
             with pytest.raises(BusError, match="role door may not read stream session/"):
                 cluster.world.run(client.request("ledger", question, expect=Entries, timeout_s=5))
         second = cluster.ask("is the ledger intact?", input_id="in-2", session_id=first.session_id)

@@ -20,7 +20,7 @@ from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record import text_parts
 from hobus.bus.record.catalog import read_body
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.config.load import Governed
@@ -49,15 +49,15 @@ def text_of(ref: str, entries: Mapping[str, Entry]) -> str:
     """The text behind a ref, which may list the recorded parts of it."""
     submission_id, _, number = ref.rpartition("/")
     body = entries[submission_id].bodies[int(number)] or b""
-    parts = text_parts.parts_in(body)
+    parts = text_parts.read_parts(body)
     if parts is None:
         return body.decode()
-    return "".join(text if one is None else text_parts.of_part(text, text_of(one, entries)) for one, text in parts)
+    return "".join(text if one is None else text_parts.cut_part(text, text_of(one, entries)) for one, text in parts)
 
 
 def sent_words(sent: Entry, entries: Mapping[str, Entry], recorded: Snapshot) -> list[tuple[str, str]]:
     """What stands for the messages of a prompt in the record, as its provider got them."""
-    about, request = payload_in(PromptSent, sent), read_body(sent, 1)
+    about, request = read_payload(PromptSent, sent), read_body(sent, 1)
     assert about is not None and request is not None and about.config_digest == recorded.digest
     pack = parse_pack(about.prompt_pack_id, recorded.prompt_packs[about.prompt_pack_id])
     said = [(message, message.text(pack.texts, lambda ref: text_of(ref, entries))) for message in request.messages]
@@ -65,7 +65,7 @@ def sent_words(sent: Entry, entries: Mapping[str, Entry], recorded: Snapshot) ->
         PromptMessage(role=one.role, segments=[Segment(text=text)], tool_calls=list(one.tool_calls))
         for one, text in said
     ]
-    return [(message.role, message.text) for message in transcript.expanded(messages)]
+    return [(message.role, message.text) for message in transcript.expand(messages)]
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_an_agent_with_a_contract_of_its_own_is_prompted_by_that_contracts_pack(
     assert (verses.outcome, plain.outcome) == ("success", "success")
     named: dict[str, list[tuple[str, str]]] = {}
     for entry in entries:
-        sent = payload_in(PromptSent, entry) if entry.event_type == "PROMPT_SENT" else None
+        sent = read_payload(PromptSent, entry) if entry.event_type == "PROMPT_SENT" else None
         if sent is not None:
             named.setdefault(entry.provenance.agent_id, []).append((sent.contract_id, sent.prompt_pack_id))
     classified = ("PRC-CLASSIFY-001", "PRM-CLASSIFY-001")
@@ -138,7 +138,7 @@ def test_an_agent_with_a_contract_of_its_own_is_prompted_by_that_contracts_pack(
     ]  # fmt: skip
     assert [(role, text.strip()) for role, text in list(provider.asked.values())[1]] == expected
     context = next(one for one in entries if one.event_type == "CONTEXT_ASSEMBLED")
-    said = payload_in(ContextAssembled, context)
+    said = read_payload(ContextAssembled, context)
     assert said is not None and said.template_id == "ATT-ADMIN-001"  # a template of answers, whatever their contract
     assert [one.template_id for one in said.beside] == ["ATT-CLASSIFY-001"]
     turn = [one for one in entries if one.provenance.session_id == verses.session_id]

@@ -29,7 +29,7 @@ from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from tests.actors.ho2_supervisor.rig import CLASSIFIED
 from tests.bus.test_streaming import shown
 from tests.gateway_service.rig import snapshot
-from tests.journals import answers_of, check_record, masked_journal
+from tests.journals import check_record, list_answers, masked_journal
 
 QUESTION = "what packages are installed?"
 
@@ -124,7 +124,7 @@ def test_whoever_dies_in_the_middle_of_an_answer_its_pieces_are_taken_back(role,
             assert resets[:1] == ["take_over" if role == "ho2" else "retry"], after
             assert shown(frames) in ("", result.response), after
         entries = cluster.entries()
-    assert [len(answers_of(entries, f"in-{after}")) for after in afters] == [1] * len(afters)
+    assert [len(list_answers(entries, f"in-{after}")) for after in afters] == [1] * len(afters)
     check_record(entries)
 
 

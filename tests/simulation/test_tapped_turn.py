@@ -10,7 +10,7 @@ from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.bus import limits
 from hobus.bus.broker.tap_record import TapRecord, record_of
-from hobus.bus.messages.ids import NO_TURN, session_id_of, turn_trace
+from hobus.bus.messages.ids import NO_TURN, derive_session_id, derive_turn_trace
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cli.tap.choice import TurnBook
 from hobus.launch.filters.tap_fields import is_routine
@@ -45,7 +45,7 @@ def test_every_frame_of_two_turns_has_its_session_and_run(victim):
     for record in tapped:
         if is_routine(record) or record.type.startswith(ABOUT_PEERS) or record.verdict in ("control", "lost"):
             continue
-        turn = book.turn_of(record)
+        turn = book.make_turn(record)
         assert turn != NO_TURN, record
         assert turn.run in (f"{first.run_id}", f"{second.run_id}"), record
         turns.setdefault(turn.run, []).append(record.type)
@@ -62,7 +62,7 @@ def test_a_trace_names_the_turn_where_no_derived_id_does_and_nowhere_else():
         cluster.world.network.on_tap = lambda tap: tapped.append(record_of(tap, "sim", with_body=False))
         ask(cluster, "what packages are installed?", "in-1")
         cluster.world.run(asyncio.sleep(2 * limits.LANE_FRAMES_MS / 1000))
-    trace = turn_trace(session_id_of("door", "in-1"), "in-1")
+    trace = derive_turn_trace(derive_session_id("door", "in-1"), "in-1")
     by_type = {}
     for record in tapped:
         by_type.setdefault(record.type, set()).add(record.trace)

@@ -12,8 +12,8 @@ from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus import File, Image
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
-from hobus.bus.messages.ids import body_ref
-from hobus.bus.record.payload import payload_of
+from hobus.bus.messages.ids import derive_body_ref
+from hobus.bus.record.payload import unpack_payload
 from hobus.bus.record.payloads.prompts import SentRequest
 from hobus.config import limits
 from hobus.config.schema import AdminConfig
@@ -69,14 +69,18 @@ def test_an_image_is_shown_to_a_model_that_sees_and_told_to_another(sees: bool, 
     assert result.response == f"done: {text}"
     assert provider.shown == [[("chart.png", "image/png", PNG)] if sees else []]
     bodies = {
-        body_ref(entry.submission_id, number): body for entry in entries for number, body in enumerate(entry.bodies)
+        derive_body_ref(entry.submission_id, number): body
+        for entry in entries
+        for number, body in enumerate(entry.bodies)
     }
     (call,) = result.tool_calls
     assert [(file.name, file.media_type, bodies[file.ref]) for file in call.files] == [
         ("chart.png", "image/png", PNG),
         ("t.csv", "text/csv", b"1,2"),
     ]
-    sent = [payload_of(SentRequest, entry.bodies[1] or b"") for entry in entries if entry.event_type == "PROMPT_SENT"]
+    sent = [
+        unpack_payload(SentRequest, entry.bodies[1] or b"") for entry in entries if entry.event_type == "PROMPT_SENT"
+    ]
     assert [request.images for request in sent if request.images] == ([(call.files[0].ref,)] if sees else [])
     check_record(entries)
 

@@ -11,7 +11,7 @@ from bench.builders import shipped_snapshot, shipped_with
 from bench.simulated import SimulatedCluster
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import TurnResult
-from tests.journals import answers_of, check_record, count_of, tool_runs
+from tests.journals import check_record, count_of, list_answers, tool_runs
 
 QUESTIONS = (
     ("what packages are installed?", "list_packages", "PKG-ADMIN-AGENT-001"),
@@ -45,7 +45,7 @@ def test_an_administration_question_is_answered_from_a_tool(question, tool, word
     assert word in result.response
     assert result.cost.llm_calls == len(result.exchange_entry_ids) == 3
     assert tool_runs(entries) == 1
-    assert answers_of(record, tool) == [f"RunCompleted:{result.run_id}"]
+    assert list_answers(record, tool) == [f"RunCompleted:{result.run_id}"]
 
 
 def test_a_session_goes_on_and_a_repeated_input_gets_the_recorded_answer():
@@ -105,5 +105,5 @@ def test_a_turn_survives_the_loss_of_a_process_at_any_moment(role, step_s):
         entries = cluster.entries()
         assert cluster.verify().ok
     assert struck >= 3
-    assert [len(answers_of(entries, f"in-{number}")) for number in range(struck + 1)] == [1] * (struck + 1)
+    assert [len(list_answers(entries, f"in-{number}")) for number in range(struck + 1)] == [1] * (struck + 1)
     check_record(entries)

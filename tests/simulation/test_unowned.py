@@ -16,7 +16,7 @@ from hobus.actors.ho1_executor.actor import Executor
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.bus.dispatch import Call
-from hobus.bus.messages.ids import iso, session_id_of
+from hobus.bus.messages.ids import derive_session_id, format_iso
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
 from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt
@@ -26,7 +26,7 @@ from tests.sessions import Person
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"
-SESSION = session_id_of("door", "in-1")
+SESSION = derive_session_id("door", "in-1")
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -146,7 +146,7 @@ def test_a_follow_up_outlives_broker_and_owner(after_s: float):
 
     async def said(cluster: SimulatedCluster) -> None:
         operator = cluster.world.client("operator")
-        command = HostCommand(command_id="f1", issued_at=iso(0.0), command=FollowUp(text=QUESTION))
+        command = HostCommand(command_id="f1", issued_at=format_iso(0.0), command=FollowUp(text=QUESTION))
         question = SessionCommand(session_id=SESSION, command=command)
         await operator.request("ho2", question, expect=CommandVerdict, timeout_s=5, key=SESSION)
 

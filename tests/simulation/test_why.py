@@ -13,7 +13,7 @@ from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.bus.disk import RealDisk
 from hobus.bus.messages.base import unpack
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import DeactivateOverlay, LogOverlay, OverlayChanged, OverlayLogged
 from hobus.bus.record.entry import Provenance
@@ -27,10 +27,10 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import as_json
 from hobus.launch.console.view import lines_of
 from hobus.launch.lab import simulated
-from hobus.launch.launcher.recording import snapshot_entry
-from hobus.launch.sessions.account import TurnAccount, account_of, differences, settings_of
-from hobus.launch.sessions.evidence import ERASED, Rules, body_of, entries_of_turn, seen_in
-from hobus.launch.sessions.provenance import Configuration, Used, configuration_in, named_by_run
+from hobus.launch.launcher.recording import make_snapshot_entry
+from hobus.launch.sessions.account import TurnAccount, differences, make_account, settings_of
+from hobus.launch.sessions.evidence import ERASED, Rules, decode_body, entries_of_turn, seen_in
+from hobus.launch.sessions.provenance import Configuration, Used, find_digest, read_configuration
 from hobus.launch.sessions.why_memory import STREAMS
 from hobus.launch.sessions.why_prompts import quoted_elsewhere, text_behind
 from hobus.ledger_service.opening import open_ledger
@@ -53,13 +53,13 @@ def account(entries: Sequence[Entry], session_id: str, run: int, *snapshots: Sna
         rules=next((Rules.of(one.to_bytes()) for one in snapshots), None),
         configurations={one.digest: RECORDED for one in snapshots},
     )
-    return account_of(session_id, turn, evidence)
+    return make_account(session_id, turn, evidence)
 
 
 def _configuration() -> Configuration:
     """What a launcher records, under the digest that the simulated cluster runs under with a few other settings."""
-    written = snapshot_entry(shipped_snapshot(), 1.0)
-    return configuration_in(
+    written = make_snapshot_entry(shipped_snapshot(), 1.0)
+    return read_configuration(
         Entry(
             written.submission_id, written.stream, written.event_type, written.at_us, "", "", Provenance(), [], "",
             None, None, None, "launcher", 2, [], [], 0, b"", list(written.bodies),
@@ -93,7 +93,7 @@ def taught() -> tuple[Lesson, list[Entry], list[TurnAccount], str]:
         one.ask(OTHER, session_id=session_id)
         one.ask(session_id=session_id)
         for overlay in one.overlays():
-            at = iso(one.operator.now())
+            at = format_iso(one.operator.now())
             off = DeactivateOverlay(agent_id="ADMIN", artifact_id=overlay.artifact.artifact_id, reason="no more", at=at)
             one.tell(off, OverlayChanged)
         one.ask(session_id=session_id)
@@ -205,7 +205,7 @@ def test_signals_are_told_with_how_far_their_gate_is_as_of_the_turn(taught):
     assert (one.events, one.sessions, one.crossed) == (1, 1, False) and signals["intent:question"].events > 1
     [due] = [each for each in entries if each.event_type == "CONSOLIDATION_DUE"][:1]
     found = account(entries, due.provenance.session_id, due.provenance.run_seq, RULES).signals
-    assert {each.signal_id for each in found if each.crossed} == set(body_of(due).signal_ids)
+    assert {each.signal_id for each in found if each.crossed} == set(decode_body(due).signal_ids)
 
 
 def test_the_template_of_a_context_is_told_with_each_stage_and_what_it_gave(taught):
@@ -297,10 +297,10 @@ def test_a_text_that_a_list_of_parts_quotes_of_another_session_is_told_as_it_was
     assert quoted, "the turn quotes no other session: this test shows nothing"
     asked = turn_named(of_session, session_id, "3", called="TURN")
     evidence = replace(evidence_of(of_session, asked), rules=Rules.of(rules.to_bytes()))
-    found = account_of(session_id, asked, evidence)
+    found = make_account(session_id, asked, evidence)
     assert {one.as_sent for one in found.prompts} == {True, None}  # one quotes what was not read
     elsewhere = [one for one in entries if one.submission_id in quoted]
-    prompts = account_of(session_id, asked, replace(evidence, elsewhere=elsewhere)).prompts
+    prompts = make_account(session_id, asked, replace(evidence, elsewhere=elsewhere)).prompts
     assert [one.as_sent for one in prompts] == [True] * len(prompts)
     assert NEEDLE in "".join(one.text for one in prompts[-1].shown)
     assert not any(ERASED in one.text for prompt in prompts for one in prompt.shown)
@@ -376,14 +376,14 @@ def test_every_record_of_a_turn_names_its_agent_framework_package_and_configurat
     """Each entry itself the first three; the digest of all files stands in its run's first one, and in each prompt."""
     _, entries, _, session_id = taught
     of_session = [one for one in entries if one.provenance.session_id == session_id]
-    agent, owner = RULES.agents["ADMIN"], RULES.agent_packages()["ADMIN"]
+    agent, owner = RULES.agents["ADMIN"], RULES.map_agent_packages()["ADMIN"]
     about = ("ADMIN", agent.agent_class, agent.framework_id, owner)
     requested = [one for one in of_session if one.event_type == "RunRequested"]
     for run, beginning in enumerate(requested, 1):
         turn = entries_of_turn(of_session, beginning)
         assert len({one.stream for one in turn}) >= 4
         assert {one.provenance[:4] for one in turn} == {about}, [one for one in turn if one.provenance[:4] != about]
-        assert named_by_run(seen_in(turn)) == named_by_run(seen_in([beginning])) == RULES.digest
+        assert find_digest(seen_in(turn)) == find_digest(seen_in([beginning])) == RULES.digest
         assert {prompt.sent.config_digest for prompt in account(entries, session_id, run).prompts} == {RULES.digest}
 
 
@@ -408,7 +408,7 @@ def test_without_its_configuration_only_what_the_record_itself_says_is_told_of_a
     """Which contracts, packs and template; the template's digest, and no other."""
     _, entries, _, session_id = taught
     found = account(entries, session_id, 1).made_of
-    digest = RULES.template_hashes()["ATT-ADMIN-001"].hex()
+    digest = RULES.map_template_hashes()["ATT-ADMIN-001"].hex()
     assert Used("", "contract", "PRC-SYNTHESIZE-001", "", "", "", "", RULES.digest) in found
     assert Used("", "template", "ATT-ADMIN-001", "", f"sha256:{digest}", "", "", RULES.digest) in found
     assert {one.digest for one in found if one.kind != "template"} == {""}

@@ -19,7 +19,7 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.turn_reading import evidence_of, turn_named
 from hobus.launch.cli.turn_view import WHY
 from hobus.launch.console.view import lines_of
-from hobus.launch.sessions.account import TurnAccount, account_of
+from hobus.launch.sessions.account import TurnAccount, make_account
 from hobus.launch.sessions.evidence import Rules
 from hobus.launch.sessions.why_memory import STREAMS
 from tests.actors.ho2_supervisor.rig import snapshot
@@ -34,7 +34,7 @@ def why(entries: Sequence[Entry], session_id: str, wanted: str, config: Snapshot
     turn = turn_named(of_session, session_id, wanted, called="TURN")
     memory = [one for one in entries if one.stream in STREAMS]
     evidence = replace(evidence_of(of_session, turn), memory=memory, rules=Rules.of(config.to_bytes()))
-    told = account_of(session_id, turn, evidence)
+    told = make_account(session_id, turn, evidence)
     return told, "\n".join(lines_of(WHY, told))
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.tools.definition import KeptFiles, ToolDefinition
 from hobus.bus.messages.control import SEPARATOR
-from hobus.config.json_schema import input_schema_fault
+from hobus.config.json_schema import find_input_schema_fault
 from hobus.config.sections.tools import McpServerConfig
 from hobus.config.tool_faults import TOOL_ID, is_meant
 
@@ -37,13 +37,13 @@ class TakenTools(NamedTuple):
     refused: list[str]  # `<name>: <reason>`, bounded
 
 
-def tool_id_of(server: str, name: str) -> str:
+def derive_tool_id(server: str, name: str) -> str:
     """Return the id by which models and agents know a server's tool: characters that providers refuse become `_`."""
     plain = "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in name)
     return f"{server}{SEPARATOR}{plain}"
 
 
-def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, Any]]) -> TakenTools:
+def take_listed(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, Any]]) -> TakenTools:
     """Return the tools that are taken from `listed` (each `name`, `description`, `schema`), and why others are not."""
     listed_max, definition_max_bytes = limits.LISTED_MAX, limits.DEFINITION_MAX_BYTES
     tools: dict[str, ToolDefinition] = {}
@@ -52,12 +52,12 @@ def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, An
     wanted = [tool for tool in listed if config.tools is None or tool["name"] in config.tools]
     for tool in wanted[:listed_max]:
         name: str = tool["name"]
-        tool_id = tool_id_of(server, name)
-        fault = _fault(tool, tool_id, definition_max_bytes)
+        tool_id = derive_tool_id(server, name)
+        fault = _find_fault(tool, tool_id, definition_max_bytes)
         if not fault and tool_id in tools:
             fault = f"has the same id {tool_id} as {names[tool_id]!r}"
         if fault:
-            refused.append(f"{printable(name, _NAME_CHARS)}: {fault}")
+            refused.append(f"{make_printable(name, _NAME_CHARS)}: {fault}")
             continue
         reads = is_meant(name, config.reads)
         names[tool_id] = name
@@ -73,26 +73,26 @@ def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, An
     if len(wanted) > listed_max:
         refused.append(f"{len(wanted) - listed_max} more: it lists {len(wanted)}, at most {listed_max} are taken")
     missing = sorted(set(config.tools or ()) - {tool["name"] for tool in listed})
-    refused += [f"{printable(name, _NAME_CHARS)}: the server does not list it" for name in missing]
+    refused += [f"{make_printable(name, _NAME_CHARS)}: the server does not list it" for name in missing]
     there = [tool["name"] for tool in wanted]
     refused += [
-        f"{printable(pattern, _NAME_CHARS)}: is in {setting}, and none of the server's tools is called so"
+        f"{make_printable(pattern, _NAME_CHARS)}: is in {setting}, and none of the server's tools is called so"
         for setting, patterns in (("reads", config.reads), ("idempotent", config.idempotent))
         for pattern in patterns
         if pattern != "*" and not any(is_meant(name, [pattern]) for name in there)
     ]
-    return TakenTools(tools, names, _bounded(refused))
+    return TakenTools(tools, names, _bound_refused(refused))
 
 
-def printable(text: str, chars: int = 300) -> str:
+def make_printable(text: str, chars: int = 300) -> str:
     """Return the text as it may stand in a table: one line, no control characters, bounded."""
     line = " ".join(text.split())
     return "".join(char if " " <= char <= "~" else "?" for char in line[:chars])
 
 
-def _fault(tool: Mapping[str, Any], tool_id: str, definition_max_bytes: int) -> str:
+def _find_fault(tool: Mapping[str, Any], tool_id: str, definition_max_bytes: int) -> str:
     if TOOL_ID.fullmatch(tool_id) is None:
-        return f"its id {printable(tool_id, _NAME_CHARS)} is longer than the 64 characters that providers take"
+        return f"its id {make_printable(tool_id, _NAME_CHARS)} is longer than the 64 characters that providers take"
     if tool.get("is_too_large"):
         return f"its description and schema exceed {definition_max_bytes} bytes"
     try:
@@ -101,50 +101,50 @@ def _fault(tool: Mapping[str, Any], tool_id: str, definition_max_bytes: int) -> 
         return "its input schema is no JSON"
     if size > definition_max_bytes:
         return f"its description and schema have {size} bytes, at most {definition_max_bytes} are taken"
-    return input_schema_fault(tool["schema"])
+    return find_input_schema_fault(tool["schema"])
 
 
-def _bounded(refused: list[str]) -> list[str]:
+def _bound_refused(refused: list[str]) -> list[str]:
     if len(refused) <= _REFUSED_SHOWN:
         return refused
     return [*refused[:_REFUSED_SHOWN], f"and {len(refused) - _REFUSED_SHOWN} more"]
 
 
-def told(content: Sequence[Mapping[str, Any]], structured: Any, files: KeptFiles) -> str:
+def render_content(content: Sequence[Mapping[str, Any]], structured: Any, files: KeptFiles) -> str:
     """Return the blocks in order, a line between them; structured content only where no block brings a text."""
-    parts = [_block(block, files) for block in content]
+    parts = [_render_block(block, files) for block in content]
     if structured is not None and not any(block.get("type") == "text" for block in content):
         parts.append(json.dumps(structured, sort_keys=True, ensure_ascii=False))
     return "\n".join(parts)
 
 
-def _block(block: Mapping[str, Any], files: KeptFiles) -> str:
+def _render_block(block: Mapping[str, Any], files: KeptFiles) -> str:
     match block.get("type"):
         case "text":
             return str(block.get("text") or "")
         case "image" | "audio" as kind:
-            return _file(kind, f"{kind}-{len(files.kept) + 1}", block, block.get("data"), files)
+            return _render_file(kind, f"{kind}-{len(files.kept) + 1}", block, block.get("data"), files)
         case "resource":
-            return _resource(block.get("resource"), files)
+            return _render_resource(block.get("resource"), files)
         case "resource_link":
-            return f"[link to the resource {_word(block, 'name')}: {_word(block, 'uri')}]"
+            return f"[link to the resource {_render_word(block, 'name')}: {_render_word(block, 'uri')}]"
         case other:
             return f"[content of the unknown kind {str(other)[:40]!r}, not shown]"
 
 
-def _resource(resource: Any, files: KeptFiles) -> str:
+def _render_resource(resource: Any, files: KeptFiles) -> str:
     if not isinstance(resource, Mapping):
         return "[an embedded resource without content]"
     if isinstance(resource.get("text"), str):
-        head = f"resource {_word(resource, 'uri')} {_word(resource, 'mimeType')}".rstrip()
+        head = f"resource {_render_word(resource, 'uri')} {_render_word(resource, 'mimeType')}".rstrip()
         return f"[{head}]\n{resource['text']}"
-    return _file(
-        "resource", _word(resource, "uri").rstrip("/").rpartition("/")[2], resource, resource.get("blob"), files
+    return _render_file(
+        "resource", _render_word(resource, "uri").rstrip("/").rpartition("/")[2], resource, resource.get("blob"), files
     )
 
 
-def _file(kind: str, name: str, block: Mapping[str, Any], data: Any, files: KeptFiles) -> str:
-    media_type = _word(block, "mimeType") or "application/octet-stream"
+def _render_file(kind: str, name: str, block: Mapping[str, Any], data: Any, files: KeptFiles) -> str:
+    media_type = _render_word(block, "mimeType") or "application/octet-stream"
     if "." not in name:
         name += mimetypes.guess_extension(media_type) or ""
     try:
@@ -153,5 +153,5 @@ def _file(kind: str, name: str, block: Mapping[str, Any], data: Any, files: Kept
         return f"[{kind} {name}, {media_type}, not kept: its data is not base64]"
 
 
-def _word(block: Mapping[str, Any], name: str) -> str:
+def _render_word(block: Mapping[str, Any], name: str) -> str:
     return str(block.get(name) or "")[:200]

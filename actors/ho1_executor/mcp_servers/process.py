@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 
-from hobus.actors.ho1_executor.mcp_servers.listing import printable
+from hobus.actors.ho1_executor.mcp_servers.listing import make_printable
 from hobus.actors.ho1_executor.tools import keeper
 from hobus.actors.ho1_executor.tools.host_process import Frames, HostGone
 
@@ -37,7 +37,7 @@ async def _serve(line: socket.socket) -> None:
     try:
         from hobus.actors.ho1_executor.mcp_servers.session import serve  # noqa: PLC0415 - half a second, and an extra
     except ImportError as error:
-        missing = printable(str(error.name or error))
+        missing = make_printable(str(error.name or error))
         await to_worker.send("failed", detail=f"{missing} is not installed: pip install 'hobus[mcp]'")
         return
     os.dup2(1, 2)  # until here standard error shows why it cannot start; what a server makes it say may be anything

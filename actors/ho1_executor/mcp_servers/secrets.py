@@ -16,7 +16,7 @@ class NoSecret(Exception):
     """Say that a reference leads nowhere; the message names the reference, never a value."""
 
 
-def resolved(values: Mapping[str, str], given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def resolve_references(values: Mapping[str, str], given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return the values with references replaced, and the secret ones. Raises NoSecret."""
     found: dict[str, str] = {}
     secret: list[str] = []
@@ -24,12 +24,12 @@ def resolved(values: Mapping[str, str], given: Mapping[str, str]) -> tuple[dict[
         if not is_secret_ref(value):
             found[name] = value
             continue
-        found[name] = _value_of(name, value, given)
+        found[name] = _resolve_value(name, value, given)
         secret.append(found[name])
     return found, secret
 
 
-def environment(values: Mapping[str, str]) -> dict[str, str]:
+def make_environment(values: Mapping[str, str]) -> dict[str, str]:
     return {name: os.environ[name] for name in _INHERITED if name in os.environ} | dict(values)
 
 
@@ -41,7 +41,7 @@ def without(text: str, secret: list[str]) -> str:
     return text
 
 
-def _value_of(name: str, reference: str, given: Mapping[str, str]) -> str:
+def _resolve_value(name: str, reference: str, given: Mapping[str, str]) -> str:
     kind, _, where = reference.partition(":")
     if kind == "env":
         value = given.get(where)

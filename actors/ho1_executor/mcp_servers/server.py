@@ -19,13 +19,13 @@ import structlog
 from msgspec import Struct
 
 from hobus.actors.ho1_executor import limits
-from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, printable, taken
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
-from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, interpreter
+from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, make_printable, take_listed
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, make_not_done
+from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, start_interpreter
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.limits import FILES_MAX_BYTES
-from hobus.config.secret_refs import allowed, referred_to
+from hobus.config.secret_refs import list_referred, select_allowed
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 
 State = Literal["starting", "ready", "failed"]
@@ -54,7 +54,9 @@ class ServerProcess(HostProcess):
     def __init__(self, configure: Mapping[str, Any], on_closed: Callable[[], None]) -> None:
         """Start the process. Raises OSError. `on_closed` is called before anybody can ask a killed process."""
         grace_s = limits.KILL_GRACE_MS / 1000
-        super().__init__(interpreter(PROCESS_MODULE), frame_max_bytes=limits.MESSAGE_MAX_BYTES, kill_grace_s=grace_s)
+        super().__init__(
+            start_interpreter(PROCESS_MODULE), frame_max_bytes=limits.MESSAGE_MAX_BYTES, kill_grace_s=grace_s
+        )
         self._on_closed = on_closed
         self._first_frame = pack_frame("configure", **configure)
 
@@ -75,7 +77,7 @@ class ServerProcess(HostProcess):
                 has_listed = True
                 on_listed(frame["server"], frame["tools"])
             elif frame["op"] == "failed" and isinstance(why := frame.get("detail"), str):
-                raise NotConnected(printable(why))
+                raise NotConnected(make_printable(why))
             else:
                 raise HostGone("sent something that is not an answer")
 
@@ -136,7 +138,7 @@ class McpSource:
         self.tools: Mapping[str, ToolDefinition] = {}
         self._config = config
         self._limits = limits
-        self._given = allowed(list(referred_to(config.model_dump(mode="json"))), given)
+        self._given = select_allowed(list(list_referred(config.model_dump(mode="json"))), given)
         self._random = random
         self._on_change = on_change
         self._names: Mapping[str, str] = {}
@@ -178,7 +180,7 @@ class McpSource:
         or cancelled: it has ended, or its server's process was killed, before this returns.
         """
         if self._config.per != "worker":
-            return await self._in_own(holder, tool, call, idempotency_key=idempotency_key, times=times)
+            return await self._call_in_own(holder, tool, call, idempotency_key=idempotency_key, times=times)
         fields = {"arguments": call.arguments, "idempotency_key": idempotency_key}
         loop = asyncio.get_running_loop()
         went = ""
@@ -190,18 +192,18 @@ class McpSource:
         try:
             async with limit:
                 try:
-                    result = await self._once(tool, fields, go_on)
+                    result = await self._call_once(tool, fields, go_on)
                     if result.code != NOT_TAKEN:
                         return result
                 except HostGone as fault:
                     if not tool.idempotent:
                         raise
                     went = f"the MCP server of {tool.tool_id} {fault} while the call was running; made again, "
-                result = await self._once(tool, fields, go_on)
-                return not_done("tool_failed", result.text) if result.code == NOT_TAKEN else result
+                result = await self._call_once(tool, fields, go_on)
+                return make_not_done("tool_failed", result.text) if result.code == NOT_TAKEN else result
         except HostGone as gone:
             said = f"the MCP server of {tool.tool_id} {gone} while the call was running"
-            return not_done("unknown_outcome", f"{said}; what it held between calls is gone")
+            return make_not_done("unknown_outcome", f"{said}; what it held between calls is gone")
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -209,30 +211,34 @@ class McpSource:
             setting = f"tools.mcp_servers.{self.name}.timeout_ms" if own else "tools.timeout_ms"
             over_s, bound = (times.all_s, "its turn's time") if is_whole else (times.silent_s, setting)
             over = f"{went}{tool.tool_id} ran over {over_s:.3f} s ({bound}) and was stopped"
-            return not_done("deadline_exceeded", f"{over}; what it had done by then is not known")
+            return make_not_done("deadline_exceeded", f"{over}; what it had done by then is not known")
 
-    async def _once(self, tool: ToolDefinition, fields: Mapping[str, Any], go_on: Callable[[], None]) -> ToolResult:
+    async def _call_once(
+        self, tool: ToolDefinition, fields: Mapping[str, Any], go_on: Callable[[], None]
+    ) -> ToolResult:
         await self._settled.wait()
         connection = self._connection
         if connection is None or self.state != "ready":
             said = f"the MCP server {self.name} is not connected: {self.detail}; nothing was run"
-            return not_done("tool_failed", said)
+            return make_not_done("tool_failed", said)
         if tool.tool_id not in self._names:
-            return not_done("tool_failed", f"the MCP server {self.name} lists {tool.tool_id} no more; nothing was run")
+            return make_not_done(
+                "tool_failed", f"the MCP server {self.name} lists {tool.tool_id} no more; nothing was run"
+            )
         result = await connection.call({"tool": self._names[tool.tool_id], **fields}, on_progress=go_on)
         result.held_by = f"{self.name}/{connection.pid}"
         if result.code == NOT_TAKEN:
             connection.end()  # whoever calls next waits for another one
         return result
 
-    async def _in_own(
+    async def _call_in_own(
         self, holder: str, tool: ToolDefinition, call: ToolCall, *, idempotency_key: str, times: CallTimes
     ) -> ToolResult:
         """Make the call in the process of this session, or principal, alone."""
-        held = self._held.get(holder) or self._made_for(holder)
+        held = self._held.get(holder) or self._make_for(holder)
         if held is None:
             said = f"{len(self._held)} processes of the MCP server {self.name} are at work"
-            return not_done("tool_failed", f"{said}; nothing was run: try again later")
+            return make_not_done("tool_failed", f"{said}; nothing was run: try again later")
         held.users += 1
         if held.idle is not None:
             held.idle.cancel()
@@ -244,7 +250,7 @@ class McpSource:
                 idle_s = limits.MCP_IDLE_MS / 1000
                 held.idle = asyncio.get_running_loop().call_later(idle_s, self._let_go, holder)
 
-    def _made_for(self, holder: str) -> _Held | None:
+    def _make_for(self, holder: str) -> _Held | None:
         """Return a process for this holder, in place of an unused one if there are many; None if all are in use."""
         if len(self._held) >= limits.MCP_PROCESSES_MAX:
             unused = next((name for name, held in self._held.items() if not held.users), None)
@@ -253,7 +259,7 @@ class McpSource:
             self._let_go(unused)
         source = McpSource(
             self.name, self._config.model_copy(update={"per": "worker"}), self._limits,
-            given=self._given, random=self._random, on_change=_nobody_is_told,
+            given=self._given, random=self._random, on_change=_tell_nobody,
         )  # fmt: skip
         task = asyncio.get_running_loop().create_task(source.keep())
         task.add_done_callback(lambda _task: self._tasks.discard(task) or self._reap_soon(source.ended))
@@ -293,36 +299,36 @@ class McpSource:
         try:
             self._connection = ServerProcess(configure, self._settled.clear)
             self.ended.append(self._connection)
-            await self._connection.serve(self._listed, connect_timeout_s=self._config.connect_timeout_ms / 1000)
+            await self._connection.serve(self._take_listing, connect_timeout_s=self._config.connect_timeout_ms / 1000)
         except NotConnected as error:
             self._failures += 1
-            self._lost("failed", str(error))
+            self._note_lost("failed", str(error))
         except OSError as error:
             self._failures += 1
-            self._lost("failed", f"its process cannot be started: {error.strerror}")
+            self._note_lost("failed", f"its process cannot be started: {error.strerror}")
         except HostGone as gone:
             # It had been in order: the next try says more. One that ends again and again has ever longer pauses.
             lived_s = asyncio.get_running_loop().time() - began
             self._failures = 0 if lived_s > limits.RECONNECT_MAX_MS / 1000 else self._failures + 1
-            self._lost("starting", f"its process {gone}: connecting again")
+            self._note_lost("starting", f"its process {gone}: connecting again")
         finally:
             self._connection = None
             self._reap_soon(())
             if self.state == "failed":
                 self._settled.set()  # calls are told so at once
 
-    def _listed(self, who: str, listed: Sequence[Mapping[str, Any]]) -> None:
-        found = taken(self.name, self._config, listed)
+    def _take_listing(self, who: str, listed: Sequence[Mapping[str, Any]]) -> None:
+        found = take_listed(self.name, self._config, listed)
         self.tools, self._names = found.tools, found.names
-        self.state, self.detail = "ready", printable(who)
-        self.refused = [printable(line) for line in found.refused]
+        self.state, self.detail = "ready", make_printable(who)
+        self.refused = [make_printable(line) for line in found.refused]
         self._settled.set()
         _log.info("mcp_server_ready", server=self.name, tools=len(found.tools), refused=len(found.refused))
         self._on_change()
 
-    def _lost(self, state: State, detail: str) -> None:
+    def _note_lost(self, state: State, detail: str) -> None:
         _log.warning("mcp_server_lost", server=self.name, state=state, detail=detail)
-        self.state, self.detail, self.refused = state, printable(detail), ()
+        self.state, self.detail, self.refused = state, make_printable(detail), ()
         if state == "failed":
             self.tools, self._names = {}, {}
         self._on_change()
@@ -336,5 +342,5 @@ class McpSource:
         return pause * (0.5 + self._random() / 2)
 
 
-def _nobody_is_told() -> None:
+def _tell_nobody() -> None:
     """Do nothing: the process that everybody shares has told of the tools."""

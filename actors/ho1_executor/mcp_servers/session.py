@@ -25,12 +25,12 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 from hobus.actors.ho1_executor.limits import MCP_INSTRUCTIONS_BYTES, MCP_PING_S, MCP_TOO_LARGE
-from hobus.actors.ho1_executor.mcp_servers.listing import NO_RESULT, NOT_TAKEN, printable, told
-from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
-from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
-from hobus.actors.ho1_executor.tools.definition import SERVER_SAYS, KeptFiles, ToolResult, cut, not_done
+from hobus.actors.ho1_executor.mcp_servers.listing import NO_RESULT, NOT_TAKEN, make_printable, render_content
+from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, make_environment, resolve_references, without
+from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, open_stdio
+from hobus.actors.ho1_executor.tools.definition import SERVER_SAYS, KeptFiles, ToolResult, cut, make_not_done
 from hobus.actors.ho1_executor.tools.host_process import Frames, HostGone
-from hobus.actors.ho1_executor.tools.protocol import pack_frame, result_fields
+from hobus.actors.ho1_executor.tools.protocol import list_result_fields, pack_frame
 
 CLIENT = mcp_types.Implementation(name="hobus", version="1")
 IDEMPOTENCY_KEY = "hobus/idempotency_key"
@@ -55,7 +55,7 @@ async def serve(worker: Frames, settings: Mapping[str, Any]) -> None:
     traffic, secret = Traffic(), list[str]()
     has_listed = False
     try:
-        async with _streams(settings, traffic, secret) as (read, write):
+        async with _open_streams(settings, traffic, secret) as (read, write):
             dispatcher = JSONRPCDispatcher(read, write)
             link = _Link(worker, dispatcher, settings, traffic)
             async with ClientSession(dispatcher=dispatcher, message_handler=link.heard, client_info=CLIENT) as session:
@@ -68,18 +68,20 @@ async def serve(worker: Frames, settings: Mapping[str, Any]) -> None:
         await worker.send("failed", detail=str(error))
     except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - the SDK raises what its libraries raise
         if not has_listed:
-            await worker.send("failed", detail=without(_why(error, traffic), secret))
+            await worker.send("failed", detail=without(_explain_failure(error, traffic), secret))
 
 
 @asynccontextmanager
-async def _streams(settings: Mapping[str, Any], traffic: Traffic, secret: list[str]) -> AsyncGenerator[Streams, None]:
+async def _open_streams(
+    settings: Mapping[str, Any], traffic: Traffic, secret: list[str]
+) -> AsyncGenerator[Streams, None]:
     server: Mapping[str, Any] = settings["server"]
     is_stdio = server["transport"] == "stdio"
-    values, found = resolved(server["env"] if is_stdio else server["headers"], settings["given"])
+    values, found = resolve_references(server["env"] if is_stdio else server["headers"], settings["given"])
     secret += found
     if is_stdio:
         bounds = {name: settings[name] for name in ("message_max_bytes", "errors_max_bytes", "end_grace_s")}
-        async with stdio(server["command"], environment(values), traffic, **bounds) as streams:
+        async with open_stdio(server["command"], make_environment(values), traffic, **bounds) as streams:
             yield streams
     else:
 
@@ -124,7 +126,7 @@ def is_of_no_session(error: MCPError) -> bool:
     return is_before and _NO_SESSION.search(error.message.encode("utf-8", "replace")) is not None
 
 
-def _why(error: BaseException, traffic: Traffic) -> str:
+def _explain_failure(error: BaseException, traffic: Traffic) -> str:
     """Return in one line why a server could not be connected."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
@@ -138,7 +140,7 @@ def _why(error: BaseException, traffic: Traffic) -> str:
         parts.append(f"{traffic.passed_over} lines on its standard output were no MCP messages")
     if traffic.last_error_line:
         parts.append(f"its last word: {traffic.last_error_line}")
-    return printable("; ".join(parts))
+    return make_printable("; ".join(parts))
 
 
 class _Link:
@@ -196,7 +198,9 @@ class _Link:
             if not isinstance(cursor, str) or not cursor or len(tools) > self._settings["listed_max"] * 2:
                 break
         bounds = self._settings["definition_max_bytes"], self._settings["message_max_bytes"] // 2
-        await self._worker.send("listed", server=printable(self._who), tools=rows_of(tools, *bounds, self._about))
+        await self._worker.send(
+            "listed", server=make_printable(self._who), tools=list_rows(tools, *bounds, self._about)
+        )
 
     async def _list_again(self) -> None:
         while True:
@@ -221,7 +225,7 @@ class _Link:
                 elif frame["op"] == "cancel":
                     await self._dispatcher.notify(
                         "notifications/cancelled",
-                        {"requestId": _request_id(frame["n"]), "reason": "the call is not wanted any more"},
+                        {"requestId": _make_request_id(frame["n"]), "reason": "the call is not wanted any more"},
                         self._headers,
                     )
         self._end()
@@ -234,24 +238,24 @@ class _Link:
         }
         is_lost = is_forgotten = False
         try:
-            result = self._result(await self._request("tools/call", params, number=frame["n"]))
+            result = self._make_result(await self._request("tools/call", params, number=frame["n"]))
         except MCPError as error:
             if self._traffic.ended.is_set():
                 return  # this process ends; its worker knows what that means for a call
-            request_id, said = _request_id(frame["n"]), printable(error.message)
+            request_id, said = _make_request_id(frame["n"]), make_printable(error.message)
             status = self._traffic.refused.pop(request_id, 0)
             is_lost = self._is_http and error.code in _HTTP_LOST
             is_forgotten = request_id in self._traffic.not_taken or (self._is_http and is_of_no_session(error))
             if is_forgotten:
-                result = not_done(NOT_TAKEN, f"the MCP server has forgotten its session: {said}")
+                result = make_not_done(NOT_TAKEN, f"the MCP server has forgotten its session: {said}")
             elif is_lost:
                 how = f"answered {status}" if status else f"did not answer: {said}"
                 is_refused = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
-                result = not_done("tool_failed" if is_refused else "unknown_outcome", f"the MCP server {how}")
+                result = make_not_done("tool_failed" if is_refused else "unknown_outcome", f"the MCP server {how}")
             else:
                 who = "the MCP server" if error.code == MCP_TOO_LARGE else "the MCP server refused"
-                result = not_done("tool_failed", f"{who}: {said}")
-        await self._worker.send("result", **result_fields(frame["n"], result))
+                result = make_not_done("tool_failed", f"{who}: {said}")
+        await self._worker.send("result", **list_result_fields(frame["n"], result))
         if is_forgotten or (is_lost and not await self._answers()):
             self._end()  # a new connection finds it, or says why not
 
@@ -266,12 +270,14 @@ class _Link:
             return error.code == mcp_types.METHOD_NOT_FOUND and not self._traffic.not_taken
         return True
 
-    def _result(self, answer: Mapping[str, Any]) -> ToolResult:
+    def _make_result(self, answer: Mapping[str, Any]) -> ToolResult:
         content, is_error = answer.get("content") or [], answer.get("isError", False)
         if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
-            return not_done("tool_failed", f"the MCP server {NO_RESULT}")
+            return make_not_done("tool_failed", f"the MCP server {NO_RESULT}")
         files = KeptFiles(0 if is_error else self._settings["files_max_bytes"])
-        text, truncated = cut(told(content, answer.get("structuredContent"), files), self._settings["output_max_bytes"])
+        text, truncated = cut(
+            render_content(content, answer.get("structuredContent"), files), self._settings["output_max_bytes"]
+        )
         code = "tool_failed" if is_error else ""
         return ToolResult(ok=not is_error, code=code, text=text, truncated=truncated, files=files.kept)
 
@@ -283,15 +289,15 @@ class _Link:
             async def go_on(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001 - by these names
                 await self._worker.send("progress", n=number)
 
-            options["request_id"], options["on_progress"] = _request_id(number), go_on
+            options["request_id"], options["on_progress"] = _make_request_id(number), go_on
         return await self._dispatcher.send_raw_request(method, params, options)
 
 
-def _request_id(number: int) -> str:
+def _make_request_id(number: int) -> str:
     return f"call-{number}"
 
 
-def rows_of(tools: Sequence[Any], definition_max_bytes: int, all_max_bytes: int, about: str = "") -> list[Any]:
+def list_rows(tools: Sequence[Any], definition_max_bytes: int, all_max_bytes: int, about: str = "") -> list[Any]:
     """Return the listing as the worker is told of it: only what can be sent, and not more than it takes at once."""
     rows: list[dict[str, Any]] = []
     left = all_max_bytes
@@ -302,8 +308,8 @@ def rows_of(tools: Sequence[Any], definition_max_bytes: int, all_max_bytes: int,
         schema = tool.get("inputSchema")
         if isinstance(schema, dict):  # servers in Go say null where there is nothing
             schema = {word: value for word, value in schema.items() if value is not None}
-        row = {"name": name, "description": _described(tool) + about, "schema": schema}
-        size = _size(row)
+        row = {"name": name, "description": _describe_tool(tool) + about, "schema": schema}
+        size = _measure_row(row)
         if size is None:
             row = {"name": name, "description": "", "schema": None}
         elif size > 2 * definition_max_bytes or size > left:
@@ -314,7 +320,7 @@ def rows_of(tools: Sequence[Any], definition_max_bytes: int, all_max_bytes: int,
     return rows
 
 
-def _size(row: Mapping[str, Any]) -> int | None:
+def _measure_row(row: Mapping[str, Any]) -> int | None:
     """Return the bytes of a row on its way; None if it cannot be sent (a number or a text that is none elsewhere)."""
     try:
         return len(pack_frame("row", row=row))
@@ -322,6 +328,6 @@ def _size(row: Mapping[str, Any]) -> int | None:
         return None
 
 
-def _described(tool: Mapping[str, Any]) -> str:
+def _describe_tool(tool: Mapping[str, Any]) -> str:
     words = [tool.get("description"), tool.get("title"), tool["name"]]
     return next(word for word in words if isinstance(word, str) and word.strip())

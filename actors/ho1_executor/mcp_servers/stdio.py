@@ -22,7 +22,7 @@ from msgspec import Struct, field
 
 from hobus.actors.ho1_executor.limits import MCP_LINE_END_BYTES, MCP_TOO_LARGE
 from hobus.actors.ho1_executor.mcp_servers.listing import NO_RESULT
-from hobus.bus.json_text import mended_json
+from hobus.bus.json_text import mend_json
 
 OUR_ID = re.compile(rb'"id"\s*:\s*"(call-\d+)"')
 Streams = tuple[Any, Any]
@@ -49,7 +49,7 @@ class Traffic(Struct):
 
 
 @asynccontextmanager
-async def stdio(  # noqa: PLR0913 - one per bound
+async def open_stdio(  # noqa: PLR0913 - one per bound
     command: Sequence[str],
     env: Mapping[str, str],
     traffic: Traffic,
@@ -94,7 +94,7 @@ async def _read(
     assert process.stdout is not None  # noqa: S101 - it was asked for
     async with to_session:
         while not traffic.ended.is_set():
-            line = await _line(process.stdout)
+            line = await _read_line(process.stdout)
             if line is None:
                 traffic.why_ended = "it sent too large a message"
                 traffic.ended.set()
@@ -104,7 +104,7 @@ async def _read(
                 traffic.ended.set()
                 return
             try:
-                messages = messages_in(line)
+                messages = parse_messages(line)
             except ValueError:
                 traffic.passed_over += bool(line.strip())
                 continue
@@ -113,7 +113,7 @@ async def _read(
                     await to_session.send(SessionMessage(message))
 
 
-async def _line(output: asyncio.StreamReader) -> bytes | None:
+async def _read_line(output: asyncio.StreamReader) -> bytes | None:
     """Return the next line; for one that is too long a refusal of the call that it answers, or None if it names none.
 
     Ids of this client stand at an end of such a line: no server writes them behind half of its result.
@@ -137,7 +137,7 @@ async def _line(output: asyncio.StreamReader) -> bytes | None:
     return json.dumps({"jsonrpc": "2.0", "id": found[1].decode(), "error": error}).encode()
 
 
-def messages_in(line: bytes) -> list[Any]:
+def parse_messages(line: bytes) -> list[Any]:
     """Return the message of a line, or those of a batch; halves of a character become U+FFFD. Raises ValueError.
 
     A message that names a call of this client and is no answer refuses that call: else the call would be waited for.
@@ -146,7 +146,7 @@ def messages_in(line: bytes) -> list[Any]:
     try:
         return [read.validate_json(line, by_name=False)]
     except ValueError:
-        told = json.loads(mended_json(line))
+        told = json.loads(mend_json(line))
     return [read.validate_python(_answer(one), by_name=False) for one in (told if isinstance(told, list) else [told])]
 
 

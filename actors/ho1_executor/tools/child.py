@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hobus.actors.ho1_executor.tools.definition import Bounds, Request, ToolResult
 from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, Start
-from hobus.actors.ho1_executor.tools.print_pipe import PrintCaller, PrintPipe, both_ends, caller_of
+from hobus.actors.ho1_executor.tools.print_pipe import PrintCaller, PrintPipe, cut_middle, read_caller
 
 NOBODY = PrintCaller("", "")
 
@@ -85,7 +85,7 @@ class ToolChild(HostProcess):
         await self._is_ready.wait()
         self._share_out()
         self._running.append(attempt)
-        self._caller = caller_of(fields)
+        self._caller = read_caller(fields)
         try:
             return await self.call(fields, attempt.request, op=attempt.op, may_yield=self.is_shared)
         finally:
@@ -102,7 +102,7 @@ class ToolChild(HostProcess):
         if text := self._prints.taken():
             if len(self._running) == 1:
                 [one] = self._running
-                one.printed = both_ends(one.printed + text, self._said_bytes) if one.printed else text
+                one.printed = cut_middle(one.printed + text, self._said_bytes) if one.printed else text
             else:
                 self._on_late(NOBODY if self._running else self._caller, text)
 

@@ -30,13 +30,13 @@ from hobus.actors.ho1_executor.tools.definition import (
     ToolDefinition,
     ToolFault,
     ToolResult,
-    failed,
-    not_done,
+    make_failed,
+    make_not_done,
     run_tool,
 )
 from hobus.actors.ho1_executor.tools.host_process import Frames, HostGone
-from hobus.actors.ho1_executor.tools.protocol import result_fields
-from hobus.actors.ho1_executor.tools.standard_streams import StandardStreams, identity
+from hobus.actors.ho1_executor.tools.protocol import list_result_fields
+from hobus.actors.ho1_executor.tools.standard_streams import StandardStreams, find_identity
 
 ENTRY_POINTS = "hobus.actors.ho1_executor.tools.entry_points"
 """Imported only where the configuration names some."""
@@ -51,7 +51,7 @@ class ToolProcess:
 
     def __init__(self, frames: Frames, descriptor: int, streams: StandardStreams, settings: Mapping[str, Any]) -> None:
         self._frames = frames
-        self._descriptor, self._was = descriptor, identity(descriptor)
+        self._descriptor, self._was = descriptor, find_identity(descriptor)
         self._streams = streams
         self.settings = settings
         self._this = os.getpid()
@@ -91,7 +91,7 @@ class ToolProcess:
             else:
                 self._load(frame)
                 task = self._tasks[number] = loop.create_task(self._answer(frame), name=frame["tool_id"])
-                task.add_done_callback(functools.partial(self._over, number))
+                task.add_done_callback(functools.partial(self._note_over, number))
                 if not self._is_watched:
                     self._watch()
 
@@ -105,31 +105,31 @@ class ToolProcess:
             raise ToolFault(answer["fault"])
         return answer["value"]
 
-    def _over(self, number: int, task: asyncio.Task[None]) -> None:
+    def _note_over(self, number: int, task: asyncio.Task[None]) -> None:
         del self._tasks[number]
         if task.cancelled():  # before its first step
-            self._send("result", **result_fields(number, not_done("cancelled", "it was not begun")))
+            self._send("result", **list_result_fields(number, make_not_done("cancelled", "it was not begun")))
 
     async def _answer(self, asked: Mapping[str, Any]) -> None:
         """Run one call from its first step to its result."""
         try:
-            result = await self._result(asked)
+            result = await self._make_result(asked)
         except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its result, a cancel as well
-            result = failed(error, self._bounds)
+            result = make_failed(error, self._bounds)
         self._streams.flush()
         if os.getpid() != self._this:
             os._exit(0)  # a copy that a tool made of this process and let return: the call is the original's
         self._asked.pop(asked["n"], None)
         if not self._streams.are_whole:
             self._send("spent")
-        self._send("result", **result_fields(asked["n"], result))
+        self._send("result", **list_result_fields(asked["n"], result))
 
-    async def _result(self, asked: Mapping[str, Any]) -> ToolResult:
+    async def _make_result(self, asked: Mapping[str, Any]) -> ToolResult:
         if asked["op"] == "describe":
             entry = self.settings["entry_points"].get(asked["tool_id"], asked["tool_id"])
-            return described(entry, self.settings["definition_max_bytes"])
+            return describe(entry, self.settings["definition_max_bytes"])
         if asked["tool_id"] in self._faults:
-            return not_done("tool_failed", self._faults[asked["tool_id"]])
+            return make_not_done("tool_failed", self._faults[asked["tool_id"]])
         context = dict(asked["context"])
         host = ChildHost(self, asked["n"], context.pop("view", self.settings["view"]), context)
         return await run_tool(self._tools, asked["tool_id"], asked["arguments"], host, self._bounds)
@@ -147,7 +147,7 @@ class ToolProcess:
 
     def _send(self, op: str, **fields: Any) -> None:
         """Send one frame; end the process when a tool has closed the descriptor, or made it another file's."""
-        if identity(self._descriptor) != self._was:
+        if find_identity(self._descriptor) != self._was:
             os._exit(1)
         self._frames.write(op, **fields)
 
@@ -159,7 +159,7 @@ class ToolProcess:
         if self._is_watched:
             asyncio.get_running_loop().call_later(_LAG_S / 4, self._watch)
 
-    def held_up(self, _number: int, _frame: object) -> None:
+    def report_held_up(self, _number: int, _frame: object) -> None:
         """Report that the loop has not run for a while. The first alarm may be a sleep of the whole process."""
         self._lags += 1
         task = asyncio.current_task()
@@ -184,7 +184,7 @@ class ChildHost(Struct, frozen=True):
         if name not in checks:
             raise ToolFault(NO_HOME)
         path, directory = checks[name]
-        return plain(resolve(path)(Path(directory)))
+        return make_plain(resolve(path)(Path(directory)))
 
 
 def resolve(path: str) -> Any:
@@ -193,12 +193,12 @@ def resolve(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def plain(report: Any) -> Any:
+def make_plain(report: Any) -> Any:
     """Return a report as JSON-like values: its records (dataclasses, named tuples) become mappings by field name."""
     if is_dataclass(report):
-        return {field.name: plain(getattr(report, field.name)) for field in fields(report)}
+        return {field.name: make_plain(getattr(report, field.name)) for field in fields(report)}
     if isinstance(report, tuple) and hasattr(report, "_asdict"):
-        return {name: plain(value) for name, value in cast("Any", report)._asdict().items()}
+        return {name: make_plain(value) for name, value in cast("Any", report)._asdict().items()}
     return report
 
 
@@ -222,18 +222,18 @@ def serve(descriptor: int, streams: StandardStreams) -> None:
         process = ToolProcess(frames, descriptor, streams, settings)
         if settings["is_shared"]:
             streams.begin()
-            signal.signal(signal.SIGALRM, process.held_up)
+            signal.signal(signal.SIGALRM, process.report_held_up)
             runner.run(process.serve_all())
         else:
             process.serve_alone(runner)
 
 
-def described(entry: str, max_bytes: int) -> ToolResult:
+def describe(entry: str, max_bytes: int) -> ToolResult:
     module = importlib.import_module(ENTRY_POINTS)
     try:
-        return ToolResult(ok=True, code="", text=module.description_of(entry, max_bytes))
+        return ToolResult(ok=True, code="", text=module.describe_entry_point(entry, max_bytes))
     except module.BadEntryPoint as bad:
-        return not_done("tool_failed", str(bad))
+        return make_not_done("tool_failed", str(bad))
 
 
 def main() -> None:

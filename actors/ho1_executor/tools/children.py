@@ -16,12 +16,12 @@ import structlog
 from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.mcp_servers.secrets import without
 from hobus.actors.ho1_executor.tools.child import ProcessAttempt, ToolChild
-from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolResult, no_request, not_done
+from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolResult, make_not_done, refuse_request
 from hobus.actors.ho1_executor.tools.host_process import ENDED, HostGone
 from hobus.actors.ho1_executor.tools.nursery import Nursery
-from hobus.actors.ho1_executor.tools.print_pipe import PrintCaller, caller_of
+from hobus.actors.ho1_executor.tools.print_pipe import PrintCaller, read_caller
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
-from hobus.bus.messages.ids import turn_in
+from hobus.bus.messages.ids import find_turn
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.limits import FILES_MAX_BYTES, SAID_MAX_BYTES
 from hobus.config.secret_refs import is_secret_name
@@ -101,10 +101,10 @@ class ChildToolRunner:
 
     async def describe(self, name: str, *, timeout_s: float) -> ToolResult:
         """Return what this entry point is, as JSON text, or why it is none; loaded within `timeout_s`."""
-        result = await self._told(
-            {"tool_id": name}, ProcessAttempt(timeout_s, no_request, op="describe"), is_alone=True
+        result = await self._take_result(
+            {"tool_id": name}, ProcessAttempt(timeout_s, refuse_request, op="describe"), is_alone=True
         )
-        return result or not_done("deadline_exceeded", f"it did not load within {timeout_s:.3f} s")
+        return result or make_not_done("deadline_exceeded", f"it did not load within {timeout_s:.3f} s")
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
         """Run one call within `timeout_s`, waiting included; `context["request"]` is its way out (`outside.Request`).
@@ -116,27 +116,29 @@ class ChildToolRunner:
         plain = {name: value for name, value in context.items() if name != "request"}
         fields = {"tool_id": call.tool_id, "arguments": call.arguments, "context": plain}
         attempt = ProcessAttempt(timeout_s, context["request"])
-        result = await self._told(fields, attempt, is_alone=call.tool_id in self._alone)
+        result = await self._take_result(fields, attempt, is_alone=call.tool_id in self._alone)
         over = f"{call.tool_id} ran over {timeout_s:.3f} s and was stopped; what it had done by then is not known"
         busy = f"no tool process was free for {call.tool_id} within {timeout_s:.3f} s; nothing was run"
-        result = result or not_done("deadline_exceeded", over if attempt.has_begun else busy)
+        result = result or make_not_done("deadline_exceeded", over if attempt.has_begun else busy)
         result.printed = attempt.printed
         return result
 
-    async def _told(self, fields: Mapping[str, Any], attempt: ProcessAttempt, *, is_alone: bool) -> ToolResult | None:
+    async def _take_result(
+        self, fields: Mapping[str, Any], attempt: ProcessAttempt, *, is_alone: bool
+    ) -> ToolResult | None:
         """Return the result of a process that was free in time, None over time; log what the tool told people."""
         result: ToolResult | None = None
         try:
             async with asyncio.timeout(attempt.timeout_s):
                 if is_alone:
                     async with self._places:
-                        result = await self._run_in(self._of_its_own(), fields, attempt)
+                        result = await self._run_in(self._take_own_child(), fields, attempt)
                 else:
-                    result = await self._run_in(self._for_all(), fields, attempt)
+                    result = await self._run_in(self._take_shared_child(), fields, attempt)
         except TimeoutError:
             return None
         except OSError as error:
-            result = not_done("tool_failed", f"no tool process can be started ({error.strerror}); nothing was run")
+            result = make_not_done("tool_failed", f"no tool process can be started ({error.strerror}); nothing was run")
             return result
         else:
             return result
@@ -144,40 +146,40 @@ class ChildToolRunner:
             attempt.printed = self._without_secrets(attempt.printed)
             if result is not None:
                 result.traceback = self._without_secrets(result.traceback)
-            self._log(caller_of(fields), attempt.printed, "" if result is None else result.traceback)
+            self._log(read_caller(fields), attempt.printed, "" if result is None else result.traceback)
 
-    def _of_its_own(self) -> ToolChild:
+    def _take_own_child(self) -> ToolChild:
         """Return a process that nobody uses. Raises OSError."""
         while self._free:
             child = self._free.pop()
             if not child.is_spent and not child.has_ended():  # spent: it is being ended, and its keeper goes last
                 return child
             child.kill()
-        return self._started(is_shared=False)
+        return self._start_child(is_shared=False)
 
-    def _for_all(self) -> ToolChild:
+    def _take_shared_child(self) -> ToolChild:
         """Return the process of the tools that wait. Raises OSError."""
         child = self._shared
         if child is None or child.is_spent or child.has_ended():
-            child = self._shared = self._started(is_shared=True)
+            child = self._shared = self._start_child(is_shared=True)
         return child
 
-    def _started(self, *, is_shared: bool) -> ToolChild:
+    def _start_child(self, *, is_shared: bool) -> ToolChild:
         settings = self._settings
         child = ToolChild(
-            self._nursery.tool_process,
+            self._nursery.start_tool_process,
             first_frame=pack_frame("configure", environment=self._environment, is_shared=is_shared, **self._fields),
             bounds=Bounds(settings.output_max_bytes, SAID_MAX_BYTES, FILES_MAX_BYTES),
             kill_grace_s=limits.KILL_GRACE_MS / 1000,
             is_shared=is_shared,
-            on_blocked=self._blocks,
+            on_blocked=self._isolate_blocking,
             on_late=self._log_late,
         )
         self._alive[child] = task = asyncio.get_running_loop().create_task(child.serve())
-        task.add_done_callback(lambda _task: self._gone(child))
+        task.add_done_callback(lambda _task: self._note_gone(child))
         return child
 
-    def _gone(self, child: ToolChild) -> None:
+    def _note_gone(self, child: ToolChild) -> None:
         del self._alive[child]
         self._ended.append(child)
         if child in self._free:
@@ -198,13 +200,13 @@ class ChildToolRunner:
             return await child.run(fields, attempt)
         except HostGone as gone:
             how = await child.exit_words() if str(gone) == ENDED else ""
-            return not_done("unknown_outcome", f"the process of {fields['tool_id']} {gone}{how}")
+            return make_not_done("unknown_outcome", f"the process of {fields['tool_id']} {gone}{how}")
         finally:
             child.users -= 1
             if not child.users:
-                self._rests(child)
+                self._let_rest(child)
 
-    def _rests(self, child: ToolChild) -> None:
+    def _let_rest(self, child: ToolChild) -> None:
         """Offer an unused process to the next call, or let it go."""
         if child.is_spent:
             child.kill()
@@ -214,7 +216,7 @@ class ChildToolRunner:
         idle_s = limits.CHILDREN_IDLE_MS / 1000
         child.idle = asyncio.get_running_loop().call_later(idle_s, child.kill)
 
-    def _blocks(self, tool_id: str) -> None:
+    def _isolate_blocking(self, tool_id: str) -> None:
         """Give this tool a process alone from now on, and the others another one than it holds up."""
         if tool_id in self.entry_points and tool_id not in self._alone:
             self._alone.add(tool_id)
@@ -235,7 +237,7 @@ class ChildToolRunner:
         tell = _log.warning if traceback_text else _log.info
         tell(
             "tool_said",
-            turn=turn_in([caller.wo_id]).run if caller.wo_id else "",
+            turn=find_turn([caller.wo_id]).run if caller.wo_id else "",
             work_order=caller.wo_id,
             tool=caller.tool_id,
             printed=printed,

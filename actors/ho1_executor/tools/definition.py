@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
-from hobus.actors.ho1_executor.tools.print_pipe import both_ends
+from hobus.actors.ho1_executor.tools.print_pipe import cut_middle
 from hobus.bus.limits import FILE_NAME_CHARS, TOOL_FILES_MAX
 from hobus.bus.tool import File, FileBytes, ToolFault, ToolResult
 
@@ -17,7 +17,7 @@ Request = Callable[[str, str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """(service, message type, body) -> the reply's fields; raises ToolFault."""
 
 
-async def no_request(_service: str, _type_name: str, _body: Mapping[str, Any]) -> dict[str, Any]:
+async def refuse_request(_service: str, _type_name: str, _body: Mapping[str, Any]) -> dict[str, Any]:
     """Refuse: this call may ask nobody."""
     raise ToolFault("a tool cannot call the cluster here")
 
@@ -37,7 +37,7 @@ class ToolHost(Protocol):
 
     @property
     def snapshot(self) -> Mapping[str, Any]:
-        """Return the governed assets as plain values, secrets hidden (`view.snapshot_view`)."""
+        """Return the governed assets as plain values, secrets hidden (`view.make_snapshot_view`)."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class ToolHost(Protocol):
         ...
 
 
-async def _runs_elsewhere(_arguments: Mapping[str, Any], _host: ToolHost) -> NoReturn:
+async def _refuse_elsewhere(_arguments: Mapping[str, Any], _host: ToolHost) -> NoReturn:
     raise AssertionError("this tool runs in another process")
 
 
@@ -69,7 +69,7 @@ class ToolDefinition:
     description: str
     parameters: dict[str, Any]  # JSON Schema of the arguments
     idempotent: bool  # whether running it twice is as good as once
-    run: Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]] = _runs_elsewhere  # gives a JSON-like value
+    run: Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]] = _refuse_elsewhere  # gives a JSON-like value
     needs_home: bool = False  # reads files of the cluster's own machine, so that it runs there alone
     writes: bool = False  # it may change something: an agent needs its exact id among its permissions
     source: str = "builtin"  # or `python`, or the name of an MCP server
@@ -87,7 +87,7 @@ ANNOUNCED = ("tool_id", "source", "description", "idempotent", "writes")
 """What the word of a worker about a tool says beside its parameters, which are JSON text there."""
 
 
-def not_done(code: str, text: str) -> ToolResult:
+def make_not_done(code: str, text: str) -> ToolResult:
     """Return the result of a call that brought nothing."""
     return ToolResult(ok=False, code=code, text=text)
 
@@ -128,7 +128,7 @@ class KeptFiles:
         return self.take(value.kind, value.name, value.media_type, value.data)
 
 
-def written(value: Any, bounds: Bounds, tool_id: str = "the tool") -> ToolResult:
+def write_value(value: Any, bounds: Bounds, tool_id: str = "the tool") -> ToolResult:
     """Return a tool's value as JSON text with sorted keys, cut to its bound and marked if so; its files in words."""
     files = KeptFiles(bounds.files)
     try:
@@ -136,46 +136,46 @@ def written(value: Any, bounds: Bounds, tool_id: str = "the tool") -> ToolResult
     except (TypeError, ValueError, RecursionError) as error:
         mend = "return texts, numbers, lists, dicts, dataclasses, pydantic models or files"
         said = f"{tool_id} returned a {type(value).__name__} that is no JSON; {mend} ({error})"
-        return not_done("tool_failed", cut(said, bounds.output)[0])
+        return make_not_done("tool_failed", cut(said, bounds.output)[0])
     text, truncated = cut(text, bounds.output)
     return ToolResult(ok=True, code="", text=text, truncated=truncated, files=files.kept)
 
 
-def failed(error: BaseException, bounds: Bounds) -> ToolResult:
+def make_failed(error: BaseException, bounds: Bounds) -> ToolResult:
     """Return a tool's exception as its result: its sentence if it raised ToolFault, else only its class.
 
     A message may hold what no model is to see, an address with its key for one: it stands in the traceback, for people.
     """
     try:
-        return _told(error, bounds)
+        return _tell_error(error, bounds)
     except BaseException as raised:  # noqa: BLE001 - an exception is foreign code, down to the name of its class
-        broke = f"the tool broke: {class_name(error)}"
+        broke = f"the tool broke: {get_class_name(error)}"
         text, truncated = cut(broke, bounds.output)
-        told = both_ends(f"{broke}, which raises {class_name(raised)} when it is looked at", bounds.said)
+        told = cut_middle(f"{broke}, which raises {get_class_name(raised)} when it is looked at", bounds.said)
         return ToolResult(ok=False, code="tool_failed", text=text, truncated=truncated, traceback=told)
 
 
-def _told(error: BaseException, bounds: Bounds) -> ToolResult:
+def _tell_error(error: BaseException, bounds: Bounds) -> ToolResult:
     """Return what the exception says; raise whatever it raises when it is looked at."""
     is_meant = issubclass(type(error), ToolFault)
-    text, truncated = cut(str(error) if is_meant else f"the tool broke: {class_name(error)}", bounds.output)
-    told = "" if is_meant and error.__cause__ is None else traceback_of(error, bounds.said)
+    text, truncated = cut(str(error) if is_meant else f"the tool broke: {get_class_name(error)}", bounds.output)
+    told = "" if is_meant and error.__cause__ is None else format_traceback(error, bounds.said)
     code = "tool_invalid_args" if issubclass(type(error), BadArguments) else "tool_failed"
     return ToolResult(ok=False, code=code, text=text, truncated=truncated, traceback=told)
 
 
-def class_name(error: BaseException) -> str:
+def get_class_name(error: BaseException) -> str:
     """Return the name of an exception's class without running any of its code."""
     return str.__str__(vars(type)["__name__"].__get__(type(error)))
 
 
-def traceback_of(error: BaseException, max_bytes: int) -> str:
+def format_traceback(error: BaseException, max_bytes: int) -> str:
     """Return type, message and traceback of what a tool raised, from its own first line on."""
     frames = error.__traceback__
     while frames is not None and _is_ours(frames):
         frames = frames.tb_next
     lines = traceback.format_exception(type(error), error, frames or error.__traceback__)
-    return both_ends("".join(lines).rstrip(), max_bytes)
+    return cut_middle("".join(lines).rstrip(), max_bytes)
 
 
 def _is_ours(frames: TracebackType) -> bool:
@@ -189,13 +189,13 @@ async def run_tool(
 ) -> ToolResult:
     tool = tools.get(tool_id)
     if tool is None:
-        return not_done("tool_not_found", f"no tool {tool_id[:64]}")
+        return make_not_done("tool_not_found", f"no tool {tool_id[:64]}")
     try:
-        return written(await tool.run(arguments, host), bounds, tool_id)
+        return write_value(await tool.run(arguments, host), bounds, tool_id)
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
-        return failed(error, bounds)
+        return make_failed(error, bounds)
     except SystemExit as error:
-        ended = failed(error, bounds)
+        ended = make_failed(error, bounds)
         ended.text = "the tool tried to end its process"
         return ended
 

@@ -26,10 +26,10 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapte
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, SchemaError, to_jsonable_python
 
-from hobus.actors.ho1_executor.tools.definition import BadArguments, ToolDefinition, ToolHost, class_name
+from hobus.actors.ho1_executor.tools.definition import BadArguments, ToolDefinition, ToolHost, get_class_name
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.bus.tool import ANSWERS, IMPORTING, MARK, Declared, Invocation, call_key, entry_of
-from hobus.config.json_schema import input_schema_fault
+from hobus.bus.tool import ANSWERS, IMPORTING, MARK, Declared, Invocation, call_key, parse_entry_point
+from hobus.config.json_schema import find_input_schema_fault
 
 
 class NoSchema(Exception):
@@ -57,7 +57,9 @@ class Signature(Struct, frozen=True):
         try:
             schema = self.model.model_json_schema(schema_generator=_Words)
         except PydanticUserError as error:
-            raise NoSchema(f"its annotations have no JSON Schema ({_first_line(error)}); pass parameters=") from None
+            raise NoSchema(
+                f"its annotations have no JSON Schema ({_get_first_line(error)}); pass parameters="
+            ) from None
         schema.pop("title", None)
         return {"properties": {}, "required": [], **schema}
 
@@ -72,7 +74,7 @@ class Signature(Struct, frozen=True):
         return {str(self.model.model_fields[name].alias): getattr(given, name) for name in given.model_fields_set}
 
 
-def signature_of(function: Callable[..., Any]) -> Signature:
+def read_signature(function: Callable[..., Any]) -> Signature:
     """Return the function's signature. Raises NoSchema, naming the parameter."""
     try:
         hints = get_type_hints(function, include_extras=True)
@@ -92,7 +94,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         try:
             TypeAdapter(hints[name])
         except (PydanticUserError, SchemaError) as error:  # the latter's last line says what, as of a pattern
-            why = _first_line(error) if isinstance(error, PydanticUserError) else str(error).splitlines()[-1]
+            why = _get_first_line(error) if isinstance(error, PydanticUserError) else str(error).splitlines()[-1]
             raise NoSchema(
                 f"parameter {name}: no JSON Schema for its annotation ({why}); or pass parameters="
             ) from None
@@ -101,7 +103,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     return Signature(create_model(function.__name__, __config__=_CONFIG, **fields), invocation)
 
 
-def invocation_of(function: Callable[..., Any]) -> str | None:
+def find_invocation(function: Callable[..., Any]) -> str | None:
     """Return the parameter that wants to know the call, of a function whose other annotations mean nothing here."""
     with suppress(NameError, TypeError):
         return next((name for name, hint in get_type_hints(function).items() if hint is Invocation), None)
@@ -111,7 +113,7 @@ def invocation_of(function: Callable[..., Any]) -> str | None:
 _CONFIG = ConfigDict(extra="forbid")
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(".")
 
 
@@ -125,41 +127,41 @@ class BadEntryPoint(Exception):
 
 def load(entry: str) -> ToolDefinition:
     """Return the tool of one of `tools.entry_points`. Raises BadEntryPoint, whatever its package does."""
-    name = entry_of(entry)[0]
+    name = parse_entry_point(entry)[0]
     if name in BUILTIN:
         raise BadEntryPoint("a built-in tool has this name; rename yours")
-    function = _function_of(entry)
+    function = _load_function(entry)
     try:
-        return definition_of(name, function)
+        return make_definition(name, function)
     except BadEntryPoint as bad:
-        raise BadEntryPoint(f"{_where(function)}{bad}") from None
+        raise BadEntryPoint(f"{_locate_function(function)}{bad}") from None
 
 
-def _function_of(entry: str) -> Any:
+def _load_function(entry: str) -> Any:
     """Return what stands under `/path/to/file.py:name` or `package.module:name`. Raises BadEntryPoint."""
-    target = entry_of(entry)[1]
+    target = parse_entry_point(entry)[1]
     where, _, name = target.rpartition(":")
     if not where.endswith(".py"):
         found = _imported(where, where)
     elif Path(where).is_file():
-        found = module_of(Path(where))
+        found = import_file(Path(where))
     else:
         raise BadEntryPoint(f"there is no file {where}; it has to be on the machine of each worker")
     try:
         for part in name.split("."):
             found = getattr(found, part)
     except AttributeError as error:
-        raise BadEntryPoint(f"{target} cannot be imported ({_why(error)}); fix that file") from None
+        raise BadEntryPoint(f"{target} cannot be imported ({_explain_import(error)}); fix that file") from None
     return found
 
 
-def _where(function: Any) -> str:
+def _locate_function(function: Any) -> str:
     """Return file and line of a function as the beginning of a sentence; empty where it has none."""
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}: "
 
 
-def module_of(file: Path) -> Any:
+def import_file(file: Path) -> Any:
     """Import the module that a file is. Raises BadEntryPoint, whatever the file does."""
     folder, module = file.resolve().parent, file.stem
     while (folder / "__init__.py").is_file():
@@ -174,7 +176,7 @@ def module_of(file: Path) -> Any:
 
 def prepare() -> None:
     """Look up, for all processes forked from this one, what each would for its first tool."""
-    signature_of(prepare).schema()
+    read_signature(prepare).schema()
 
 
 def _imported(module: str, named: Path | str) -> Any:
@@ -183,12 +185,12 @@ def _imported(module: str, named: Path | str) -> Any:
         return import_module(module)
     except BaseException as error:  # noqa: BLE001 - an import may raise anything, SystemExit too
         mend = "install it" if isinstance(error, ModuleNotFoundError) and error.name == module else "fix that file"
-        raise BadEntryPoint(f"{named} cannot be imported ({_why(error)}); {mend}") from None
+        raise BadEntryPoint(f"{named} cannot be imported ({_explain_import(error)}); {mend}") from None
     finally:
         IMPORTING.pop()
 
 
-def definition_of(name: str, function: Any) -> ToolDefinition:
+def make_definition(name: str, function: Any) -> ToolDefinition:
     """Return the tool that a function is. Raises BadEntryPoint."""
     declared: Declared | None = getattr(function, MARK, None)
     if not callable(function) or not isinstance(declared, Declared):
@@ -200,10 +202,10 @@ def definition_of(name: str, function: Any) -> ToolDefinition:
         raise BadEntryPoint("nothing says what it does; give it a docstring or description=")
     try:
         if declared.parameters is None:
-            signature = signature_of(function)
+            signature = read_signature(function)
             parameters, convert, invocation = signature.schema(), signature.converted, signature.invocation
         else:
-            parameters, convert, invocation = dict(declared.parameters), dict[str, Any], invocation_of(function)
+            parameters, convert, invocation = dict(declared.parameters), dict[str, Any], find_invocation(function)
     except NoSchema as error:
         raise BadEntryPoint(str(error)) from None
     return ToolDefinition(
@@ -211,7 +213,7 @@ def definition_of(name: str, function: Any) -> ToolDefinition:
         description=description.strip(),
         parameters=parameters,
         idempotent=declared.idempotent,
-        run=_runner(name, function, convert, invocation),
+        run=_make_runner(name, function, convert, invocation),
         writes=declared.writes,
         source=SOURCE,
         timeout_s=declared.timeout_s,
@@ -219,7 +221,7 @@ def definition_of(name: str, function: Any) -> ToolDefinition:
     )
 
 
-def description_of(entry: str, max_bytes: int) -> str:
+def describe_entry_point(entry: str, max_bytes: int) -> str:
     """Return what a worker has to know of an entry point, as JSON text. Raises BadEntryPoint."""
     tool = load(entry)
     try:
@@ -234,7 +236,7 @@ def description_of(entry: str, max_bytes: int) -> str:
     return text
 
 
-def _runner(
+def _make_runner(
     name: str,
     function: Callable[..., Any],
     convert: Callable[[Mapping[str, Any]], dict[str, Any]],
@@ -249,7 +251,7 @@ def _runner(
             named[invocation] = Invocation(**known)
         value = function(**named)
         if inspect.isawaitable(value):
-            value = await value if inspect.iscoroutinefunction(function) else asyncio.run(_awaited(value))
+            value = await value if inspect.iscoroutinefunction(function) else asyncio.run(_await_value(value))
         with suppress(PydanticSerializationError, ValueError):  # what is no JSON then is said where it is written
             return to_jsonable_python(value)
         return value
@@ -270,20 +272,20 @@ def _recorded(key: str) -> list[Any]:
     return found[: _replayed[place]][-1:]
 
 
-async def _awaited(value: Awaitable[Any]) -> Any:
+async def _await_value(value: Awaitable[Any]) -> Any:
     """Await the value of a `def` that returns an awaitable, where no loop runs."""
     return await value
 
 
-def _why(error: BaseException) -> str:
+def _explain_import(error: BaseException) -> str:
     """Say what an import raised, and where; the name of its class alone where the error raises when it is looked at."""
     try:
-        return f"{class_name(error)}: {_line(error)}{place_of(error)}"
+        return f"{get_class_name(error)}: {_shorten_import_error(error)}{place_of(error)}"
     except BaseException:  # noqa: BLE001 - an exception is foreign code
-        return class_name(error)
+        return get_class_name(error)
 
 
-def _line(error: BaseException) -> str:
+def _shorten_import_error(error: BaseException) -> str:
     """Return the first line of what an import said, printable and short: no traceback, since no call was made yet."""
     first = (str(error).splitlines() or [""])[0]
     return "".join(char if char.isprintable() and char.isascii() else "?" for char in first[:160])
@@ -315,9 +317,9 @@ def main() -> None:
     os.dup2(nowhere, 2)
     for entry in sys.argv[2:]:
         try:
-            told = json.loads(description_of(entry, int(sys.argv[1])))
-            fault = input_schema_fault(told["parameters"])
-            found = fault and f"{_where(_function_of(entry))}{fault}", told["writes"]
+            told = json.loads(describe_entry_point(entry, int(sys.argv[1])))
+            fault = find_input_schema_fault(told["parameters"])
+            found = fault and f"{_locate_function(_load_function(entry))}{fault}", told["writes"]
         except BadEntryPoint as bad:
             found = str(bad), False
         os.write(out, f"{json.dumps(found)}\n".encode())

@@ -18,15 +18,15 @@ from itertools import count
 from typing import Any, NoReturn
 
 from hobus.actors.ho1_executor.tools import keeper
-from hobus.actors.ho1_executor.tools.definition import Request, ToolFault, ToolResult, no_request
+from hobus.actors.ho1_executor.tools.definition import Request, ToolFault, ToolResult, refuse_request
 from hobus.actors.ho1_executor.tools.protocol import (
     FRAME_OVERHEAD_BYTES,
     PREFIX_BYTES,
     BadFrame,
-    frame_size,
     is_request,
     pack_frame,
-    result_in,
+    read_frame_size,
+    read_result,
     unpack_frame,
 )
 
@@ -66,7 +66,7 @@ class Frames:
     async def receive(self) -> dict[str, Any]:
         """Return the next frame. Raises HostGone."""
         try:
-            size = frame_size(await self._reader.readexactly(PREFIX_BYTES), self._max_bytes)
+            size = read_frame_size(await self._reader.readexactly(PREFIX_BYTES), self._max_bytes)
             return unpack_frame(await self._reader.readexactly(size))
         except BadFrame:
             raise HostGone("sent something that is not an answer") from None
@@ -129,7 +129,7 @@ class HostProcess:
                 continue
             number = frame.get("n")
             heard = self._calls.get(number) if isinstance(number, int) else None
-            is_answer = frame["op"] == "progress" or is_request(frame) or result_in(frame) is not None
+            is_answer = frame["op"] == "progress" or is_request(frame) or read_result(frame) is not None
             if heard is None or heard.qsize() >= _UNREAD_MAX or not is_answer:
                 raise HostGone("sent something that is not an answer")
             heard.put_nowait(frame)
@@ -137,7 +137,7 @@ class HostProcess:
     async def call(
         self,
         fields: Mapping[str, Any],
-        request: Request = no_request,
+        request: Request = refuse_request,
         *,
         op: str = "call",
         may_yield: bool = True,
@@ -156,7 +156,7 @@ class HostProcess:
         try:
             await frames.send(op, n=number, **fields)
             while (frame := await heard.get()) is not None:
-                if (result := result_in(frame)) is not None:
+                if (result := read_result(frame)) is not None:
                     return result
                 if frame["op"] == "progress":
                     on_progress()
@@ -254,7 +254,7 @@ class HostProcess:
         self._process.wait()
 
 
-def interpreter(module: str, *arguments: str) -> Start:
+def start_interpreter(module: str, *arguments: str) -> Start:
     """Start a fresh interpreter with this module: for a worker that has sockets and a loop, which no tool may hold."""
 
     def start(frames: int, prints: int | None) -> Process:

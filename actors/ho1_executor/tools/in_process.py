@@ -18,7 +18,7 @@ from hobus.actors.ho1_executor.tools.definition import (
     ToolDefinition,
     ToolFault,
     ToolResult,
-    not_done,
+    make_not_done,
     run_tool,
 )
 from hobus.actors.ho1_executor.tools.outside import Request
@@ -71,4 +71,4 @@ class InProcessToolRunner:
             async with asyncio.timeout(timeout_s):
                 return await run_tool(self._tools, call.tool_id, call.arguments, host, self._bounds)
         except TimeoutError:
-            return not_done("deadline_exceeded", f"{call.tool_id} ran over {timeout_s:.3f} s and was stopped")
+            return make_not_done("deadline_exceeded", f"{call.tool_id} ran over {timeout_s:.3f} s and was stopped")

@@ -43,7 +43,7 @@ SIGNAL_EXIT = 128
 
 def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
     """Have this process signalled when its parent dies, however; end here if that was before now."""
-    _prctl(_PR_SET_PDEATHSIG, int(number))
+    _call_prctl(_PR_SET_PDEATHSIG, int(number))
     if KEEPS and os.getppid() != parent:
         os._exit(0)
 
@@ -78,7 +78,7 @@ def only_socket(worker: int, *, is_kept: bool, prints: bool = False) -> int:
 def confine(limits: Mapping[str, int | None]) -> None:
     """Give up rights that a program started here could gain, and apply the limits, the system's own where lower."""
     # A program with the set-user-id bit would have a life that no kill of a keeper's reaches.
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _call_prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump of its memory would show what it was given
     for name, value in limits.items():
         which = _LIMITS[name]
@@ -101,7 +101,7 @@ def split(worker: int, socket: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _TOLD)
     die_with(worker, signal.SIGTERM)
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans below it become its children
+    _call_prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans below it become its children
     keeper = os.getpid()
     working = os.fork()
     if working:
@@ -123,7 +123,7 @@ def end(keeper: int) -> None:
         os.kill(keeper, signal.SIGCONT)
 
 
-def _prctl(*arguments: int) -> None:
+def _call_prctl(*arguments: int) -> None:
     if KEEPS:
         ctypes.CDLL(None, use_errno=True).prctl(*arguments)
 
@@ -159,7 +159,7 @@ def _end_all() -> None:
     """Kill level by level: whoever loses its parent falls to the keeper, until nobody is left."""
     with suppress(ChildProcessError):
         while True:
-            for pid in _children():
+            for pid in _list_children():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             os.waitpid(-1, 0)
@@ -167,7 +167,7 @@ def _end_all() -> None:
                 pass
 
 
-def _children() -> Iterator[int]:
+def _list_children() -> Iterator[int]:
     me = os.getpid()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from hobus.actors.ho1_executor.tools import child_main, keeper
-from hobus.actors.ho1_executor.tools.host_process import ForkedProcess, Process, interpreter, may_fork
+from hobus.actors.ho1_executor.tools.host_process import ForkedProcess, Process, may_fork, start_interpreter
 
 NURSERY_MODULE = "hobus.actors.ho1_executor.tools.nursery"
 CHILD_MODULE = "hobus.actors.ho1_executor.tools.child_main"
@@ -48,7 +48,7 @@ class Nursery:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             if not may_fork():
-                self._process = interpreter(NURSERY_MODULE, *self._preload)(theirs.fileno(), None)
+                self._process = start_interpreter(NURSERY_MODULE, *self._preload)(theirs.fileno(), None)
             elif pid := os.fork():
                 self._process = ForkedProcess(pid)
             else:
@@ -56,10 +56,10 @@ class Nursery:
         ours.settimeout(_ANSWER_S)
         self._line = ours
 
-    def tool_process(self, frames: int, prints: int | None) -> Process:
+    def start_tool_process(self, frames: int, prints: int | None) -> Process:
         """Start a tool process with this socket and this pipe (a `Start`). Raises OSError."""
         if not keeper.KEEPS:
-            return interpreter(CHILD_MODULE)(frames, prints)
+            return start_interpreter(CHILD_MODULE)(frames, prints)
         for _ in range(2):  # somebody may have killed it
             self.start()
             with suppress(OSError):

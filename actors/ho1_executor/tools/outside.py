@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from hobus.actors.ho1_executor.tools.definition import Request, ToolFault
-from hobus.bus.catalog import row_of
+from hobus.bus.catalog import find_row
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.base import named
+from hobus.bus.messages.base import name_fields
 from hobus.bus.messages.files import FileText, ReadFile
 from hobus.bus.port import Bus
 
@@ -34,14 +34,14 @@ ReadText = Callable[[ReadFile], Awaitable[FileText]]
 """A file of this machine, as far as its agent may read it."""
 
 
-def requests_over(bus: Bus, *, timeout_s: float, about: Mapping[str, str], read_file: ReadText | None) -> Request:
+def make_request_way(bus: Bus, *, timeout_s: float, about: Mapping[str, str], read_file: ReadText | None) -> Request:
     """Return the one way from a tool to a service; each request is bounded by `timeout_s`.
 
     `about`: fields of the call; `read_file`: None at a worker that is elsewhere.
     """
 
     async def request(service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        row = row_of(service, type_name)
+        row = find_row(service, type_name)
         is_file = type_name == ReadFile.TYPE and read_file is not None
         if row is None or row.reply is None or not (is_file or (service, type_name) in READS):
             raise ToolFault(f"a tool may not send {type_name[:64]} to {service[:64]}")
@@ -51,11 +51,11 @@ def requests_over(bus: Bus, *, timeout_s: float, about: Mapping[str, str], read_
             raise ToolFault(f"not a {type_name}") from None
         try:
             if isinstance(message, ReadFile) and read_file is not None:  # of this machine: nobody else is asked
-                return named(await read_file(message))
+                return name_fields(await read_file(message))
             reply = await bus.request(service, message, expect=row.reply, timeout_s=timeout_s)
         except RuntimeFault as fault:
             raise ToolFault(f"the {service} did not answer: {fault.code}") from None
-        document: dict[str, Any] = named(reply)
+        document: dict[str, Any] = name_fields(reply)
         return document
 
     return request

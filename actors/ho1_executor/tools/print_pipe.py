@@ -41,7 +41,7 @@ class BothEnds:
         return _LEFT_OUT.format(self._left_out).join(ends)
 
 
-def both_ends(text: str, max_bytes: int) -> str:
+def cut_middle(text: str, max_bytes: int) -> str:
     """Return the text, without its middle where it is longer; what is no Unicode stands as an escape."""
     kept = BothEnds(max_bytes)
     kept.add(text.encode("utf-8", "backslashreplace"))
@@ -55,7 +55,7 @@ class PrintCaller(NamedTuple):
     wo_id: str
 
 
-def caller_of(fields: Mapping[str, Any]) -> PrintCaller:
+def read_caller(fields: Mapping[str, Any]) -> PrintCaller:
     return PrintCaller(fields["tool_id"], fields.get("context", {}).get("wo_id", ""))
 
 

@@ -59,7 +59,7 @@ def pack_frame(op: str, **fields: Any) -> bytes:
     return len(body).to_bytes(PREFIX_BYTES, "big") + body
 
 
-def frame_size(prefix: bytes, max_bytes: int) -> int:
+def read_frame_size(prefix: bytes, max_bytes: int) -> int:
     """Return the length of the body that follows. Raises BadFrame above `max_bytes`."""
     size = int.from_bytes(prefix, "big")
     if size > max_bytes:
@@ -78,11 +78,11 @@ def unpack_frame(body: bytes) -> dict[str, Any]:
     return value
 
 
-def result_fields(number: int, result: ToolResult) -> dict[str, Any]:
+def list_result_fields(number: int, result: ToolResult) -> dict[str, Any]:
     return {"n": number, **{name: getattr(result, name) for name in _RESULT}}
 
 
-def result_in(frame: Mapping[str, Any]) -> ToolResult | None:
+def read_result(frame: Mapping[str, Any]) -> ToolResult | None:
     """Return the result that a frame brings, of the call under `n`; None if it is no well-formed one."""
     if frame["op"] != "result" or not _has(frame, {"n": int, **_RESULT}):
         return None

@@ -18,7 +18,7 @@ _Run = Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]]
 _tools: dict[str, ToolDefinition] = {}
 
 
-def _tool(
+def _register_tool(
     description: str, *, needs_home: bool = False, is_alone: bool = False, **properties: dict[str, Any]
 ) -> Callable[[_Run], _Run]:
     """Register the function as a tool under its own name, with these optional arguments, each by its JSON Schema."""
@@ -39,25 +39,25 @@ def _tool(
     return add
 
 
-@_tool("Lists the governed packages installed in this system: id, version, title, framework.")
+@_register_tool("Lists the governed packages installed in this system: id, version, title, framework.")
 async def _list_packages(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     rows = host.snapshot["packages"]
     return {"count": len(rows), "packages": rows}
 
 
-@_tool("Lists the frameworks that govern this system: id, version, title, status.")
+@_register_tool("Lists the frameworks that govern this system: id, version, title, status.")
 async def _list_frameworks(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     rows = host.snapshot["frameworks"]
     return {"count": len(rows), "frameworks": rows}
 
 
-@_tool("Lists the specs that the frameworks' packages fulfil: id, framework, title, version.")
+@_register_tool("Lists the specs that the frameworks' packages fulfil: id, framework, title, version.")
 async def _list_specs(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     rows = host.snapshot["specs"]
     return {"count": len(rows), "specs": rows}
 
 
-@_tool(
+@_register_tool(
     "Lists the governed files with the package that owns each, and its hash; of one package, if it is named.",
     package_id={"type": "string", "description": "such as PKG-PROMPTS-001", "maxLength": 100},
 )
@@ -70,7 +70,7 @@ async def _list_files(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return {"count": len(rows), "files": rows}
 
 
-@_tool("Lists the tools that you have, with what each does.")
+@_register_tool("Lists the tools that you have, with what each does.")
 async def _list_tools(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     """Return the tools of the agent that asks; of an unknown agent none, since it may use none."""
     allowed = host.snapshot["agent_tools"].get(host.context["agent_id"], ())
@@ -79,7 +79,7 @@ async def _list_tools(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return {"count": len(rows), "tools": rows}
 
 
-@_tool(
+@_register_tool(
     "Shows the running configuration, secrets hidden: a section (`budget`) or one setting "
     "(`budget.session_token_limit`); without a path the names of the sections.",
     path={"type": "string", "description": "dotted path", "maxLength": 200},
@@ -99,7 +99,7 @@ async def _show_config(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return {"path": path, "value": value}
 
 
-@_tool(
+@_register_tool(
     "Checks the record (the ledger): every frame, hash and link since its last check. Says whether it is intact, and "
     "where not.",
     needs_home=True,
@@ -110,7 +110,7 @@ async def _verify_ledger(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return dict(await host.check("verify_whole_ledger" if arguments.get("whole") else "verify_ledger"))
 
 
-@_tool(
+@_register_tool(
     "Checks this system's governed files and record by all gates, as a start does: each breach with its mend.",
     needs_home=True,
     is_alone=True,
@@ -119,7 +119,7 @@ async def _run_gates(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return dict(await host.check("run_gates"))
 
 
-@_tool(
+@_register_tool(
     "Reads a text file below the roots that you may read (permissions.paths); of a large one its beginning.",
     needs_home=True,
     path={"type": "string", "description": "relative to such a root, or absolute", "minLength": 1, "maxLength": 1000},
@@ -132,7 +132,7 @@ async def _read_file(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return {name: found[name] for name in ("path", "text", "size_bytes", "is_cut", "warning")}
 
 
-@_tool(
+@_register_tool(
     "Searches what was said in this session, by its words: the best passages first, each with who said it.",
     words={"type": "string", "description": "any of these", "minLength": 1, "maxLength": 1000},
     limit={"type": "integer", "minimum": 1, "maximum": 20},
@@ -143,7 +143,7 @@ async def _search(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return {"found": [{name: hit[name] for name in _HIT_FIELDS} for hit in found["hits"]], "more": found["more"]}
 
 
-@_tool(
+@_register_tool(
     "Lists recent ledger entries, newest first: ids and codes, no contents.",
     event_type={"type": "string", "description": "such as WO_COMPLETED", "maxLength": 64},
     session_id={"type": "string", "description": "a session's full id, or `this`", "maxLength": 64},
@@ -161,24 +161,24 @@ async def _query_ledger(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return {"entries": rows, "shown": len(rows), "more": page["more"], "head": page["head"]}
 
 
-@_tool("What this session has cost so far: model calls, tokens, money, and what is left of its budget.")
+@_register_tool("What this session has cost so far: model calls, tokens, money, and what is left of its budget.")
 async def _session_cost(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     session_id: str = host.context["session_id"]
     budget = await host.request("gateway", "gateway.read_budget", {"session_id": session_id})
     for row in budget["scopes"]:
         if row["scope"].startswith("session") and row["scope"].endswith(session_id):
-            return {"session_id": session_id, "budget_mode": budget["mode"], **_spent(row)}
+            return {"session_id": session_id, "budget_mode": budget["mode"], **_make_spent_row(row)}
     raise ToolFault(f"the gateway has no budget of session {session_id}: it made no model call yet")
 
 
-@_tool("Token budgets of every scope: limit, used, reserved, remaining.")
+@_register_tool("Token budgets of every scope: limit, used, reserved, remaining.")
 async def _budget_status(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     budget = await host.request("gateway", "gateway.read_budget", {"session_id": ""})
-    rows = [{"scope": row["scope"], **_spent(row)} for row in budget["scopes"]]
+    rows = [{"scope": row["scope"], **_make_spent_row(row)} for row in budget["scopes"]]
     return {"budget_mode": budget["mode"], "scopes": sorted(rows, key=lambda row: row["scope"])}
 
 
-@_tool("The processes of this cluster: name, role, state, work in flight.")
+@_register_tool("The processes of this cluster: name, role, state, work in flight.")
 async def _cluster_status(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     rows: list[dict[str, Any]] = []
     after, is_whole = "", False
@@ -190,7 +190,7 @@ async def _cluster_status(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return {"count": len(rows), "processes": sorted(rows, key=lambda row: row["instance"])}
 
 
-def _spent(row: Mapping[str, Any]) -> dict[str, Any]:
+def _make_spent_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "calls": row["calls"],
         "tokens_used": row["used"],

@@ -13,10 +13,10 @@ from typing import Any
 
 import structlog
 
-from hobus.actors.ho1_executor.mcp_servers.listing import printable
+from hobus.actors.ho1_executor.mcp_servers.listing import make_printable
 from hobus.actors.ho1_executor.mcp_servers.server import CallTimes, McpSource
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
-from hobus.actors.ho1_executor.tools.definition import ANNOUNCED, ToolDefinition, ToolResult, not_done
+from hobus.actors.ho1_executor.tools.definition import ANNOUNCED, ToolDefinition, ToolResult, make_not_done
 from hobus.actors.ho1_executor.tools.table import ToolTable
 from hobus.bus import limits
 from hobus.bus.messages.base import pack
@@ -24,8 +24,8 @@ from hobus.bus.messages.control import REASON_MAX_CHARS, REFUSED_SHOWN_MAX, Anno
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.settings import BusSettings
 from hobus.bus.text import cut
-from hobus.config.json_schema import input_schema_fault
-from hobus.config.secret_refs import allowed
+from hobus.config.json_schema import find_input_schema_fault
+from hobus.config.secret_refs import select_allowed
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 
 PYTHON = "python"
@@ -62,7 +62,7 @@ class ToolSources:
     def give(self, given: Mapping[str, str]) -> None:
         """Give each process the variables that the configuration names for it. Before `begin`."""
         self._given = given
-        self._children.give(allowed(self._limits.environment, given))
+        self._children.give(select_allowed(self._limits.environment, given))
 
     def begin(self, announce: Announce) -> None:
         """Connect servers and load packages on the running loop, once; `announce` hears of every change."""
@@ -70,7 +70,7 @@ class ToolSources:
         loop = asyncio.get_running_loop()
         for name, config in self._servers_wanted.items():
             server = McpSource(
-                name, config, self._limits, given=self._given, random=self._random, on_change=self._changed
+                name, config, self._limits, given=self._given, random=self._random, on_change=self._on_change
             )
             self._servers[name] = server
             self._tasks.append(loop.create_task(server.keep(), name=name))
@@ -78,7 +78,7 @@ class ToolSources:
             self._tasks.append(loop.create_task(self._load_packages(), name=PYTHON))
         for task in self._tasks:
             task.add_done_callback(_notice_bug)
-        self._changed()
+        self._on_change()
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -97,7 +97,7 @@ class ToolSources:
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
         tool = self._table.get(call.tool_id)
         if tool is None:
-            return not_done("tool_not_found", f"no tool {call.tool_id[:64]}")
+            return make_not_done("tool_not_found", f"no tool {call.tool_id[:64]}")
         holder, remaining_s = context.pop("holder", ""), context.pop("remaining_s", timeout_s)
         server = self._servers.get(tool.source)
         if server is None:
@@ -109,17 +109,17 @@ class ToolSources:
     def announcement(self) -> AnnounceTools:
         """Return what can be run here now, and the state of each source."""
         able = set(self.available())
-        words, left_out = bounded([word_of(tool) for name, tool in self._table.items() if name in able])
+        words, left_out = bound_words([make_word(tool) for name, tool in self._table.items() if name in able])
         sources = [ToolSource(name="builtin", kind="builtin", state="ready")]
         if self._children.entry_points:
             sources.append(self._python)
         for name, server in sorted(self._servers.items()):
-            refused = shown([*server.refused, *left_out.get(name, ())])
+            refused = bound_refused([*server.refused, *left_out.get(name, ())])
             row = ToolSource(name=name, kind="mcp", state=server.state, detail=server.detail, refused=refused)
             sources.append(row)
         return AnnounceTools(tools=words, sources=sources)
 
-    def _changed(self) -> None:
+    def _on_change(self) -> None:
         for name, server in self._servers.items():
             self._table.put(name, list(server.tools.values()))
         self._announce(self.announcement())
@@ -130,9 +130,9 @@ class ToolSources:
         refused: list[str] = []
         for name in self._children.entry_points:
             result = await self._children.describe(name, timeout_s=self._limits.timeout_ms / 1000)
-            tool = described(name, result)
+            tool = read_described(name, result)
             if isinstance(tool, str):
-                refused.append(printable(f"{name}: {tool}"))
+                refused.append(make_printable(f"{name}: {tool}"))
             else:
                 found.append(tool)
                 if not tool.is_alone:
@@ -140,26 +140,28 @@ class ToolSources:
         self._table.put(PYTHON, found)
         detail = "" if found or not refused else "not one of them can be loaded"
         state = "failed" if refused else "ready"
-        self._python = ToolSource(name=PYTHON, kind="python", state=state, detail=detail, refused=shown(refused))
-        self._changed()
+        self._python = ToolSource(
+            name=PYTHON, kind="python", state=state, detail=detail, refused=bound_refused(refused)
+        )
+        self._on_change()
 
 
-def described(name: str, result: ToolResult) -> ToolDefinition | str:
+def read_described(name: str, result: ToolResult) -> ToolDefinition | str:
     """Return the tool that a tool process described, or why it is none."""
     if not result.ok:
         return result.text
     said: dict[str, Any] = json.loads(result.text)
-    if fault := input_schema_fault(said["parameters"]):
+    if fault := find_input_schema_fault(said["parameters"]):
         return f"{fault}; fix its parameters="
     return ToolDefinition(tool_id=name, source=PYTHON, **said)
 
 
-def word_of(tool: ToolDefinition) -> ToolWord:
+def make_word(tool: ToolDefinition) -> ToolWord:
     """Return the tool as it is announced: models elsewhere are told the same bytes as by this worker."""
     return ToolWord(parameters=json.dumps(tool.parameters), **{name: getattr(tool, name) for name in ANNOUNCED})
 
 
-def bounded(words: Sequence[ToolWord]) -> tuple[list[ToolWord], dict[str, list[str]]]:
+def bound_words(words: Sequence[ToolWord]) -> tuple[list[ToolWord], dict[str, list[str]]]:
     """Return as many as the broker takes of one worker, in order; of the rest, by source, how many were left out.
 
     So that no server, however much it lists, keeps the others' tools from being announced. One page is left for what is
@@ -178,7 +180,7 @@ def bounded(words: Sequence[ToolWord]) -> tuple[list[ToolWord], dict[str, list[s
     return kept, said
 
 
-def shown(refused: Sequence[str]) -> list[str]:
+def bound_refused(refused: Sequence[str]) -> list[str]:
     named = [cut(words, REASON_MAX_CHARS) for words in refused[: REFUSED_SHOWN_MAX - 1]]
     more = len(refused) - len(named)
     return [*named, f"and {more} more"] if more else named

@@ -20,7 +20,7 @@ class StandardStreams:
     def __init__(self, *others: int) -> None:
         """Open the streams. `others`: descriptors that the next call needs beside the standard ones."""
         self._needed = (_INPUT, _OUTPUT, _ERROR, *others)
-        self._were = [identity(descriptor) for descriptor in self._needed]
+        self._were = [find_identity(descriptor) for descriptor in self._needed]
         self._out, self._err = _printed(_OUTPUT), _printed(_ERROR)
 
     def begin(self) -> None:
@@ -46,7 +46,7 @@ class StandardStreams:
             os.close(os.dup(_OUTPUT))
         except OSError:
             return False
-        return self._were == [identity(descriptor) for descriptor in self._needed]
+        return self._were == [find_identity(descriptor) for descriptor in self._needed]
 
 
 def _printed(descriptor: int) -> io.TextIOWrapper:
@@ -55,7 +55,7 @@ def _printed(descriptor: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
-def identity(descriptor: int) -> _Identity:
+def find_identity(descriptor: int) -> _Identity:
     """Return which open file a descriptor is; None where it is none."""
     try:
         state = os.fstat(descriptor)

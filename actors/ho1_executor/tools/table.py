@@ -13,40 +13,42 @@ from typing import Any
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.config.assets import AgentFile
-from hobus.config.registries import rows_of
-from hobus.config.secret_refs import redacted
+from hobus.config.registries import list_rows
+from hobus.config.secret_refs import redact
 from hobus.config.snapshot import Snapshot
 
 
-def snapshot_view(snapshot: Snapshot, tools: Mapping[str, ToolDefinition]) -> dict[str, Any]:
+def make_snapshot_view(snapshot: Snapshot, tools: Mapping[str, ToolDefinition]) -> dict[str, Any]:
     """Return digest, the rows of the registries, tools, agent_tools (agent id -> tool ids), config."""
     return {
         "digest": snapshot.digest,
-        "packages": _registry("packages", snapshot, "package_id", "version", "title", "framework_id"),
-        "frameworks": _registry("frameworks", snapshot, "framework_id", "version", "title", "status"),
-        "specs": _registry("specs", snapshot, "spec_id", "framework_id", "title", "version"),
-        "files": _registry("file_ownership", snapshot, "path", "package_id", "classification", "sha256"),
-        "tools": _rows(tools, "tool_id", "description", "idempotent"),
-        "agent_tools": {agent_id: permitted_tools(agent, tools) for agent_id, agent in sorted(snapshot.agents.items())},
-        "config": redacted(snapshot.config.model_dump(mode="json")),
+        "packages": _list_registry("packages", snapshot, "package_id", "version", "title", "framework_id"),
+        "frameworks": _list_registry("frameworks", snapshot, "framework_id", "version", "title", "status"),
+        "specs": _list_registry("specs", snapshot, "spec_id", "framework_id", "title", "version"),
+        "files": _list_registry("file_ownership", snapshot, "path", "package_id", "classification", "sha256"),
+        "tools": _list_rows(tools, "tool_id", "description", "idempotent"),
+        "agent_tools": {
+            agent_id: list_permitted_tools(agent, tools) for agent_id, agent in sorted(snapshot.agents.items())
+        },
+        "config": redact(snapshot.config.model_dump(mode="json")),
     }
 
 
 @lru_cache(maxsize=4)
-def builtin_view(snapshot: Snapshot) -> dict[str, Any]:
+def make_builtin_view(snapshot: Snapshot) -> dict[str, Any]:
     """Return the snapshot as tool processes see it; made once, as that takes longer than the rest of an executor."""
-    return snapshot_view(snapshot, BUILTIN)
+    return make_snapshot_view(snapshot, BUILTIN)
 
 
-def _rows(by_id: Mapping[str, Any], *fields: str) -> list[dict[str, Any]]:
+def _list_rows(by_id: Mapping[str, Any], *fields: str) -> list[dict[str, Any]]:
     return [{name: getattr(one, name) for name in fields} for _, one in sorted(by_id.items())]
 
 
-def _registry(name: str, snapshot: Snapshot, *fields: str) -> list[dict[str, str]]:
-    return [{field: row.fields[field] for field in fields} for row in rows_of(name, snapshot.manifests, {})]
+def _list_registry(name: str, snapshot: Snapshot, *fields: str) -> list[dict[str, str]]:
+    return [{field: row.fields[field] for field in fields} for row in list_rows(name, snapshot.manifests, {})]
 
 
-def permitted_tools(agent: AgentFile, tools: Mapping[str, ToolDefinition]) -> list[str]:
+def list_permitted_tools(agent: AgentFile, tools: Mapping[str, ToolDefinition]) -> list[str]:
     """Return which of these tools an agent has and may use, sorted."""
     return sorted(tool_id for tool_id, tool in tools.items() if agent.may_use(tool_id, writes=tool.writes))
 

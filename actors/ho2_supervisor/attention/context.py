@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from hobus.bus.record.payloads.orders import ContextAssembled, StageTrace
-from hobus.bus.record.text_parts import TextPart, merged
+from hobus.bus.record.text_parts import TextPart, merge
 from hobus.config.assets import AgentFile, BudgetPurpose, Contract
 from hobus.config.attention_rules import USES
 from hobus.config.attention_template import Prompts
-from hobus.config.prompt_contracts import SHIPPED, purposes_of
+from hobus.config.prompt_contracts import SHIPPED, list_purposes
 
 Source = Literal["ledger", "registry", "file", "search", "liveness", "memory", "history", "custom"]
 Status = Literal["ok", "truncated", "timeout", "empty", "skipped", "failed"]
@@ -43,7 +43,7 @@ class AttentionRequest(Struct, frozen=True):
     @property
     def prompts(self) -> Prompts:
         """Return the kind of prompt. Raises AssertionError for one that has no context."""
-        purposes = purposes_of(self.agent, self.contract.contract_id)
+        purposes = list_purposes(self.agent, self.contract.contract_id)
         if not purposes:
             raise AssertionError(f"no context is assembled for {self.contract.contract_id}")
         return SHIPPED[purposes[0]]
@@ -123,7 +123,7 @@ class AssembledContext(Struct, frozen=True, dict=True):
     @cached_property
     def context_text(self) -> str:
         """Return all fragments in order, each on lines of its own."""
-        return text_of(self.fragments)
+        return join_texts(self.fragments)
 
     @property
     def context_hash(self) -> bytes:
@@ -135,32 +135,32 @@ class AssembledContext(Struct, frozen=True, dict=True):
         return [fragment for fragment in self.fragments if fragment.source in sources]
 
 
-def text_of(fragments: Sequence[Fragment]) -> str:
+def join_texts(fragments: Sequence[Fragment]) -> str:
     """Return the text of fragments in order, each on lines of its own."""
-    return "".join([part.text for part in _pieces(fragments)])
+    return "".join([part.text for part in _list_pieces(fragments)])
 
 
-def parts_of(fragments: Sequence[Fragment]) -> list[TextPart]:
+def list_parts(fragments: Sequence[Fragment]) -> list[TextPart]:
     """Return the parts of which this text is made, as few as possible."""
-    return merged(_pieces(fragments))
+    return merge(_list_pieces(fragments))
 
 
-def _pieces(fragments: Sequence[Fragment]) -> list[TextPart]:
+def _list_pieces(fragments: Sequence[Fragment]) -> list[TextPart]:
     pieces = [part for fragment in fragments for part in (*fragment.parts, *fragment.closing)]
     if fragments and fragments[-1].closing:
         pieces.pop()
     return pieces
 
 
-def plain(source: Source, source_id: str, text: str, *, score: float | None = None, at_us: int = 0) -> Fragment:
+def make_fragment(source: Source, source_id: str, text: str, *, score: float | None = None, at_us: int = 0) -> Fragment:
     return Fragment(source, source_id, (TextPart(None, text),), relevance_score=score, at_us=at_us)
 
 
-def chars_of(fragments: Sequence[Fragment]) -> int:
+def count_chars(fragments: Sequence[Fragment]) -> int:
     return sum([fragment.chars for fragment in fragments])
 
 
-def traced(context: AssembledContext, *, as_of_ts: str, as_of_seq: int | None) -> ContextAssembled:
+def trace_context(context: AssembledContext, *, as_of_ts: str, as_of_seq: int | None) -> ContextAssembled:
     """Return the record of template, stages and budget, without any line of memory."""
     return ContextAssembled(
         as_of_ts=as_of_ts,

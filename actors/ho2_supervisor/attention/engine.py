@@ -25,7 +25,7 @@ from hobus.actors.ho2_supervisor.attention.context import (
 from hobus.actors.ho2_supervisor.attention.merging import Required
 from hobus.actors.ho2_supervisor.attention.pipeline import Sources, StageRun
 from hobus.bus.window import remember
-from hobus.config.attention_rules import choose, context_tokens
+from hobus.config.attention_rules import choose, compute_context_tokens
 from hobus.config.attention_template import AnyStage, Template
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
@@ -57,9 +57,9 @@ class Engine(Struct, frozen=True):
 
     @classmethod
     def of(cls, snapshot: Snapshot, *, now: Callable[[], float]) -> Engine:
-        return cls(snapshot.config, snapshot.templates, snapshot.template_hashes(), now)
+        return cls(snapshot.config, snapshot.templates, snapshot.map_template_hashes(), now)
 
-    def template_for(self, request: AttentionRequest) -> Template | None:
+    def choose_template(self, request: AttentionRequest) -> Template | None:
         """Return the template that fills this context, or None. Raises ConfigError for two, or an unknown name."""
         return choose(self.templates, request.agent, request.template_override, contract=request.prompts)
 
@@ -74,34 +74,36 @@ class Engine(Struct, frozen=True):
         self, request: AttentionRequest, template: Template | None, sources: Sources
     ) -> AssembledContext:
         """Return the context. Raises AssemblyFailed where the template's fallback says so."""
-        required = merging.required_of(request.contract)
+        required = merging.list_required(request.contract)
         if template is None:
-            context = await self._minimal(request, required, sources)
+            context = await self._assemble_minimal(request, required, sources)
             warning = f"no attention template applies to agent {request.agent.agent_id}"
             return replace(context, warnings=(warning, *context.warnings), chosen_by="default")
-        key = _key_of(request, template)
+        key = _make_key(request, template)
         at, kept = self.kept.get(key, (0.0, None))
         if kept is not None and self.now() - at <= self.config.attention.cache_ttl_s:
             return replace(kept, is_cached=True)
-        pipeline = merging.merged(template, required)
+        pipeline = merging.merge_stages(template, required)
         context, is_enough = await self._run(request, template, pipeline, required, sources)
-        context = replace(context, chosen_by=_chosen_by(request, template))
+        context = replace(context, chosen_by=_explain_choice(request, template))
         if context.stopped_by in LIMITS:
-            context = _limited(context, template.fallback.on_timeout, kept)
+            context = _keep_limited(context, template.fallback.on_timeout, kept)
         elif not (context.fragments and is_enough):
             on_empty = template.fallback.on_empty
             context = replace(context, fallback=on_empty)
             if on_empty == "use_default":
-                context = _instead(context, await self._minimal(request, required, sources))
+                context = _replace_context(context, await self._assemble_minimal(request, required, sources))
         if context.fallback == "fail":
             raise AssemblyFailed(context)
         if context.stopped_by not in LIMITS:
             remember(self.kept, key, (self.now(), context), at_most=limits.CACHE_MAX)
         return context
 
-    async def _minimal(self, request: AttentionRequest, required: Required, sources: Sources) -> AssembledContext:
+    async def _assemble_minimal(
+        self, request: AttentionRequest, required: Required, sources: Sources
+    ) -> AssembledContext:
         tokens_max = request.agent.budget_tokens(request.purpose, self.config.budget)
-        template = merging.minimal(tokens_max, required)
+        template = merging.make_minimal(tokens_max, required)
         context, _ = await self._run(request, template, template.pipeline, required, sources)
         return context
 
@@ -114,7 +116,7 @@ class Engine(Struct, frozen=True):
         sources: Sources,
     ) -> tuple[AssembledContext, bool]:
         """Return what the pipeline gives, and whether its haltings are satisfied."""
-        tokens_max = context_tokens(template, self.config.budget, request.agent, purpose=request.purpose)
+        tokens_max = compute_context_tokens(template, self.config.budget, request.agent, purpose=request.purpose)
         if request.tokens_max is not None:
             tokens_max = min(tokens_max, request.tokens_max)
         account = Account(
@@ -141,7 +143,7 @@ class Engine(Struct, frozen=True):
         return context, run.is_enough()
 
 
-def _key_of(request: AttentionRequest, template: Template) -> tuple[str, ...]:
+def _make_key(request: AttentionRequest, template: Template) -> tuple[str, ...]:
     """Return the cache key: everything on which a context depends."""
     contract, agent = request.contract, request.agent
     return (
@@ -150,13 +152,13 @@ def _key_of(request: AttentionRequest, template: Template) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _chosen_by(request: AttentionRequest, template: Template) -> ChosenBy:
+def _explain_choice(request: AttentionRequest, template: Template) -> ChosenBy:
     if request.template_override == template.template_id:
         return "override"
     return "agent" if template.template_id in request.agent.attention else "selectors"
 
 
-def _limited(partial: AssembledContext, fallback: OnTimeout, last: AssembledContext | None) -> AssembledContext:
+def _keep_limited(partial: AssembledContext, fallback: OnTimeout, last: AssembledContext | None) -> AssembledContext:
     """Return what counts of a pipeline that met a limit."""
     found = replace(partial, fallback=fallback)
     if fallback != "use_cached":
@@ -168,7 +170,7 @@ def _limited(partial: AssembledContext, fallback: OnTimeout, last: AssembledCont
     return replace(found, fragments=last.fragments, budget_used=used, is_cached=True)
 
 
-def _instead(context: AssembledContext, default: AssembledContext) -> AssembledContext:
+def _replace_context(context: AssembledContext, default: AssembledContext) -> AssembledContext:
     """Return the default's context in place of an insufficient one, with the trace of both."""
     spent = [one + other for one, other in zip(context.budget_used, default.budget_used, strict=True)]
     spent[0] = default.budget_used.tokens_assembled

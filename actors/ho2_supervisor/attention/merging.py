@@ -12,7 +12,7 @@ from msgspec import Struct
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.config.assets import Contract
-from hobus.config.attention_rules import required_queries
+from hobus.config.attention_rules import list_required_queries
 from hobus.config.attention_template import (
     AnyStage,
     AppliesTo,
@@ -42,7 +42,7 @@ class Required(Struct, frozen=True):
     def count(self) -> int:
         return len(self.queries) + len(self.frameworks) + len(self.files)
 
-    def satisfaction(self, fragments: Sequence[Fragment], answered: Collection[int]) -> float:
+    def compute_satisfaction(self, fragments: Sequence[Fragment], answered: Collection[int]) -> float:
         """Return the share of required items that gave a fragment; 1 if none is required. `answered`: their indices."""
         if not self.count:
             return 1.0
@@ -52,10 +52,10 @@ class Required(Struct, frozen=True):
         return met / self.count
 
 
-def required_of(contract: Contract) -> Required:
+def list_required(contract: Contract) -> Required:
     context = contract.required_context
     queries: list[LedgerQuery] = []
-    for query in required_queries(contract):
+    for query in list_required_queries(contract):
         if query not in queries:
             queries.append(query)
     return Required(
@@ -63,9 +63,9 @@ def required_of(contract: Contract) -> Required:
     )
 
 
-def merged(template: Template, required: Required) -> tuple[AnyStage, ...]:
+def merge_stages(template: Template, required: Required) -> tuple[AnyStage, ...]:
     """Return the template's stages with those that the contract adds before structuring."""
-    added = [stage for stage in _required_stages(required) if not _is_asked(stage, template.pipeline)]
+    added = [stage for stage in _make_required_stages(required) if not _is_asked(stage, template.pipeline)]
     if not added:
         return template.pipeline
     at = next(
@@ -75,9 +75,9 @@ def merged(template: Template, required: Required) -> tuple[AnyStage, ...]:
     return (*template.pipeline[:at], *added, *template.pipeline[at:])
 
 
-def minimal(tokens_max: int, required: Required) -> Template:
+def make_minimal(tokens_max: int, required: Required) -> Template:
     """Return a template of the files that the contract requires, for where none applies."""
-    files = [stage for stage in _required_stages(required) if stage.type == "file_read"]
+    files = [stage for stage in _make_required_stages(required) if stage.type == "file_read"]
     return Template.model_construct(
         template_id=DEFAULT_ID,
         version="1.0.0",
@@ -93,7 +93,7 @@ def minimal(tokens_max: int, required: Required) -> Template:
     )
 
 
-def _required_stages(required: Required) -> list[AnyStage]:
+def _make_required_stages(required: Required) -> list[AnyStage]:
     stages: list[AnyStage] = [
         LedgerQueryStage(stage=f"required_ledger_{number}", type="ledger_query", config=query)
         for number, query in enumerate(required.queries, 1)

@@ -15,11 +15,11 @@ from msgspec import Struct, field
 
 from hobus.actors.ho2_supervisor.attention import structuring
 from hobus.actors.ho2_supervisor.attention.account import Account, LimitReached
-from hobus.actors.ho2_supervisor.attention.context import Fragment, StageResult, Status, Stop, chars_of
+from hobus.actors.ho2_supervisor.attention.context import Fragment, StageResult, Status, Stop, count_chars
 from hobus.actors.ho2_supervisor.attention.merging import Required
 from hobus.bus.errors import RuntimeFault
 from hobus.config.assets import Tier
-from hobus.config.attention_rules import tokens_of
+from hobus.config.attention_rules import get_tokens
 from hobus.config.attention_template import AnyStage, Halting, HorizontalSearch, Structuring
 from hobus.config.schema import AdminConfig
 
@@ -110,7 +110,7 @@ class StageRun(Struct):
             case "structuring":
                 self._structure(stage, stage.config, stage.stage)
             case "halting":
-                began = self._began()
+                began = self._note_beginning()
                 is_satisfied = self._is_satisfied(stage.config) or await self._searched_again(number, stage.config)
                 self._note(stage, "ok" if is_satisfied else "empty", began=began)
                 return is_satisfied
@@ -125,7 +125,7 @@ class StageRun(Struct):
             self._warn(name, f"nothing here answers stages of type {stage.type}")
             self._note(stage, "skipped", name=name)
             return
-        began = self._began()
+        began = self._note_beginning()
         room = Room(self.account, lambda said: self._warn(name, said), self.tiers, self.is_tier_by_tier)
         status, reached = "ok", None
         try:
@@ -164,13 +164,13 @@ class StageRun(Struct):
         self.fragments.append(Fragment(*fragment[:-1], stage) if stage else fragment)
 
     def _structure(self, stage: AnyStage, config: Structuring, name: str) -> None:
-        began, chars_max = self._began(), self.account.chars
+        began, chars_max = self._note_beginning(), self.account.chars
         if config.max_tokens is not None:
-            tokens_max = tokens_of(config.max_tokens, self.config.budget)
+            tokens_max = get_tokens(config.max_tokens, self.config.budget)
             chars_max = (tokens_max + 1) * self.account.chars_per_token - 1
-        found = structuring.distinct(self.fragments)
-        self.fragments = structuring.structured(found, config.strategy, chars_max)
-        self.account.chars = chars_of(self.fragments)
+        found = structuring.drop_repeated(self.fragments)
+        self.fragments = structuring.order_fragments(found, config.strategy, chars_max)
+        self.account.chars = count_chars(self.fragments)
         status: Status = "ok" if self.fragments else "empty"
         if left_out := len(found) - len(self.fragments):
             status = "truncated"
@@ -188,10 +188,10 @@ class StageRun(Struct):
         for number, stage in searches:
             count = len(self.fragments)
             try:
-                await self._produce(number, stage, _relaxed(stage.config), f"{stage.stage}{RELAXED}")
+                await self._produce(number, stage, _relax(stage.config), f"{stage.stage}{RELAXED}")
             finally:
                 new = [one for one in self.fragments[count:] if (one.source, one.source_id) not in known]
-                self.account.chars -= chars_of(self.fragments[count:]) - chars_of(new)
+                self.account.chars -= count_chars(self.fragments[count:]) - count_chars(new)
                 self.fragments[count:] = new
                 known |= {(one.source, one.source_id) for one in new}
         for _, stage in before:
@@ -203,20 +203,20 @@ class StageRun(Struct):
         return (
             len(self.fragments) >= config.min_fragments
             and self.account.tokens >= config.min_tokens
-            and self.required.satisfaction(self.fragments, self.answered) >= config.satisfaction_threshold
+            and self.required.compute_satisfaction(self.fragments, self.answered) >= config.satisfaction_threshold
         )
 
     def _warn(self, name: str, said: str) -> None:
         self.warnings.append(f"{name}: {said}")
 
     def _note(self, stage: AnyStage, status: Status, *, name: str = "", began: _Began | None = None) -> None:
-        began = began or self._began()
+        began = began or self._note_beginning()
         tokens = max(0, self.account.chars - began.chars) // self.account.chars_per_token
         produced = max(0, len(self.fragments) - began.fragments)
         duration_ms = round((self.account.now() - began.at) * 1000)
         self.trace.append(StageResult(name or stage.stage, stage.type, produced, tokens, duration_ms, status))
 
-    def _began(self) -> _Began:
+    def _note_beginning(self) -> _Began:
         return _Began(len(self.fragments), self.account.chars, self.account.now())
 
 
@@ -228,7 +228,7 @@ class _Began(Struct, frozen=True):
     at: float
 
 
-def _relaxed(config: HorizontalSearch) -> HorizontalSearch:
+def _relax(config: HorizontalSearch) -> HorizontalSearch:
     return config.model_copy(
         update={"relevance_threshold": config.relevance_threshold / 2, "max_results": config.max_results * 2}
     )

@@ -9,32 +9,34 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, plain
+from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, make_fragment
 from hobus.actors.ho2_supervisor.attention.pipeline import AskingSource, Room
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import iso_of_us, us_of_iso
+from hobus.bus.messages.ids import format_iso_us, parse_iso_us
 from hobus.bus.messages.ledger import Entry, Query
 from hobus.config.assets import Tier
 from hobus.config.attention_template import Custom, Handler, LedgerQuery, RegistryQuery
-from hobus.config.registries import Manifests, rows_of
+from hobus.config.registries import Manifests, list_rows
 
 
-def _moment(request: AttentionRequest) -> Fragment:
+def _make_moment(request: AttentionRequest) -> Fragment:
     """Return when the message was sent, as its turn has it; no clock is read."""
-    return plain("custom", "moment", f"The message was sent at {request.at} (UTC).", at_us=us_of_iso(request.at))
+    return make_fragment(
+        "custom", "moment", f"The message was sent at {request.at} (UTC).", at_us=parse_iso_us(request.at)
+    )
 
 
-HANDLERS: Mapping[Handler, Callable[[AttentionRequest], Fragment]] = {"moment": _moment}
+HANDLERS: Mapping[Handler, Callable[[AttentionRequest], Fragment]] = {"moment": _make_moment}
 """What a custom stage may name."""
 
 
-def own_sources(
+def make_own_sources(
     request: AttentionRequest, manifests: Manifests, client: LedgerClient, *, entries_max: int, pages_max: int
 ) -> dict[str, AskingSource]:
     """Return the sources of this request; `entries_max`: per page of the record; `pages_max`: per stage."""
 
-    async def ledger_query(config: LedgerQuery, room: Room) -> AsyncGenerator[Fragment, None]:
-        question = Query(where=_where(config, request), limit=entries_max, newest_first=True)
+    async def query_ledger(config: LedgerQuery, room: Room) -> AsyncGenerator[Fragment, None]:
+        question = Query(where=_make_conditions(config, request), limit=entries_max, newest_first=True)
         found: list[Entry] = []
         for number in count(1):
             room.account.query()
@@ -47,32 +49,32 @@ def own_sources(
                 room.warn(f"the record was looked through back to entry {found[-1].sequence} alone ({bound})")
                 break
             question = question.model_copy(update={"before": found[-1].sequence})
-        for entry in chosen(found, config, room, request.at):
-            yield plain("ledger", entry.submission_id, line_of(entry), at_us=entry.at_us)
+        for entry in choose_entries(found, config, room, request.at):
+            yield make_fragment("ledger", entry.submission_id, render_entry(entry), at_us=entry.at_us)
 
-    async def registry_query(config: RegistryQuery, room: Room) -> AsyncGenerator[Fragment, None]:
+    async def query_registries(config: RegistryQuery, room: Room) -> AsyncGenerator[Fragment, None]:
         room.account.query()
-        for row in rows_of(config.registry, manifests, config.filters):
-            yield plain("registry", row.row_id, row.text)
+        for row in list_rows(config.registry, manifests, config.filters):
+            yield make_fragment("registry", row.row_id, row.text)
 
-    async def custom(config: Custom, _room: Room) -> AsyncGenerator[Fragment, None]:
+    async def refuse_custom(config: Custom, _room: Room) -> AsyncGenerator[Fragment, None]:
         yield HANDLERS[config.handler](request)
 
-    return {"ledger_query": ledger_query, "registry_query": registry_query, "custom": custom}
+    return {"ledger_query": query_ledger, "registry_query": query_registries, "custom": refuse_custom}
 
 
 def _is_enough(found: Sequence[Entry], config: LedgerQuery, room: Room, at: str) -> bool:
     """Return whether nothing older can be among what the stage gives."""
-    if config.recency_s is not None and found[-1].ledger_at_us < us_of_iso(at) - config.recency_s * 1_000_000:
+    if config.recency_s is not None and found[-1].ledger_at_us < parse_iso_us(at) - config.recency_s * 1_000_000:
         return True
-    picked = chosen(found, config, room, at)
+    picked = choose_entries(found, config, room, at)
     is_by_tier = room.is_tier_by_tier and config.tier is None and bool(room.tiers)
     return len(picked) == config.max_entries and not (is_by_tier and picked[-1].provenance.tier != room.tiers[0])
 
 
-def chosen(entries: Sequence[Entry], config: LedgerQuery, room: Room, at: str) -> list[Entry]:
+def choose_entries(entries: Sequence[Entry], config: LedgerQuery, room: Room, at: str) -> list[Entry]:
     """Choose, from entries newest first, those before the turn, recent enough, and of the stage's tiers."""
-    until_us = us_of_iso(at)
+    until_us = parse_iso_us(at)
     since_us = 0 if config.recency_s is None else until_us - config.recency_s * 1_000_000
     tiers: tuple[Tier, ...] = room.tiers if config.tier is None else (config.tier,)
     found = [
@@ -85,7 +87,7 @@ def chosen(entries: Sequence[Entry], config: LedgerQuery, room: Room, at: str) -
     return found[: config.max_entries]
 
 
-def line_of(entry: Entry) -> str:
+def render_entry(entry: Entry) -> str:
     """Return one entry as a prompt shows it: ids and codes, as the record's envelope has them."""
     about = entry.provenance
     facts = {
@@ -97,10 +99,10 @@ def line_of(entry: Entry) -> str:
         "order": about.work_order_id,
     }
     told = " ".join(f"{name}={value}" for name, value in facts.items() if value)
-    return f"{iso_of_us(entry.at_us)} {entry.event_type} {told} ({entry.submission_id})"
+    return f"{format_iso_us(entry.at_us)} {entry.event_type} {told} ({entry.submission_id})"
 
 
-def _where(config: LedgerQuery, request: AttentionRequest) -> dict[str, Any]:
+def _make_conditions(config: LedgerQuery, request: AttentionRequest) -> dict[str, Any]:
     scopes: Mapping[str, dict[str, Any]] = {
         "session": {"session_id": request.session_id},
         "agent": {"agent_id": request.agent.agent_id},

@@ -13,9 +13,9 @@ from hobus.actors.ho2_supervisor.attention.context import Fragment
 Strategy = Literal["chronological", "relevance", "hierarchical"]
 
 
-def structured(fragments: Sequence[Fragment], strategy: Strategy, chars_max: int) -> list[Fragment]:
+def order_fragments(fragments: Sequence[Fragment], strategy: Strategy, chars_max: int) -> list[Fragment]:
     """Order `distinct` fragments as a prompt gets them; `chars_max`: what they may take together."""
-    kept = fitting(fragments, chars_max)
+    kept = drop_excess(fragments, chars_max)
     match strategy:
         case "chronological":  # what has no time stays before what has
             return sorted(kept, key=lambda fragment: fragment.at_us)
@@ -25,19 +25,19 @@ def structured(fragments: Sequence[Fragment], strategy: Strategy, chars_max: int
             return sorted(kept, key=lambda fragment: (fragment.stage, _rank(fragment)))
 
 
-def distinct(fragments: Sequence[Fragment]) -> list[Fragment]:
+def drop_repeated(fragments: Sequence[Fragment]) -> list[Fragment]:
     """Drop repetitions; the most relevant copy stays, in its place."""
     best: dict[str, Fragment] = {}
     for fragment in fragments:
         if fragment.source != "history":
-            text = _said(fragment)
+            text = _get_said(fragment)
             known = best.get(text)
             if known is None or _rank(fragment) < _rank(known):
                 best[text] = fragment
-    return [one for one in fragments if one.source == "history" or best[_said(one)] is one]
+    return [one for one in fragments if one.source == "history" or best[_get_said(one)] is one]
 
 
-def fitting(fragments: Sequence[Fragment], chars_max: int) -> list[Fragment]:
+def drop_excess(fragments: Sequence[Fragment], chars_max: int) -> list[Fragment]:
     """Drop the least relevant until the rest fits; of equally relevant ones the oldest goes first."""
     left = sum(fragment.chars for fragment in fragments)
     dropped: set[int] = set()
@@ -55,5 +55,5 @@ def _rank(fragment: Fragment) -> tuple[int, float]:
     return (0, 0.0) if score is None else (1, -score)
 
 
-def _said(fragment: Fragment) -> str:
+def _get_said(fragment: Fragment) -> str:
     return " ".join(fragment.content.split())

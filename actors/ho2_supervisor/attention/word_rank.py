@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hobus.bus.word_scores import score, weights
+from hobus.bus.word_scores import score, weigh_words
 
 _TOKENIZER = "tokenize = 'unicode61 remove_diacritics 2'"
 
@@ -24,24 +24,24 @@ class Ranked(NamedTuple):
     """0 to 1."""
 
 
-def ranked(texts: Sequence[str], words: str, *, words_max: int) -> list[Ranked]:
+def rank_texts(texts: Sequence[str], words: str, *, words_max: int) -> list[Ranked]:
     """Return texts with any of the words, best first, of equal ones the earlier; at most `words_max` words count."""
     if not texts:
         return []
-    found = _words_in([*texts, words])
+    found = _count_words([*texts, words])
     terms = sorted(found.pop(len(texts), Counter()))[:words_max]
     if not terms:
         return []
     usual = sum(found[number].total() for number in range(len(texts))) / len(texts)
     counts = {term: sum(term in found[number] for number in range(len(texts))) for term in terms}
-    known = weights(counts, len(texts), usual)
+    known = weigh_words(counts, len(texts), usual)
     ranking = [
         Ranked(number, round(score(found[number], known, found[number].total()), 9)) for number in range(len(texts))
     ]
     return sorted((one for one in ranking if one.score), key=lambda one: (-one.score, one.number))
 
 
-def _words_in(texts: Sequence[str]) -> defaultdict[int, Counter[str]]:
+def _count_words(texts: Sequence[str]) -> defaultdict[int, Counter[str]]:
     """Map the index of each text to its words and their counts."""
     import sqlite3  # noqa: PLC0415 - only templates that search beyond the record need it
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from hobus.bus.messages.given_history import own_words
-from hobus.bus.messages.ids import words_of
+from hobus.bus.messages.given_history import find_own_words
+from hobus.bus.messages.ids import normalise_words
 
 _FORM = re.compile(
     r"(?:please )?(?:(?:from now on|in future),? )?(?:please )?(?:"
@@ -37,14 +37,14 @@ _FIRST_SENTENCE = re.compile(r"[^\n.!?…]*(?:[.!?…]+(?=\s|\Z)|(?=\n|\Z))")
 
 def counts_at_once(statement: str, message: str) -> bool:
     """Return whether the statement is on the closed list and is the first sentence that the person says now."""
-    first = _FIRST_SENTENCE.match(own_words(message).lstrip())
-    words = words_of(statement)
-    return first is not None and words_of(first[0]) == words and _FORM.fullmatch(words) is not None
+    first = _FIRST_SENTENCE.match(find_own_words(message).lstrip())
+    words = normalise_words(statement)
+    return first is not None and normalise_words(first[0]) == words and _FORM.fullmatch(words) is not None
 
 
-def subject_of(statement: str) -> str:
+def find_subject(statement: str) -> str:
     """Return what a wish is about (`language`, `length`, …, `name`), of which the newest counts; empty: unknown."""
-    words = words_of(statement)
+    words = normalise_words(statement)
     if _NAMED.fullmatch(words) is not None:
         return "name"  # asked for, as it may be anything, and then in the place of the one before
     found = _FORM.fullmatch(words)
@@ -53,9 +53,9 @@ def subject_of(statement: str) -> str:
     return "" if found is None else found["mark"] or found.lastgroup or ""
 
 
-def meaning_of(statement: str) -> str:
+def normalise_wish(statement: str) -> str:
     """Return a wish's words, without those that change nothing, so that a repeated wish has the same meaning."""
-    words = words_of(statement)
+    words = normalise_words(statement)
     if _FORM.fullmatch(words) is None:
         return words
     return _ANSWER.sub("answer", " ".join(_FILLER.sub(" ", words).split()).strip(" ,"))
@@ -63,5 +63,5 @@ def meaning_of(statement: str) -> str:
 
 def is_told_before(statement: str, message: str) -> bool:
     """Return whether the statement stands in the client's earlier talk, and not in what the person says now."""
-    words = words_of(statement)
-    return words in words_of(message) and words not in words_of(own_words(message))
+    words = normalise_words(statement)
+    return words in normalise_words(message) and words not in normalise_words(find_own_words(message))

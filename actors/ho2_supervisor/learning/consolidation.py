@@ -14,14 +14,21 @@ from typing import Any, get_args
 
 from msgspec import Struct
 
-from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Fragment, traced
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Fragment, trace_context
 from hobus.actors.ho2_supervisor.limits import RECENT_EVENTS_MAX
-from hobus.actors.ho2_supervisor.turn.classification import labels_in
+from hobus.actors.ho2_supervisor.turn.classification import read_labels
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
-from hobus.actors.ho2_supervisor.turn.work_orders import planned
+from hobus.actors.ho2_supervisor.turn.work_orders import plan_order
 from hobus.bus.limits import CONTEXT_LINE_MAX_CHARS, SOURCE_EVENTS_MAX
-from hobus.bus.messages.base import made_of
-from hobus.bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
+from hobus.bus.messages.base import make_from
+from hobus.bus.messages.ids import (
+    RunId,
+    compute_window_key,
+    derive_artifact_id,
+    derive_consolidation_id,
+    format_iso,
+    parse_iso,
+)
 from hobus.bus.messages.memory import Accumulator, Artifact, ArtifactType, GateResult, Labels
 from hobus.bus.messages.session import ModelChoice
 from hobus.bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Segment, WorkOrder
@@ -29,8 +36,8 @@ from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.text_parts import TextPart
 from hobus.config.assets import AgentFile
 from hobus.config.attention_template import CONSOLIDATIONS
-from hobus.config.model_choice import named_route
-from hobus.config.prompt_contracts import contract_id_of
+from hobus.config.model_choice import get_named_route
+from hobus.config.prompt_contracts import get_contract_id
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.record import Ho3Config
 from hobus.config.sections.turns import ClassifyLabels
@@ -88,13 +95,13 @@ def run_of(event_id: str) -> RunId | None:
     return None if found is None else RunId(session_id=found.group(1), run_seq=int(found.group(2)))
 
 
-def order_id(crossing: Crossing, number: int, config: Ho3Config) -> str:
+def derive_order_id(crossing: Crossing, number: int, config: Ho3Config) -> str:
     """Return the id of the n-th try of this signal in this window."""
-    window = gate_window_key(crossing.as_of_ts, config.gate_window_hours)
-    return consolidation_order_id(crossing.agent.agent_id, crossing.principal, crossing.signal_id, window, number)
+    window = compute_window_key(crossing.as_of_ts, config.gate_window_hours)
+    return derive_consolidation_id(crossing.agent.agent_id, crossing.principal, crossing.signal_id, window, number)
 
 
-def order_of(  # noqa: PLR0913 - what an order is made of
+def make_order(  # noqa: PLR0913 - what an order is made of
     crossing: Crossing,
     wo_id: str,
     excerpts: Sequence[Segment],
@@ -117,8 +124,8 @@ def order_of(  # noqa: PLR0913 - what an order is made of
         "domain_labels": ", ".join(config.classify_labels.domain),
         "task_labels": ", ".join(config.classify_labels.task),
     }
-    agent, (provider_id, model_id) = crossing.agent, named_route(model)
-    return planned(
+    agent, (provider_id, model_id) = crossing.agent, get_named_route(model)
+    return plan_order(
         agent,
         wo_id=wo_id,
         package_id=package_id,
@@ -127,7 +134,7 @@ def order_of(  # noqa: PLR0913 - what an order is made of
         planned_at=planned_at,
         input_context=[*(Segment(name=name, text=text) for name, text in texts.items()), *excerpts],
         constraints=Constraints(
-            prompt_contract_id=contract_id_of(agent, "consolidate"),
+            prompt_contract_id=get_contract_id(agent, "consolidate"),
             token_budget=agent.budget_tokens("consolidate", config.budget),
             timeout_seconds=memory.consolidation_timeout_ms / 1000,
             domain_tags=[CONSOLIDATION],
@@ -139,19 +146,19 @@ def order_of(  # noqa: PLR0913 - what an order is made of
     )
 
 
-def excerpts_room(agent: AgentFile, config: AdminConfig) -> int:
+def compute_excerpts_room(agent: AgentFile, config: AdminConfig) -> int:
     """Return the characters that all excerpts may take: half of the order's budget, so that the rest fits too."""
     return agent.budget_tokens("consolidate", config.budget) * config.attention.chars_per_token // 2
 
 
-def excerpts_of(turns: Sequence[DeliveredTurn], chars_max: int, *, room: int) -> list[Fragment]:
+def cut_excerpts(turns: Sequence[DeliveredTurn], chars_max: int, *, room: int) -> list[Fragment]:
     """Return the turns in order, each cut to `chars_max` characters; a whole text keeps its ref.
 
     As many as fit `room` characters together, at least the first.
     """
     fragments: list[Fragment] = []
     for turn in turns:
-        fragment = Fragment("history", turn.input_id, _shown(turn, chars_max))
+        fragment = Fragment("history", turn.input_id, _cut_turn(turn, chars_max))
         room -= len(fragment.content)
         if fragments and room < 0:
             break
@@ -159,27 +166,27 @@ def excerpts_of(turns: Sequence[DeliveredTurn], chars_max: int, *, room: int) ->
     return fragments
 
 
-def segments_of(excerpts: Sequence[Fragment]) -> list[Segment]:
+def make_segments(excerpts: Sequence[Fragment]) -> list[Segment]:
     parts = [part for fragment in excerpts for part in fragment.parts]
     return [Segment(name="recent_events", ref=part.ref, text=part.text) for part in parts]
 
 
 def record_of(crossing: Crossing, context: AssembledContext) -> ContextAssembled:
     """Return CONTEXT_ASSEMBLED of a consolidation; its order says which excerpts there are."""
-    trace = traced(context, as_of_ts=crossing.as_of_ts, as_of_seq=crossing.as_of_seq)
+    trace = trace_context(context, as_of_ts=crossing.as_of_ts, as_of_seq=crossing.as_of_seq)
     return trace._replace(contract_id=CONSOLIDATIONS)
 
 
-def _shown(turn: DeliveredTurn, chars_max: int) -> tuple[TextPart, ...]:
+def _cut_turn(turn: DeliveredTurn, chars_max: int) -> tuple[TextPart, ...]:
     asked, answered = turn.input_text or "", turn.reply_text or ""
     used = f" (used {', '.join(turn.tool_ids)})" if turn.tool_ids else ""
-    parts = [TextPart(None, "user: "), _excerpt(turn.input_ref, asked, chars_max)]
+    parts = [TextPart(None, "user: "), _cut_text(turn.input_ref, asked, chars_max)]
     if room := chars_max - len(asked[:chars_max]):
-        parts += [TextPart(None, f"\nassistant{used}: "), _excerpt(turn.reply_ref, answered, room)]
+        parts += [TextPart(None, f"\nassistant{used}: "), _cut_text(turn.reply_ref, answered, room)]
     return (*parts, TextPart(None, "\n"))
 
 
-def _excerpt(ref: str, text: str, chars_max: int) -> TextPart:
+def _cut_text(ref: str, text: str, chars_max: int) -> TextPart:
     if ref and len(text) <= chars_max:
         return TextPart(ref, text)
     return TextPart(None, text if len(text) <= chars_max else text[: chars_max - 1] + "…")
@@ -189,7 +196,7 @@ def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: 
     """Judge what may be taken of an answer. Unasked keys and labels outside the vocabulary are dropped."""
     if parsed is None:
         return Judged(None, ("the answer is not an object",))
-    domain, task, labels_dropped = labels_in(parsed, vocabulary)
+    domain, task, labels_dropped = read_labels(parsed, vocabulary)
     dropped = (*(str(key) for key in parsed if key not in _KEYS), *labels_dropped)
     given_type = parsed.get("artifact_type")
     kind = _TYPES.get(given_type) if isinstance(given_type, str) else None
@@ -199,7 +206,7 @@ def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: 
     faults = [
         *([] if kind is not None else [f"artifact_type is none of {', '.join(_TYPES)}"]),
         *([] if has_place else ["no label is of the vocabulary: no turn would ever match it"]),
-        *_line_faults(line, CONTEXT_LINE_MAX_CHARS),
+        *_find_line_faults(line, CONTEXT_LINE_MAX_CHARS),
         *([] if is_weight and weight is not None and 0 <= weight <= 1 else ["weight is not a number from 0 to 1"]),
     ]
     if faults or kind is None or not isinstance(line, str) or not isinstance(weight, int | float):
@@ -208,7 +215,7 @@ def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: 
     return Judged(lesson, dropped=dropped)
 
 
-def _line_faults(line: Any, chars_max: int) -> list[str]:
+def _find_line_faults(line: Any, chars_max: int) -> list[str]:
     """Return what is wrong with the form of a line; HO3 refuses more (role markers, a second sentence)."""
     if not isinstance(line, str) or not line.strip():
         return ["context_line is blank"]
@@ -219,33 +226,33 @@ def _line_faults(line: Any, chars_max: int) -> list[str]:
     return []
 
 
-def artifact_from(crossing: Crossing, lesson: Lesson, *, model: str, pack_version: str, memory: Ho3Config) -> Artifact:
+def make_artifact(crossing: Crossing, lesson: Lesson, *, model: str, pack_version: str, memory: Ho3Config) -> Artifact:
     """Build the artifact: four fields of the lesson, the rest from the gate and the configuration."""
-    window_key = gate_window_key(crossing.as_of_ts, memory.gate_window_hours)
+    window_key = compute_window_key(crossing.as_of_ts, memory.gate_window_hours)
     as_of_s = parse_iso(crossing.as_of_ts)
-    return made_of(
+    return make_from(
         Artifact,
         lesson,
-        artifact_id=artifact_id(
+        artifact_id=derive_artifact_id(
             crossing.principal, [crossing.signal_id], window_key, model=model, prompt_pack_version=pack_version
         ),
         principal=crossing.principal,
         scope=memory.artifact_scope,
         session_id=crossing.run_id.session_id if memory.artifact_scope == "session" else None,
         created_at_event_ts=crossing.as_of_ts,
-        expires_at_event_ts=iso(as_of_s + memory.artifact_expiry_hours * _HOUR_S),
+        expires_at_event_ts=format_iso(as_of_s + memory.artifact_expiry_hours * _HOUR_S),
         source_signal_ids=[crossing.signal_id],
         source_event_ids=crossing.evidence.event_ids[-SOURCE_EVENTS_MAX:],
         gate_snapshot=crossing.gate,
         model=model,
         prompt_pack_version=pack_version,
         consolidation_event_ts=crossing.as_of_ts,
-        window_start=iso(as_of_s - memory.gate_window_hours * _HOUR_S),
+        window_start=format_iso(as_of_s - memory.gate_window_hours * _HOUR_S),
         window_end=crossing.as_of_ts,
     )
 
 
 def pack_version(snapshot: Snapshot, agent: AgentFile) -> str:
     """Return which words asked for the line: the prompt pack, under its contract's version."""
-    contract = snapshot.contracts.get(contract_id_of(agent, "consolidate"))
+    contract = snapshot.contracts.get(get_contract_id(agent, "consolidate"))
     return "" if contract is None else f"{contract.prompt_pack_id}@{contract.version}"

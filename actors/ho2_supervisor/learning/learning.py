@@ -28,7 +28,7 @@ from hobus.actors.ho2_supervisor.session.record import EndedRun
 from hobus.actors.ho2_supervisor.turn.classification import Stated, read_classification, read_stated
 from hobus.bus.errors import MemoryFault, RuntimeFault
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.ids import RunId, candidates_key, signal_event_id
+from hobus.bus.messages.ids import RunId, derive_candidates_key, derive_signal_event_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.memory import (
     Artifact,
@@ -76,35 +76,35 @@ class Learning:
         try:
             async with asyncio.timeout(self._memory.read_timeout_ms / 1000):
                 while True:
-                    found = await self._asked(question, Biases, self._memory.read_timeout_ms, trace)
+                    found = await self._ask(question, Biases, self._memory.read_timeout_ms, trace)
                     biases += found.biases
                     if found.next is None:
                         return Recalled(tuple(biases), found.as_of)
                     further = {"after": found.next, "as_of_seq": found.as_of.as_of_seq}
                     question = question.model_copy(update=further)
         except (TimeoutError, RuntimeFault) as fault:
-            return Recalled(code=code_of(fault))
+            return Recalled(code=get_code(fault))
 
-    async def durably_and_learned(self, session: OwnedSession, *, trace: str) -> Learned:
+    async def persist_and_learn(self, session: OwnedSession, *, trace: str) -> Learned:
         """Wait until the ended run is durable, and log its signals at the same time.
 
         The candidates are those that the record has. Raises JournalLost when nobody can say which these are.
         """
         ended = session.record.last_run
-        _, learned = await beside(session.barrier(), self._log(session, ended, trace))
+        _, learned = await run_beside(session.barrier(), self._log(session, ended, trace))
         self._warn(session, ended, learned, trace)
         if ended is not None and learned.code and len(self._late) < limits.LATE_LOGS_MAX:
             self._keep(self._log(session, ended, trace, timeout_ms=limits.LATE_LOG_TIMEOUT_MS), self._late)
         if ended is None or not (learned.candidates or learned.remembered):
             return learned
-        if await session.stands(self._due(session, ended, learned, trace)):
+        if await session.stands(self._make_due(session, ended, learned, trace)):
             return learned
         candidates, remembered = await session.learned(ended.input_id)
         return Learned(tuple(candidates), remembered=remembered)
 
-    async def learned_late(self, session: OwnedSession, run_id: RunId, *, trace: str) -> Remembered | None:
-        """Do as `durably_and_learned` behind the run's answer, which names no candidates; return what was stated."""
-        learned = await self.durably_and_learned(session, trace=trace)
+    async def learn_late(self, session: OwnedSession, run_id: RunId, *, trace: str) -> Remembered | None:
+        """Do as `persist_and_learn` behind the run's answer, which names no candidates; return what was stated."""
+        learned = await self.persist_and_learn(session, trace=trace)
         if learned.candidates:
             agent_id = session.record.state.agent_id or ""
             named = Consolidate(
@@ -146,48 +146,48 @@ class Learning:
         if ended is None or agent is None or not agent.memory:
             return Learned()
         principal, vocabulary = session.record.state.principal, self._resources.config.classify_labels
-        signals = signals_of(ended, session.session_id, principal=principal, tools=agent.tools, vocabulary=vocabulary)
+        signals = list_signals(ended, session.session_id, principal=principal, tools=agent.tools, vocabulary=vocabulary)
         stated = read_stated(ended.classified, vocabulary) if self._memory.stated_weight > 0 else None
         made: Artifact | None = None
         timeout_ms = timeout_ms or self._memory.log_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                if stated is not None and (stated := await self._judged(stated, session, ended)) is not None:
-                    signals.append(statement.signal_of(stated, ended, session.session_id, principal))
-                    made = statement.artifact_of(stated, signals[-1], self._memory)
+                if stated is not None and (stated := await self._judge(stated, session, ended)) is not None:
+                    signals.append(statement.make_signal(stated, ended, session.session_id, principal))
+                    made = statement.make_artifact(stated, signals[-1], self._memory)
                 if not signals:
                     return Learned()
                 message = LogSignals(agent_id=agent.agent_id, signals=signals)
-                logged = await self._asked(message, SignalsLogged, timeout_ms, trace)
+                logged = await self._ask(message, SignalsLogged, timeout_ms, trace)
                 candidates = tuple(gate.signal_id for gate in logged.gates if gate.crossed)
                 if made is None:
                     return Learned(candidates)
-                return Learned(candidates, remembered=await self._remembered(agent.agent_id, made, timeout_ms, trace))
+                return Learned(candidates, remembered=await self._remember(agent.agent_id, made, timeout_ms, trace))
         except (TimeoutError, RuntimeFault) as fault:
             unknown = tuple(signal.signal_id for signal in signals)
-            lost = None if made is None else statement.remembered(made, "unanswered")
-            return Learned(code=code_of(fault), unknown=unknown, remembered=lost)
+            lost = None if made is None else statement.make_remembered(made, "unanswered")
+            return Learned(code=get_code(fault), unknown=unknown, remembered=lost)
 
-    async def _judged(self, stated: Stated, session: OwnedSession, ended: EndedRun) -> Stated | None:
+    async def _judge(self, stated: Stated, session: OwnedSession, ended: EndedRun) -> Stated | None:
         """Judge as `statement.judged` does. Raises RuntimeFault where the message cannot be read."""
-        message = await _message(session, ended)
-        return None if message is None else statement.judged(stated, message, limits.STATED_IN_MAX_CHARS)
+        message = await _read_message(session, ended)
+        return None if message is None else statement.judge_wish(stated, message, limits.STATED_IN_MAX_CHARS)
 
-    async def _remembered(self, agent_id: str, made: Artifact, timeout_ms: int, trace: str) -> Remembered:
+    async def _remember(self, agent_id: str, made: Artifact, timeout_ms: int, trace: str) -> Remembered:
         """Log a statement; one that memory refuses goes into quarantine. Raises RuntimeFault, TimeoutError."""
         try:
-            logged = await self._asked(LogOverlay(agent_id=agent_id, overlay=made), OverlayLogged, timeout_ms, trace)
+            logged = await self._ask(LogOverlay(agent_id=agent_id, overlay=made), OverlayLogged, timeout_ms, trace)
         except MemoryFault as fault:
-            refused = statement.failure_of(made, agent_id, fault)
-            await self._asked(refused, ConsolidationFailureLogged, timeout_ms, trace)
-            return statement.remembered(made, "refused")
-        return statement.remembered(made, "active" if logged.is_active else "pending")
+            refused = statement.make_failure(made, agent_id, fault)
+            await self._ask(refused, ConsolidationFailureLogged, timeout_ms, trace)
+            return statement.make_remembered(made, "refused")
+        return statement.make_remembered(made, "active" if logged.is_active else "pending")
 
-    async def _asked(self, message: Message, expect: type[R], timeout_ms: int, trace: str) -> R:
+    async def _ask(self, message: Message, expect: type[R], timeout_ms: int, trace: str) -> R:
         async with asyncio.timeout(timeout_ms / 1000):
             return await self._bus.request(HO3, message, expect=expect, timeout_s=timeout_ms / 1000, trace=trace)
 
-    def _due(self, session: OwnedSession, ended: EndedRun, learned: Learned, trace: str) -> WriteEntry:
+    def _make_due(self, session: OwnedSession, ended: EndedRun, learned: Learned, trace: str) -> WriteEntry:
         """Return CONSOLIDATION_DUE: what the answer names beyond RunCompleted's bytes; the first one written counts."""
         said = learned.remembered
         named = SignalsNamed(learned.candidates)
@@ -198,7 +198,7 @@ class Learning:
             named,
             texts=[] if said is None else [said.statement],
             provenance=session.provenance(ended.run_seq), parents=[ended.ended_by],
-            trace=trace, once=candidates_key(session.session_id, ended.input_id),
+            trace=trace, once=derive_candidates_key(session.session_id, ended.input_id),
         )  # fmt: skip
 
     def _warn(self, session: OwnedSession, ended: EndedRun | None, learned: Learned, trace: str) -> None:
@@ -246,11 +246,11 @@ class Learned(Struct, frozen=True):
     """What the turn stated."""
 
 
-def code_of(fault: TimeoutError | RuntimeFault) -> str:
+def get_code(fault: TimeoutError | RuntimeFault) -> str:
     return fault.code if isinstance(fault, RuntimeFault) else "expired"
 
 
-async def beside(main: Coroutine[Any, Any, T], aside: Coroutine[Any, Any, Any]) -> tuple[T, Any]:
+async def run_beside(main: Coroutine[Any, Any, T], aside: Coroutine[Any, Any, Any]) -> tuple[T, Any]:
     """Await both at once and return both results; raise what `main` raises, and then end `aside`."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -261,19 +261,19 @@ async def beside(main: Coroutine[Any, Any, T], aside: Coroutine[Any, Any, Any]) 
     return result, task.result()
 
 
-async def _message(session: OwnedSession, ended: EndedRun) -> str | None:
+async def _read_message(session: OwnedSession, ended: EndedRun) -> str | None:
     """Return what the run's input says; None if erased. Raises RuntimeFault where it cannot be read."""
     for turn in session.record.history.turns[-1:]:
         if turn.input_id == ended.input_id and turn.input_text is not None:
             return turn.input_text
     known = session.record.inputs.get(ended.input_id)
-    return None if known is None else await session.text_or_none(known.input_ref)
+    return None if known is None else await session.find_text(known.input_ref)
 
 
 _IS_SIGNAL = re.compile(r"[a-z_]+:[!-~]{1,120}")
 
 
-def signals_of(
+def list_signals(
     ended: EndedRun, session_id: str, *, principal: str, tools: Collection[str], vocabulary: ClassifyLabels
 ) -> list[Signal]:
     """Return the signals of a run that is over, in a fixed order; a missing fact gives none.
@@ -290,7 +290,7 @@ def signals_of(
     ]
     return [
         Signal(
-            event_id=signal_event_id(session_id, ended.run_seq, signal_id),
+            event_id=derive_signal_event_id(session_id, ended.run_seq, signal_id),
             signal_id=signal_id,
             principal=principal,
             session_id=session_id,

@@ -12,17 +12,22 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from hobus.actors.ho2_supervisor.learning.closed_forms import counts_at_once, is_told_before, meaning_of, subject_of
+from hobus.actors.ho2_supervisor.learning.closed_forms import (
+    counts_at_once,
+    find_subject,
+    is_told_before,
+    normalise_wish,
+)
 from hobus.actors.ho2_supervisor.session.record import EndedRun
 from hobus.actors.ho2_supervisor.turn.classification import Stated
 from hobus.bus.errors import MemoryFault
-from hobus.bus.messages.ids import artifact_id, signal_event_id, statement_signal_id, words_of
+from hobus.bus.messages.ids import derive_artifact_id, derive_signal_event_id, derive_statement_id, normalise_words
 from hobus.bus.messages.memory import Artifact, Labels, LogConsolidationFailure, Signal
 from hobus.bus.messages.session import Remembered
 from hobus.config.sections.record import Ho3Config
 
 
-def judged(stated: Stated, message: str, chars_max: int) -> Stated | None:
+def judge_wish(stated: Stated, message: str, chars_max: int) -> Stated | None:
     """Return what to learn from the wish that a model read in this message; None: nothing.
 
     Of a message longer than `chars_max` nothing is learnt: nearly all of it is pasted.
@@ -30,15 +35,15 @@ def judged(stated: Stated, message: str, chars_max: int) -> Stated | None:
     if len(message) > chars_max or is_told_before(stated.statement, message):
         return None
     is_constraint = stated.is_constraint or not counts_at_once(stated.statement, message)
-    about = subject_of(stated.statement) or ("" if stated.is_constraint else stated.about)
-    return replace(stated, is_constraint=is_constraint, about=about or words_of(stated.statement))
+    about = find_subject(stated.statement) or ("" if stated.is_constraint else stated.about)
+    return replace(stated, is_constraint=is_constraint, about=about or normalise_words(stated.statement))
 
 
-def signal_of(stated: Stated, ended: EndedRun, session_id: str, principal: str) -> Signal:
+def make_signal(stated: Stated, ended: EndedRun, session_id: str, principal: str) -> Signal:
     """Return the event of the statement; another turn that states the same gives another event of the same signal."""
-    signal_id = statement_signal_id(stated.about)
+    signal_id = derive_statement_id(stated.about)
     return Signal(
-        event_id=signal_event_id(session_id, ended.run_seq, signal_id),
+        event_id=derive_signal_event_id(session_id, ended.run_seq, signal_id),
         signal_id=signal_id,
         principal=principal,
         session_id=session_id,
@@ -46,11 +51,13 @@ def signal_of(stated: Stated, ended: EndedRun, session_id: str, principal: str) 
     )
 
 
-def artifact_of(stated: Stated, signal: Signal, memory: Ho3Config) -> Artifact:
+def make_artifact(stated: Stated, signal: Signal, memory: Ho3Config) -> Artifact:
     """Return the line that rests on the statement, from its event time on; one for all that say the same."""
-    is_anywhere, words = not stated.domain, meaning_of(stated.statement)
+    is_anywhere, words = not stated.domain, normalise_wish(stated.statement)
     return Artifact(
-        artifact_id=artifact_id(signal.principal, [signal.signal_id], "explicit", model="", prompt_pack_version=words),
+        artifact_id=derive_artifact_id(
+            signal.principal, [signal.signal_id], "explicit", model="", prompt_pack_version=words
+        ),
         principal=signal.principal,
         artifact_type="constraint" if stated.is_constraint else "interaction_style",
         labels=Labels(domain=[] if is_anywhere else [stated.domain]),
@@ -66,11 +73,11 @@ def artifact_of(stated: Stated, signal: Signal, memory: Ho3Config) -> Artifact:
     )
 
 
-def remembered(made: Artifact, state: Literal["active", "pending", "refused", "unanswered"]) -> Remembered:
+def make_remembered(made: Artifact, state: Literal["active", "pending", "refused", "unanswered"]) -> Remembered:
     return Remembered(statement=made.context_line, artifact_id=made.artifact_id, state=state)
 
 
-def failure_of(made: Artifact, agent_id: str, fault: MemoryFault) -> LogConsolidationFailure:
+def make_failure(made: Artifact, agent_id: str, fault: MemoryFault) -> LogConsolidationFailure:
     """Return the failure that memory's refusal is, with reason and line for the quarantine."""
     return LogConsolidationFailure(
         agent_id=agent_id,

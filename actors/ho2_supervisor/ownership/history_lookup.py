@@ -12,16 +12,23 @@ from msgspec.structs import replace
 from hobus.actors.ho2_supervisor.admission import Admission
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import journal
-from hobus.actors.ho2_supervisor.session.record import KnownInput, SessionRecord, known_input, settle, with_reply
+from hobus.actors.ho2_supervisor.session.record import KnownInput, SessionRecord, make_known_input, settle, with_reply
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
-from hobus.actors.ho2_supervisor.turn.verdicts import is_verdict, verdict_result
+from hobus.actors.ho2_supervisor.turn.verdicts import is_verdict, make_verdict_result
 from hobus.bus.errors import LedgerError, SessionFault, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import RunId, candidates_key, completed_id, delivered_key, requested_id, turn_key
-from hobus.bus.messages.ledger import Entry, Query, session_stream
+from hobus.bus.messages.ids import (
+    RunId,
+    derive_candidates_key,
+    derive_completed_id,
+    derive_delivered_key,
+    derive_requested_id,
+    derive_turn_key,
+)
+from hobus.bus.messages.ledger import Entry, Query, name_session_stream
 from hobus.bus.messages.session import TurnResult
-from hobus.bus.record.ends import End, end_in, result_in
-from hobus.bus.record.journal import Recorded, answer_in, own_text, recorded
+from hobus.bus.record.ends import End, end_in, read_result
+from hobus.bus.record.journal import Recorded, answer_in, find_own_text, read_recorded
 from hobus.bus.record.session_facts import RunRequested, SessionFact, TurnDegraded
 
 
@@ -35,43 +42,43 @@ def is_needed(record: SessionRecord, input_id: str, decision: Admission) -> bool
     return record.unrequested_forgotten or (record.inputs_forgotten and isinstance(decision, SessionFault))
 
 
-async def input_of(client: LedgerClient, session: OwnedSession, input_id: str) -> KnownInput | None:
+async def find_input(client: LedgerClient, session: OwnedSession, input_id: str) -> KnownInput | None:
     """Return the input as the whole journal has it; None: it never came."""
     about = session.session_id, input_id
     requested, answered, delivered = await session.entries(
-        [requested_id(*about)], once=[turn_key(*about), delivered_key(*about)]
+        [derive_requested_id(*about)], once=[derive_turn_key(*about), derive_delivered_key(*about)]
     )
-    asked, known = _event_of(requested), None
+    asked, known = _read_event(requested), None
     if requested is not None and isinstance(asked, RunRequested):
-        known = known_input(asked, requested.provenance.run_seq)
+        known = make_known_input(asked, requested.provenance.run_seq)
     end = delivered or answered
     if end is None and known is not None and known.run_seq is not None:
         run_id = RunId(session_id=session.session_id, run_seq=known.run_seq)
-        end = await _of_run(client, run_id, "RunFailed", "RunCancelled")
+        end = await _find_in_run(client, run_id, "RunFailed", "RunCancelled")
     if known is None:
-        ended = _event_of(end)
+        ended = _read_event(end)
         if not isinstance(ended, TurnDegraded):
             return None
         known = KnownInput(input_id, None, ended.input_ref, None)
-        known.digest = await digest_of(session, known)
+        known.digest = await find_digest(session, known)
     settle(known, _end_in(end))  # the input of an active run is always in memory, so this one's is over
     return known
 
 
 def _end_in(entry: Entry | None) -> End | None:
-    taken = recorded(entry)
+    taken = read_recorded(entry)
     return None if taken is None else end_in(taken.event.event, taken)
 
 
-def _event_of(entry: Entry | None) -> SessionFact | None:
-    taken = recorded(entry)
+def _read_event(entry: Entry | None) -> SessionFact | None:
+    taken = read_recorded(entry)
     return None if taken is None else taken.event.event
 
 
-async def digest_of(session: OwnedSession, known: KnownInput) -> str | None:
+async def find_digest(session: OwnedSession, known: KnownInput) -> str | None:
     """Return the digest of an input that only the host recorded; None where its text is erased and so matches any."""
-    text = await session.text_or_none(known.input_ref)
-    return None if text is None else journal.input_digest(known.input_id, text)
+    text = await session.find_text(known.input_ref)
+    return None if text is None else journal.digest_input(known.input_id, text)
 
 
 async def answer_of(session: OwnedSession, known: KnownInput) -> TurnResult:
@@ -80,7 +87,7 @@ async def answer_of(session: OwnedSession, known: KnownInput) -> TurnResult:
     What the host delivered while the record was away may stand behind the run's own end.
     """
     about = session.session_id, known.input_id
-    keys = [candidates_key(*about), delivered_key(*about), turn_key(*about)]
+    keys = [derive_candidates_key(*about), derive_delivered_key(*about), derive_turn_key(*about)]
     due, delivered, decided = await session.entries((), once=keys)
     if delivered is not None:  # as a client was told of it meanwhile; the fold meets that entry with the next append
         known = replace(known)
@@ -99,10 +106,10 @@ async def answer_of(session: OwnedSession, known: KnownInput) -> TurnResult:
         )
     if known.became == "failed" and not is_verdict(known.code):
         over = f"run {run_id} of input {known.input_id} has failed; it is not run again"
-        why = await session.text_or_none(known.result_ref) if known.result_ref else None
+        why = await session.find_text(known.result_ref) if known.result_ref else None
         raise WorkOrderFault(known.code, why or over)
     if not known.result_ref:
-        return verdict_result(known.code, session_id=session.session_id, run_id=run_id, input_id=known.input_id)
+        return make_verdict_result(known.code, session_id=session.session_id, run_id=run_id, input_id=known.input_id)
     body = await session.body(known.result_ref)
     try:
         return answer_in(body, due)
@@ -110,36 +117,36 @@ async def answer_of(session: OwnedSession, known: KnownInput) -> TurnResult:
         raise LedgerError("damaged", f"the answer behind {known.result_ref} does not read") from fault
 
 
-async def turn_of_run(client: LedgerClient, run_id: RunId, provider: str) -> DeliveredTurn | None:
+async def read_turn_of_run(client: LedgerClient, run_id: RunId, provider: str) -> DeliveredTurn | None:
     """Return what a run was asked, and what it answered if it did; None where the question is erased or not found.
 
     None also where request or session named another provider than this one.
     """
-    [entry] = await client.lookup([completed_id(run_id)], with_bodies=True)
-    completed = recorded(entry)
+    [entry] = await client.lookup([derive_completed_id(run_id)], with_bodies=True)
+    completed = read_recorded(entry)
     end = None if completed is None else end_in(completed.event.event, completed)
     if completed is None or end is None:
-        return _asked(recorded(await _of_run(client, run_id, "RunRequested")), provider)
-    [entry] = await client.lookup([requested_id(run_id.session_id, end.input_id)], with_bodies=True)
-    asked = _asked(recorded(entry), provider)
-    return asked and with_reply(asked, completed, end, result_in(completed, end.result_ref))
+        return _read_asked(read_recorded(await _find_in_run(client, run_id, "RunRequested")), provider)
+    [entry] = await client.lookup([derive_requested_id(run_id.session_id, end.input_id)], with_bodies=True)
+    asked = _read_asked(read_recorded(entry), provider)
+    return asked and with_reply(asked, completed, end, read_result(completed, end.result_ref))
 
 
-async def _of_run(client: LedgerClient, run_id: RunId, *event_types: str) -> Entry | None:
+async def _find_in_run(client: LedgerClient, run_id: RunId, *event_types: str) -> Entry | None:
     """Return the first entry of one of these types in a run, from the index."""
     for event_type in event_types:
-        where = {"stream": session_stream(run_id.session_id), "event_type": event_type, "run_seq": run_id.run_seq}
+        where = {"stream": name_session_stream(run_id.session_id), "event_type": event_type, "run_seq": run_id.run_seq}
         found = await client.page(Query(where=where, limit=1, with_bodies=True))
         if found.entries:
             return found.entries[0]
     return None
 
 
-def _asked(requested: Recorded | None, provider: str) -> DeliveredTurn | None:
+def _read_asked(requested: Recorded | None, provider: str) -> DeliveredTurn | None:
     if requested is None or not isinstance(requested.event.event, RunRequested):
         return None
     asked = requested.event.event
     if asked.model and asked.model.named_by in ("request", "session") and asked.model.provider != provider:
         return None
-    text = own_text(requested, asked.input_ref)
+    text = find_own_text(requested, asked.input_ref)
     return None if text is None else DeliveredTurn(asked.input_id, asked.input_ref, "", text, None)

@@ -19,10 +19,10 @@ from hobus.actors.ho2_supervisor.turn.history import History, HistoryLimits
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import split_body_ref
-from hobus.bus.messages.ledger import Entry, Read, session_stream
+from hobus.bus.messages.ledger import Entry, Read, name_session_stream
 from hobus.bus.record import text_parts
-from hobus.bus.record.ends import result_or_none
-from hobus.bus.record.journal import Recorded, recorded
+from hobus.bus.record.ends import parse_result
+from hobus.bus.record.journal import Recorded, read_recorded
 from hobus.bus.record.session_facts import StateSnapshot
 
 _SNAPSHOT = StateSnapshot.entry_name
@@ -42,53 +42,53 @@ async def load(client: LedgerClient, session_id: str, limits: HistoryLimits, *, 
 
     Raises LedgerError: damaged or erased, naming session, entry and fix.
     """
-    base, tail, ignored = await _newest(client, session_id, page)
+    base, tail, ignored = await _read_newest(client, session_id, page)
     record = SessionRecord(session_id, limits)
     if base is not None:
-        record = snapshot.restored(*base, limits)
+        record = snapshot.restore(*base, limits)
         await _fill(client, record)
     for entry in tail:
         if fault := journal.break_before(entry, record.head, record.state.tenure):
-            raise _damaged(session_id, entry, fault)
+            raise _make_damaged(session_id, entry, fault)
         _take(record, entry)
     _log.debug("session_read", session=session_id, entries=len(tail), ignored=ignored, snapshot=base is not None)
     await _fill(client, record)
     return Loaded(record, len(tail), ignored)
 
 
-async def texts_of(client: LedgerClient, refs: Sequence[str]) -> dict[str, str]:
+async def read_texts(client: LedgerClient, refs: Sequence[str]) -> dict[str, str]:
     """Return the texts behind these refs in a few questions; erased ones are left out."""
     bodies: dict[str, bytes | None] = {}
     wanted = list(dict.fromkeys(refs))
     while wanted:  # what a composed text is made of comes with the next round
-        found = await _bodies(client, wanted)
+        found = await _read_bodies(client, wanted)
         bodies |= {ref: found.get(ref) for ref in wanted}
-        parts = [part for ref in wanted for part, _ in _parts(found.get(ref)) if part is not None]
+        parts = [part for ref in wanted for part, _ in _read_parts(found.get(ref)) if part is not None]
         wanted = [ref for ref in dict.fromkeys(parts) if ref not in bodies]
-    texts = {ref: _text(ref, bodies) for ref in refs}
+    texts = {ref: _join_text(ref, bodies) for ref in refs}
     return {ref: text for ref, text in texts.items() if text is not None}
 
 
-def _parts(body: bytes | None) -> list[text_parts.Part]:
-    return [] if body is None else text_parts.parts_in(body) or []
+def _read_parts(body: bytes | None) -> list[text_parts.Part]:
+    return [] if body is None else text_parts.read_parts(body) or []
 
 
-def _text(ref: str, bodies: dict[str, bytes | None]) -> str | None:
+def _join_text(ref: str, bodies: dict[str, bytes | None]) -> str | None:
     body = bodies.get(ref)
     if body is None:
         return None
-    listed = text_parts.parts_in(body)
+    listed = text_parts.read_parts(body)
     if listed is None:
         return body.decode(errors="replace")
-    texts = {part: _text(part, bodies) for part, _ in listed if part is not None}
+    texts = {part: _join_text(part, bodies) for part, _ in listed if part is not None}
     found = {part: text for part, text in texts.items() if text is not None}
-    return text_parts.joined(listed, found) if len(found) == len(texts) else None
+    return text_parts.join(listed, found) if len(found) == len(texts) else None
 
 
-async def _bodies(client: LedgerClient, refs: Sequence[str]) -> dict[str, bytes]:
+async def _read_bodies(client: LedgerClient, refs: Sequence[str]) -> dict[str, bytes]:
     places = {ref: split_body_ref(ref) for ref in refs}
     ids = list(dict.fromkeys(submission_id for submission_id, _ in places.values()))
-    found = {entry.submission_id: entry for entry in await _entries(client, ids) if entry is not None}
+    found = {entry.submission_id: entry for entry in await _read_entries(client, ids) if entry is not None}
     bodies: dict[str, bytes] = {}
     for ref, (submission_id, number) in places.items():
         entry = found.get(submission_id)
@@ -98,7 +98,7 @@ async def _bodies(client: LedgerClient, refs: Sequence[str]) -> dict[str, bytes]
     return bodies
 
 
-async def _entries(client: LedgerClient, ids: Sequence[str]) -> list[Entry | None]:
+async def _read_entries(client: LedgerClient, ids: Sequence[str]) -> list[Entry | None]:
     """Read all entries in one question, or in two where they are too large for one answer."""
     try:
         return await client.lookup(ids, with_bodies=True) if ids else []
@@ -106,10 +106,10 @@ async def _entries(client: LedgerClient, ids: Sequence[str]) -> list[Entry | Non
         if fault.code != "too_large" or len(ids) == 1:
             raise
     half = len(ids) // 2
-    return [*await _entries(client, ids[:half]), *await _entries(client, ids[half:])]
+    return [*await _read_entries(client, ids[:half]), *await _read_entries(client, ids[half:])]
 
 
-async def _newest(
+async def _read_newest(
     client: LedgerClient, session_id: str, page: int
 ) -> tuple[tuple[Packed, Recorded] | None, list[Entry], int]:
     """Return the newest valid snapshot or None, the entries from it on, and how many snapshots were passed over."""
@@ -117,15 +117,15 @@ async def _newest(
     before: int | None = None
     ignored = 0
     while True:
-        stream = session_stream(session_id)
+        stream = name_session_stream(session_id)
         question = Read(stream=stream, before=before, limit=page, with_bodies=True, newest_first=True)
         entries = await client.page(question)
         for entry in entries.entries:
             tail.append(entry)
             if entry.event_type != _SNAPSHOT:
                 continue
-            taken = recorded(entry)
-            packed = "its event does not read" if taken is None else snapshot.packed_in(taken, entry.prev)
+            taken = read_recorded(entry)
+            packed = "its event does not read" if taken is None else snapshot.read_packed(taken, entry.prev)
             if taken is not None and not isinstance(packed, str):
                 return (packed, taken), tail[::-1], ignored
             ignored += 1
@@ -138,8 +138,8 @@ async def _newest(
 async def _fill(client: LedgerClient, record: SessionRecord) -> None:
     """Put texts where they are needed: of waiting follow-ups, active intents, and the newest turns."""
     waiting = [ref for ref in record.state.pending_follow_up if ref not in record.follow_ups]
-    objectives = record.missing_objectives()
-    texts = await texts_of(client, [*waiting, *objectives, *record.history.missing_refs()])
+    objectives = record.list_missing_objectives()
+    texts = await read_texts(client, [*waiting, *objectives, *record.history.missing_refs()])
     record.follow_ups |= {ref: texts[ref] for ref in waiting if ref in texts}
     for ref in objectives:
         record.name_objective(ref, texts.get(ref))
@@ -160,11 +160,11 @@ async def _with_texts(client: LedgerClient, record: SessionRecord, texts: Mappin
     if not results:
         return history
     names = {ref: split_body_ref(ref)[0] for ref in results}
-    found = await _entries(client, list(dict.fromkeys(names.values())))
+    found = await _read_entries(client, list(dict.fromkeys(names.values())))
     there = {entry.submission_id for entry in found if entry is not None}
     wanted = {ref: result_ref for ref, result_ref in results.items() if names[ref] not in there}
-    bodies = await _bodies(client, list(wanted.values()))
-    answers = {ref: result_or_none(bodies[result_ref]) for ref, result_ref in wanted.items() if result_ref in bodies}
+    bodies = await _read_bodies(client, list(wanted.values()))
+    answers = {ref: parse_result(bodies[result_ref]) for ref, result_ref in wanted.items() if result_ref in bodies}
     return history.filled(
         {ref: answer.response for ref, answer in answers.items() if answer is not None}, record.limits
     )
@@ -172,7 +172,7 @@ async def _with_texts(client: LedgerClient, record: SessionRecord, texts: Mappin
 
 def _take(record: SessionRecord, entry: Entry) -> None:
     """Fold one more entry into the record. A snapshot that does not read changes nothing."""
-    session_id, taken = record.session_id, recorded(entry)
+    session_id, taken = record.session_id, read_recorded(entry)
     if taken is not None:
         rejection = record.take(taken).rejection
         if rejection is not None:
@@ -183,10 +183,10 @@ def _take(record: SessionRecord, entry: Entry) -> None:
         return
     if not entry.bodies or entry.bodies[0] is None:
         raise LedgerError("erased", f"session {session_id}: replay stops at {entry.submission_id}, which was erased")
-    raise _damaged(session_id, entry, "it is no session event that this software reads")
+    raise _make_damaged(session_id, entry, "it is no session event that this software reads")
 
 
-def _damaged(session_id: str, entry: Entry, fault: str) -> LedgerError:
+def _make_damaged(session_id: str, entry: Entry, fault: str) -> LedgerError:
     return LedgerError(
         "damaged",
         f"session {session_id}: its journal breaks at {entry.submission_id} (sequence {entry.sequence}): {fault}. "

@@ -23,12 +23,12 @@ from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced
 from hobus.bus.errors import LedgerError, RuntimeFault, SessionFault
-from hobus.bus.messages.ids import candidates_key, iso_of_us, us_of_iso
+from hobus.bus.messages.ids import derive_candidates_key, format_iso_us, parse_iso_us
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
 from hobus.bus.messages.session import Remembered, TurnResult
 from hobus.bus.messages.transcript import Told
 from hobus.bus.record import text_parts
-from hobus.bus.record.journal import TOLD_WITH, Recorded, learned_in
+from hobus.bus.record.journal import TOLD_WITH, Recorded, read_learned
 from hobus.bus.record.session_facts import SessionEvent, SessionFact, TookOver
 
 
@@ -74,7 +74,7 @@ _NEVER_TAKEN = frozenset({"too_large", "denied", "malformed", "rejected"})
 """Faults of a whole write that sending it again does not fix, while the record as such is at hand."""
 
 
-def refusal_of(ack: Ack, entry: WriteEntry) -> AppendRefused | EntryRefused:
+def make_refusal(ack: Ack, entry: WriteEntry) -> AppendRefused | EntryRefused:
     """Return what a refused append means to the owner.
 
     Two owners derive the same ids: a conflict under another head or tenure is the other owner's entry, no defect.
@@ -135,12 +135,12 @@ class OwnedSession:
         `known`: texts by their refs that need not be read.
         """
         body = await self.body(ref)
-        parts = text_parts.parts_in(body)
+        parts = text_parts.read_parts(body)
         if parts is None:
             return body.decode(errors="replace")
-        return text_parts.joined(parts, await self.texts([of for of, _ in parts if of is not None], known))
+        return text_parts.join(parts, await self.texts([of for of, _ in parts if of is not None], known))
 
-    async def text_or_none(self, ref: str) -> str | None:
+    async def find_text(self, ref: str) -> str | None:
         """Return the text behind a ref; None if it was erased, or never was."""
         try:
             return await self.text(ref)
@@ -166,8 +166,8 @@ class OwnedSession:
 
     async def learned(self, input_id: str) -> tuple[list[str], Remembered | None]:
         """Return what the input's answer says of memory beside RunCompleted, as CONSOLIDATION_DUE has it."""
-        [due] = await self._client.lookup(once=[candidates_key(self.session_id, input_id)], with_bodies=True)
-        return learned_in(due)
+        [due] = await self._client.lookup(once=[derive_candidates_key(self.session_id, input_id)], with_bodies=True)
+        return read_learned(due)
 
     async def entries(self, ids: Sequence[str], *, once: Sequence[str] = ()) -> list[Entry | None]:
         """Return the entries of these ids, then of these once keys, in one question; None where nothing is."""
@@ -180,7 +180,7 @@ class OwnedSession:
 
     def new_id(self, kind: str) -> str:
         """Return the submission id that the next append of this counted kind gets."""
-        return journal.counted_id(kind, self.session_id, self.tenure, self.record.appended + 1)
+        return journal.derive_counted_id(kind, self.session_id, self.tenure, self.record.appended + 1)
 
     def append(  # noqa: PLR0913 - what an entry is made of
         self,
@@ -198,7 +198,7 @@ class OwnedSession:
         of.
         """
         state = self.record.state
-        enveloped = journal.envelope(state, event)
+        enveloped = journal.make_envelope(state, event)
         outcome = reduce(state, enveloped)
         if outcome.rejection is not None:
             about = f"session {self.session_id}: {event.kind}"  # a fault of this program
@@ -208,7 +208,7 @@ class OwnedSession:
             self._earlier.append(enveloped)
             return outcome
         run = state.run or outcome.state.run
-        entry = self._queued(
+        entry = self._queue(
             enveloped,
             bodies=bodies,
             once=once,
@@ -218,15 +218,15 @@ class OwnedSession:
         self.record.take(Recorded(entry.submission_id, enveloped, tuple(entry.bodies), result=result), outcome)
         return outcome
 
-    def _queued(self, event: SessionEvent, **facts: Any) -> WriteEntry:
+    def _queue(self, event: SessionEvent, **facts: Any) -> WriteEntry:
         """Queue the entry of an event together with earlier events that were to leave with it."""
         said = event.event
-        entry = journal.entry_of(
+        entry = journal.make_entry(
             event,
-            submission_id=journal.derived_id(self.session_id, said, event.run_id) or self.new_id(said.kind),
+            submission_id=journal.derive_event_id(self.session_id, said, event.run_id) or self.new_id(said.kind),
             prev=self.record.head,
             tenure=self.tenure,
-            at_us=us_of_iso(said.at),
+            at_us=parse_iso_us(said.at),
             earlier=self._earlier,
             **facts,
         )
@@ -239,7 +239,7 @@ class OwnedSession:
         if self._earlier:
             last = self._earlier.pop()
             run_seq = 0 if last.run_id is None else last.run_id.run_seq
-            entry = self._queued(last, provenance=self.provenance(run_seq))
+            entry = self._queue(last, provenance=self.provenance(run_seq))
             self.record.pass_over(entry.submission_id)
 
     def take_over(self) -> None:
@@ -252,12 +252,12 @@ class OwnedSession:
         if self.is_lost or self.tenure != self.record.state.tenure or not snapshot.is_due(self.record, every):
             return False
         self._queue_earlier()
-        event, bodies = snapshot.of(self.record, self.new_id("StateSnapshot"), self.now())
+        event, bodies = snapshot.make_snapshot(self.record, self.new_id("StateSnapshot"), self.now())
         self.append(event, bodies=bodies)
         self.flush()
         return True
 
-    def along(self, entry: WriteEntry) -> None:
+    def queue_along(self, entry: WriteEntry) -> None:
         """Queue an entry of another stream between the appends; it stands before whatever comes next.
 
         It has no condition of its own, so it stands also if what comes next is refused.
@@ -277,7 +277,7 @@ class OwnedSession:
             [ack] = await self._client.write([entry], trace=entry.trace)
         except RuntimeFault as fault:
             if fault.code == "unavailable":
-                raise self._journal_lost(fault) from fault
+                raise self._give_up(fault) from fault
             return False  # refused for good, or never sent
         return ack.is_first
 
@@ -314,11 +314,11 @@ class OwnedSession:
                 resting=len(following),
             )
         except LedgerError as fault:
-            self._lose(self._journal_lost(fault))
+            self._lose(self._give_up(fault))
         else:
             if _takes_over(entries):
                 self._taking_over = asyncio.get_running_loop().create_future()
-            submitted.then(partial(self._acknowledged, entries))
+            submitted.then(partial(self._on_acknowledged, entries))
 
     async def barrier(self) -> None:
         """Wait until everything appended is durable. Raises AppendRefused, or JournalLost if the ledger stays away."""
@@ -332,7 +332,7 @@ class OwnedSession:
             self.flush(urgent=True)
             await self._client.flush()
         except RuntimeFault as fault:
-            self._lose(self._journal_lost(fault))
+            self._lose(self._give_up(fault))
         if self._lost is not None:
             raise self._lost
         if not self._unsent:  # what was said to follow after the last append had left
@@ -349,7 +349,7 @@ class OwnedSession:
         """Return whether an append was refused or has no known outcome: the state in memory is not to be trusted."""
         return self._lost is not None
 
-    def _acknowledged(self, entries: Sequence[WriteEntry], outcome: list[Ack] | RuntimeFault) -> None:
+    def _on_acknowledged(self, entries: Sequence[WriteEntry], outcome: list[Ack] | RuntimeFault) -> None:
         """Keep the first refusal of these entries, since what follows rests on them."""
         taking_over = None
         if self._taking_over is not None and _takes_over(entries):
@@ -361,14 +361,14 @@ class OwnedSession:
             self.durable = max(self.durable, *[ack.sequence for ack in acks])
             refused = [(ack, entry) for ack, entry in zip(acks, entries, strict=True) if not ack.is_first]
             if refused:
-                self._lose(self._lost or refusal_of(*refused[0]))
+                self._lose(self._lost or make_refusal(*refused[0]))
             elif taking_over is not None:
                 self.flush()
         elif outcome.code in _NEVER_TAKEN and not outcome.retryable:
             what = f"{outcome.code}: {outcome.detail}"
             self._lose(self._lost or EntryRefused(self.session_id, entries[0].submission_id, what))
         else:
-            self._lose(self._lost or self._journal_lost(outcome))
+            self._lose(self._lost or self._give_up(outcome))
 
     def _lose(self, fault: Exception) -> None:
         """Keep the fault for the next barrier, and tell whoever sees to what may be open."""
@@ -384,7 +384,7 @@ class OwnedSession:
         except LedgerError:
             self._following[:0] = following
 
-    def _journal_lost(self, fault: RuntimeFault) -> JournalLost:
+    def _give_up(self, fault: RuntimeFault) -> JournalLost:
         """Give the state up, also after a write that the ledger cannot take at all: what follows rests on it."""
         return JournalLost(
             fault.code, f"journal of session {self.session_id}: {fault.detail}", retryable=fault.retryable
@@ -394,7 +394,7 @@ class OwnedSession:
 
     def now(self) -> str:
         """Return the bus's wall clock as a timestamp."""
-        return iso_of_us(round(self._bus.now() * 1_000_000))
+        return format_iso_us(round(self._bus.now() * 1_000_000))
 
     @property
     def package_id(self) -> str:

@@ -52,7 +52,7 @@ class Registry:
 
     def held(self, session_id: str) -> OwnedSession | None:
         """Return the session if it is in memory and trusted."""
-        session = self._loaded(session_id)
+        session = self._load(session_id)
         return None if session is None or session.is_lost else session
 
     def used(self, session_id: str) -> OwnedSession | None:
@@ -70,7 +70,7 @@ class Registry:
         self._loadings.move_to_end(session_id)
         return session
 
-    def loading(self, session_id: str) -> asyncio.Future[OwnedSession] | None:
+    def find_loading(self, session_id: str) -> asyncio.Future[OwnedSession] | None:
         loading = self._loadings.get(session_id)
         return None if loading is None or loading.done() else loading
 
@@ -93,7 +93,7 @@ class Registry:
 
     def drop(self, session: OwnedSession) -> None:
         """Forget the session, so that the next request reads it again; if something is open in it, ask for it."""
-        if self._loaded(session.session_id) is session:
+        if self._load(session.session_id) is session:
             del self._loadings[session.session_id]
             self.unowned.give_up(session)
 
@@ -121,7 +121,7 @@ class Registry:
         if session.loaded is not None:
             self.snapshots_ignored += session.loaded.ignored
 
-    async def reread(self, session: OwnedSession) -> None:
+    async def read_again(self, session: OwnedSession) -> None:
         """Read the session from its journal again after a refused append. Raises SessionMoved if another owns it."""
         tenure = session.tenure
         await self.read(session)
@@ -132,10 +132,10 @@ class Registry:
 
     async def record_state(self, session: OwnedSession) -> None:
         """Record an idle session's state anew if enough has come since; called when its reply is out."""
-        if self._loaded(session.session_id) is session:
+        if self._load(session.session_id) is session:
             self.snapshots_written += session.record_state(every=self._snapshot_entries)
 
-    def _loaded(self, session_id: str) -> OwnedSession | None:
+    def _load(self, session_id: str) -> OwnedSession | None:
         loading = self._loadings.get(session_id)
         if loading is None or not loading.done() or loading.cancelled() or loading.exception() is not None:
             return None

@@ -31,7 +31,7 @@ class TakeOver:
         Nothing is awaited after the session is loaded, so that the caller's next step is synchronous with that.
         """
         while (session := self.registry.used(session_id)) is None:
-            await asyncio.shield(self.registry.loading(session_id) or self._load_anew(session_id))
+            await asyncio.shield(self.registry.find_loading(session_id) or self._load_anew(session_id))
         return session
 
     async def peek(self, session_id: str) -> OwnedSession:
@@ -42,7 +42,7 @@ class TakeOver:
 
     def _load_anew(self, session_id: str) -> asyncio.Task[OwnedSession]:
         loading = asyncio.get_running_loop().create_task(self._load(session_id))
-        loading.add_done_callback(self._ended)
+        loading.add_done_callback(self._on_end)
         self.registry.add(session_id, loading)
         return loading
 
@@ -69,7 +69,7 @@ class TakeOver:
         if self.learning is not None:
             self.learning.log_later(session)
 
-    def _ended(self, loading: asyncio.Task[OwnedSession]) -> None:
+    def _on_end(self, loading: asyncio.Task[OwnedSession]) -> None:
         """Finish what the loaded session needs even if whoever waited has gone, and take note of a failed loading."""
         if not loading.cancelled() and loading.exception() is None:
             self.registry.keep(loading)

@@ -23,17 +23,17 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.limits import INDEX_INTERVAL_MS, LEDGER_REQUEST_TIMEOUT_MS
 from hobus.bus.messages.ids import (
     RunId,
-    beside_order_id,
-    entry_id,
+    derive_beside_order_id,
+    derive_entry_id,
+    derive_requested_id,
     follow_up_input,
     is_beside,
     is_follow_up,
-    requested_id,
 )
-from hobus.bus.messages.ledger import Entry, LedgerStats, Provenance, Query, Read, session_stream
+from hobus.bus.messages.ledger import Entry, LedgerStats, Provenance, Query, Read, name_session_stream
 from hobus.bus.messages.session import SessionReady, StartSession
 from hobus.bus.paging import read_peers
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.orders import OwnersSettled
 from hobus.bus.record.session_facts import RUN_ENDS, OrderDispatched, OrderEnded, RunCompleted
 
@@ -121,7 +121,7 @@ class Unowned:
         known: frozenset[str] | None = None  # of whom nothing is left behind, or who live
         while True:
             try:
-                living = await self._living()
+                living = await self._read_living()
                 if known is None or known - living:
                     known = await self._settle()
                 else:
@@ -132,7 +132,7 @@ class Unowned:
             silence_s = self._config.sessions.lease_heartbeat_timeout_s
             await self._bus.sleep(min(limits.OWNERS_INTERVAL_MS / 1000, silence_s / 4))
 
-    async def _living(self) -> frozenset[str]:
+    async def _read_living(self) -> frozenset[str]:
         """Return the supervisors that are connected. Raises BusError while the broker does not say."""
         try:
             rows = (await read_peers(self._bus, timeout_s=self._config.bus.peer_timeout_ms / 1000)).peers
@@ -148,10 +148,10 @@ class Unowned:
 
         Raises RuntimeFault if any failed.
         """
-        stats = await self._indexed()
+        stats = await self._wait_indexed()
         await self._bus.sleep(self._config.bus.reannounce_grace_ms / 1000)  # the broker may have just begun itself
-        living = await self._living()
-        since, earlier = await self._settled_before()
+        living = await self._read_living()
+        since, earlier = await self._find_settled_before()
         taken: dict[str, Tenure] = {}
         seen = await self._read_taken(taken, {}, after=since)
         for owner in sorted(set(earlier) - living):
@@ -162,7 +162,7 @@ class Unowned:
             self._note_settled(stats.head, living)
         return living
 
-    async def _indexed(self) -> LedgerStats:
+    async def _wait_indexed(self) -> LedgerStats:
         """Return the ledger's figures, once its index shows everything acknowledged until then."""
         first = stats = await self._client.stats()
         while stats.head - stats.index_behind < first.head:
@@ -170,11 +170,11 @@ class Unowned:
             stats = await self._client.stats()
         return first
 
-    async def _settled_before(self) -> tuple[int, Iterable[str]]:
+    async def _find_settled_before(self) -> tuple[int, Iterable[str]]:
         """Return the newest OWNERS_SETTLED: the sequence before which all is settled, and who lived then."""
         where = {"stream": "ho2m", "event_type": SETTLED}
         page = await self._client.page(Query(where=where, limit=1, newest_first=True, with_bodies=True))
-        said = payload_in(OwnersSettled, page.entries[0]) if page.entries else None
+        said = read_payload(OwnersSettled, page.entries[0]) if page.entries else None
         return (-1, ()) if said is None else said
 
     def _note_settled(self, through: int, living: Iterable[str]) -> None:
@@ -218,7 +218,7 @@ class Unowned:
 
     async def _ask(self, session_id: str, taken: set[Tenure]) -> None:
         """Have whoever answers for the session own it and drive what is open."""
-        stream, limit = session_stream(session_id), limits.OWNERS_ENTRIES
+        stream, limit = name_session_stream(session_id), limits.OWNERS_ENTRIES
         newest = await self._client.page(Read(stream=stream, limit=limit, newest_first=True))
         if not is_owned(newest.entries, taken):
             return
@@ -234,9 +234,9 @@ class Unowned:
         """Return whether something is open that these entries do not show."""
         end = next((entry for entry in newest_first if entry.event_type in RUN_ENDS), None)
         if end is not None and end.event_type == RunCompleted.entry_name:
-            wo_id = beside_order_id(RunId(session_id=session_id, run_seq=end.provenance.run_seq))
+            wo_id = derive_beside_order_id(RunId(session_id=session_id, run_seq=end.provenance.run_seq))
             kinds = (OrderDispatched.entry_name, OrderEnded.entry_name)
-            sent, ended = await self._client.lookup([entry_id(kind, wo_id) for kind in kinds])
+            sent, ended = await self._client.lookup([derive_entry_id(kind, wo_id) for kind in kinds])
             if sent is not None and ended is None:
                 return True
         return await self._may_wait(session_id)
@@ -247,10 +247,10 @@ class Unowned:
         Messages begin in the order in which they came: behind the newest one that began, none waits. A command that is
         no message is taken for one that waits, since its head does not tell.
         """
-        where = {"stream": session_stream(session_id), "event_type": "HostCommandReceived"}
+        where = {"stream": name_session_stream(session_id), "event_type": "HostCommandReceived"}
         page = await self._client.page(Query(where=where, limit=1, newest_first=True))
         if not page.entries:
             return False
         command_id = page.entries[0].submission_id.rpartition("/")[2]
-        [begun] = await self._client.lookup([requested_id(session_id, follow_up_input(command_id))])
+        [begun] = await self._client.lookup([derive_requested_id(session_id, follow_up_input(command_id))])
         return begun is None

@@ -51,28 +51,28 @@ class LivenessState(NamedTuple):
     @property
     def failed_items(self) -> list[Item]:
         """Return every order that failed, escalated ones included."""
-        return [_item(life) for life in self.work_orders.values() if life.status == "failed"]
+        return [_make_item(life) for life in self.work_orders.values() if life.status == "failed"]
 
     @property
     def escalations(self) -> list[Item]:
-        return [_item(life) for life in self.work_orders.values() if life.is_escalated]
+        return [_make_item(life) for life in self.work_orders.values() if life.is_escalated]
 
 
-def liveness_of(intents: Intents, orders: OrderLives, *, session_open: bool) -> LivenessState:
+def find_liveness(intents: Intents, orders: OrderLives, *, session_open: bool) -> LivenessState:
     """Return what is active in a loaded session; what is over is not in it."""
     active = {one.intent_id: IntentLife("active", one.scope, one.objective_ref, one.at) for one in intents.active}
-    return LivenessState(active, by_id(orders), session_open)
+    return LivenessState(active, map_by_id(orders), session_open)
 
 
-def by_id(orders: OrderLives) -> dict[str, OrderLife]:
-    return {life.wo_id: life for life in sorted(orders.known(), key=lambda life: _numbers(life.wo_id))}
+def map_by_id(orders: OrderLives) -> dict[str, OrderLife]:
+    return {life.wo_id: life for life in sorted(orders.list_known(), key=lambda life: _make_sort_key(life.wo_id))}
 
 
-def _numbers(wo_id: str) -> tuple[Any, ...]:
+def _make_sort_key(wo_id: str) -> tuple[Any, ...]:
     """Return the sort key of `WO-<session>-<run>.<round>.<step>[.<call>]`, in which run 10 follows run 9."""
     stem, _, numbers = wo_id.rpartition("-")
     return (stem, [int(part) if part.isdigit() else 0 for part in numbers.split(".")], wo_id)
 
 
-def _item(life: OrderLife) -> Item:
+def _make_item(life: OrderLife) -> Item:
     return Item(life.wo_id, life.reason, life.ended_at or "")

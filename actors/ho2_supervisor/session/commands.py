@@ -17,13 +17,13 @@ from hobus.actors.ho2_supervisor.session.state import (
     RunState,
     SessionState,
     Verdict,
-    epochs_raised,
-    of_run,
+    raise_epochs,
+    replace_run,
     resolve_run_config,
     walk,
 )
 from hobus.bus.messages import session as messages
-from hobus.bus.messages.ids import body_ref, iso, lease_id_of, parse_iso, position_of
+from hobus.bus.messages.ids import derive_body_ref, derive_lease_id, format_iso, get_position, parse_iso
 from hobus.bus.messages.session import HostCommand
 from hobus.bus.record.session_facts import LeaseIssued
 
@@ -33,17 +33,17 @@ FIRST_LEASE = 1
 """A run has one lease; its number is part of its id."""
 
 
-def text_ref(session_id: str, command_id: str) -> str:
+def derive_text_ref(session_id: str, command_id: str) -> str:
     """Return the ref of the text of a steer or a follow-up."""
-    return body_ref(f"HostCommandReceived:{session_id}/{command_id}", 1)
+    return derive_body_ref(f"HostCommandReceived:{session_id}/{command_id}", 1)
 
 
-def command_of(ref: str) -> str:
+def get_command_id(ref: str) -> str:
     """Return the id of the command whose text this ref names."""
     return ref.removesuffix("/1").rpartition("/")[2]
 
 
-def received(state: SessionState, command: HostCommand, principal: str) -> Verdict:
+def receive_command(state: SessionState, command: HostCommand, principal: str) -> Verdict:
     """Hold the command, and who said it, until it is decided; one at a time."""
     if not state.is_started:
         return Rejected("not_started: the session has not started")
@@ -54,19 +54,19 @@ def received(state: SessionState, command: HostCommand, principal: str) -> Verdi
     return replace(state, received_command=command, received_from=principal)
 
 
-def rejected(state: SessionState, command_id: str) -> Verdict:
+def reject_command(state: SessionState, command_id: str) -> Verdict:
     command = state.received_command
     if command is None or command.command_id != command_id:
         return Rejected(f"command {command_id} was not received")
     return replace(state, received_command=None, received_from="")
 
 
-def applied(state: SessionState, command_id: str, at: str) -> Verdict:
+def apply_command(state: SessionState, command_id: str, at: str) -> Verdict:
     """Apply the command. Rejected, with the reason that the sender is told, where it may not be."""
     command = state.received_command
     if command is None or command.command_id != command_id:
         return Rejected(f"command {command_id} was not received")
-    verdict = _addressed(state, command) or _COMMANDS[command.command.kind](state, command, at)
+    verdict = _find_address_fault(state, command) or _COMMANDS[command.command.kind](state, command, at)
     if isinstance(verdict, Rejected):
         return verdict
     remembered = [*state.applied_command_ids, command_id]
@@ -75,7 +75,7 @@ def applied(state: SessionState, command_id: str, at: str) -> Verdict:
     return replace(verdict, received_command=None, received_from="", applied_command_ids=remembered)
 
 
-def cancelling(state: SessionState, reason: str) -> Verdict:
+def begin_cancelling(state: SessionState, reason: str) -> Verdict:
     """Cancel the run: it issues nothing more, and what it issued is stale. One that is only requested passes Running.
 
     A run that is being cancelled already does not change.
@@ -96,13 +96,13 @@ def cancelling(state: SessionState, reason: str) -> Verdict:
         lease=None,
         config=run.config or resolve_run_config(state.session_config, run.overrides, run.model),
     )
-    return replace(epochs_raised(state), lifecycle="Cancelling", run=stopping)
+    return replace(raise_epochs(state), lifecycle="Cancelling", run=stopping)
 
 
 # --- whom it is for -----------------------------------------------------------------------------------------------
 
 
-def _addressed(state: SessionState, command: HostCommand) -> Rejected | None:
+def _find_address_fault(state: SessionState, command: HostCommand) -> Rejected | None:
     """Return the faults that every command may have: a closed session, another run, another epoch."""
     if state.status == "closed":
         return Rejected("session_closed: the session has ended")
@@ -119,32 +119,32 @@ def _addressed(state: SessionState, command: HostCommand) -> Rejected | None:
 _Rule = Callable[[SessionState, HostCommand, str], Verdict]
 
 
-def _of_active_run(rule: Callable[[SessionState, RunState, Any, str], Verdict]) -> _Rule:
+def _make_active_run_rule(rule: Callable[[SessionState, RunState, Any, str], Verdict]) -> _Rule:
     """Make the rule of a command about the active run; a run that is being cancelled, or is answered, takes none."""
 
-    def checked(state: SessionState, command: HostCommand, at: str) -> Verdict:
+    def apply_checked(state: SessionState, command: HostCommand, at: str) -> Verdict:
         if state.run is None or state.is_answered:
             return Rejected("no_active_run: no run is active")
         if state.lifecycle == "Cancelling":
             return Rejected("cancelling: the run is being cancelled")
         return rule(state, state.run, command.command, at)
 
-    return checked
+    return apply_checked
 
 
 def _steer(state: SessionState, command: HostCommand, at: str) -> Verdict:
-    ref = text_ref(state.session_id, command.command_id)
+    ref = derive_text_ref(state.session_id, command.command_id)
 
     def hear(state: SessionState, run: RunState, _said: messages.Steer, _at: str) -> Verdict:
         """Apply a steer; whoever steers a run counts as asking for what it does then."""
         asked_by = list(dict.fromkeys([*run.asked_by, state.received_from]))
-        return of_run(state, run, pending_steer=[*run.pending_steer, ref], asked_by=asked_by)
+        return replace_run(state, run, pending_steer=[*run.pending_steer, ref], asked_by=asked_by)
 
-    return _of_active_run(hear)(state, command, at)
+    return _make_active_run_rule(hear)(state, command, at)
 
 
 def _follow_up(state: SessionState, command: HostCommand, _at: str) -> Verdict:
-    ref = text_ref(state.session_id, command.command_id)
+    ref = derive_text_ref(state.session_id, command.command_id)
     return replace(
         state,
         pending_follow_up=[*state.pending_follow_up, ref],
@@ -155,7 +155,7 @@ def _follow_up(state: SessionState, command: HostCommand, _at: str) -> Verdict:
 def _pause(state: SessionState, run: RunState, _said: messages.Pause, _at: str) -> Verdict:
     if state.lifecycle == "Paused" or run.pause_requested:
         return Rejected("already_paused: the run is paused, or will be at the next step boundary")
-    return of_run(state, run, pause_requested=True)
+    return replace_run(state, run, pause_requested=True)
 
 
 def _resume(state: SessionState, run: RunState, _said: messages.Resume, at: str) -> Verdict:
@@ -163,13 +163,13 @@ def _resume(state: SessionState, run: RunState, _said: messages.Resume, at: str)
     if state.lifecycle == "Paused":
         return _goes_on(state, run, at)
     if run.pause_requested:
-        return of_run(state, run, pause_requested=False)
+        return replace_run(state, run, pause_requested=False)
     return Rejected(f"not_paused: the run is {state.lifecycle}")
 
 
 def _cancel(state: SessionState, command: HostCommand, _at: str) -> Verdict:
     assert isinstance(command.command, messages.Cancel)  # noqa: S101 - by the table below
-    return cancelling(state, command.command.reason or "")
+    return begin_cancelling(state, command.command.reason or "")
 
 
 def _approve(state: SessionState, run: RunState, said: messages.Approve, at: str) -> Verdict:
@@ -180,20 +180,20 @@ def _approve(state: SessionState, run: RunState, said: messages.Approve, at: str
             f"own_call: {state.received_from} {did} this run, and agent {state.agent_id} wants its calls approved "
             "by somebody else (approval.by: other)"
         )
-    return _decided(state, run, said.call_id, None, at)
+    return _note_decision(state, run, said.call_id, None, at)
 
 
 def _deny(state: SessionState, run: RunState, said: messages.Deny, at: str) -> Verdict:
-    return _decided(state, run, said.call_id, CallStatus(state="Failed", code=DENIED), at)
+    return _note_decision(state, run, said.call_id, CallStatus(state="Failed", code=DENIED), at)
 
 
-def _decided(state: SessionState, run: RunState, name: str, status: CallStatus | None, at: str) -> Verdict:
+def _note_decision(state: SessionState, run: RunState, name: str, status: CallStatus | None, at: str) -> Verdict:
     """Note one more decision (None: the call may run); with the last one a run that waited for them goes on."""
     batch = run.tool_batch
     if batch is None or name not in batch.held:
         waiting = "none" if batch is None or not batch.held else ", ".join(batch.held)
         return Rejected(f"call_not_open: no call {name} waits for an approval; waiting: {waiting}")
-    call_id = position_of(name)
+    call_id = get_position(name)
     decided = replace(run, tool_batch=batch.with_status(call_id, status or batch.call_status[call_id]))
     if len(batch.held) > 1 or state.lifecycle != "WaitingInput":
         return replace(state, run=decided)
@@ -205,29 +205,29 @@ def _goes_on(state: SessionState, run: RunState, at: str) -> SessionState:
     deadline_at = run.deadline_at
     if run.waiting_since is not None:
         waited = max(0.0, parse_iso(at) - parse_iso(run.waiting_since))
-        deadline_at = iso(parse_iso(deadline_at) + waited)
+        deadline_at = format_iso(parse_iso(deadline_at) + waited)
     return replace(state, lifecycle="Running", run=replace(run, waiting_since=None, deadline_at=deadline_at))
 
 
 # --- leases -------------------------------------------------------------------------------------------------------
 
 
-def lease_issued(state: SessionState, event: LeaseIssued) -> Verdict:
+def issue_lease(state: SessionState, event: LeaseIssued) -> Verdict:
     """Issue the lease that RunRequested asked for, under its terms, once."""
     run = state.run
     if run is None or (terms := run.lease_terms) is None:
         return Rejected("no active run asked for a lease")
     if run.lease is not None:
         return Rejected(f"lease {run.lease.lease_id} is active")
-    if event.lease_id != lease_id_of(run.run_id, FIRST_LEASE):
-        return Rejected(f"lease {event.lease_id}, the run's is {lease_id_of(run.run_id, FIRST_LEASE)}")
-    expires_at = iso(parse_iso(event.issued_at) + terms.ttl_secs)
+    if event.lease_id != derive_lease_id(run.run_id, FIRST_LEASE):
+        return Rejected(f"lease {event.lease_id}, the run's is {derive_lease_id(run.run_id, FIRST_LEASE)}")
+    expires_at = format_iso(parse_iso(event.issued_at) + terms.ttl_secs)
     if (event.expires_at, event.heartbeat_timeout_secs) != (expires_at, terms.heartbeat_timeout_secs):
         return Rejected("the lease is not the one that was asked for")
-    return of_run(state, run, lease=event, last_heartbeat_at=None)
+    return replace_run(state, run, lease=event, last_heartbeat_at=None)
 
 
-def _renewed(state: SessionState, heartbeat: messages.LeaseHeartbeat) -> Verdict:
+def _renew_lease(state: SessionState, heartbeat: messages.LeaseHeartbeat) -> Verdict:
     """Move both ends of the lease to this heartbeat."""
     run = state.run
     lease = None if run is None else run.lease
@@ -238,33 +238,33 @@ def _renewed(state: SessionState, heartbeat: messages.LeaseHeartbeat) -> Verdict
         return Rejected(f"not_newer: the lease was renewed at {run.last_heartbeat_at or lease.issued_at}")
     if is_lease_over(state, heartbeat.heartbeat_at):
         return Rejected(f"lease_expired: {lease.lease_id} was over before {heartbeat.heartbeat_at}")
-    expires_at = iso(parse_iso(heartbeat.heartbeat_at) + run.lease_terms.ttl_secs)
+    expires_at = format_iso(parse_iso(heartbeat.heartbeat_at) + run.lease_terms.ttl_secs)
     longer = lease.model_copy(update={"expires_at": expires_at})
-    return of_run(state, run, lease=longer, last_heartbeat_at=heartbeat.heartbeat_at)
+    return replace_run(state, run, lease=longer, last_heartbeat_at=heartbeat.heartbeat_at)
 
 
 def is_lease_over(state: SessionState, at: str) -> bool:
     """Return whether the active lease is over at this journaled time; False without one."""
-    over_at = lease_expiry(state)
+    over_at = find_lease_expiry(state)
     return over_at is not None and at >= over_at
 
 
-def lease_expiry(state: SessionState) -> str | None:
+def find_lease_expiry(state: SessionState) -> str | None:
     """Return when the active lease is over unless it is renewed; None without one. Timestamps compare as text."""
     run = state.run
     if run is None or (lease := run.lease) is None:
         return None
-    silent = iso(parse_iso(run.last_heartbeat_at or lease.issued_at) + lease.heartbeat_timeout_secs)
+    silent = format_iso(parse_iso(run.last_heartbeat_at or lease.issued_at) + lease.heartbeat_timeout_secs)
     return min(lease.expires_at, silent)
 
 
 _COMMANDS: dict[str, _Rule] = {
     "Steer": _steer,
     "FollowUp": _follow_up,
-    "Pause": _of_active_run(_pause),
-    "Resume": _of_active_run(_resume),
+    "Pause": _make_active_run_rule(_pause),
+    "Resume": _make_active_run_rule(_resume),
     "Cancel": _cancel,
-    "LeaseHeartbeat": _of_active_run(lambda state, _run, said, _at: _renewed(state, said)),
-    "Approve": _of_active_run(_approve),
-    "Deny": _of_active_run(_deny),
+    "LeaseHeartbeat": _make_active_run_rule(lambda state, _run, said, _at: _renew_lease(state, said)),
+    "Approve": _make_active_run_rule(_approve),
+    "Deny": _make_active_run_rule(_deny),
 }

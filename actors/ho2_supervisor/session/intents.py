@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hobus.bus.messages.base import Count
-from hobus.bus.messages.ids import Sequence, intent_id
+from hobus.bus.messages.ids import Sequence, derive_intent_id
 from hobus.bus.record.session_facts import IntentClosed, IntentConflict, IntentDeclared, IntentSuperseded
 
 IntentFact = IntentDeclared | IntentSuperseded | IntentClosed | IntentConflict
@@ -43,33 +43,35 @@ def has_own_words(objective_ref: str) -> bool:
     return objective_ref.startswith("INTENT_DECLARED:")
 
 
-def after(intents: Intents, event: IntentFact, session_id: str) -> Intents | str:
+def apply_fact(intents: Intents, event: IntentFact, session_id: str) -> Intents | str:
     """Return the intents after the event, or why the event does not apply."""
     match event:
         case IntentDeclared():
-            return _declared(intents, event, session_id)
+            return _declare(intents, event, session_id)
         case IntentConflict():
-            return _in_doubt(intents, event)
+            return _mark_in_doubt(intents, event)
         case _:
-            return _over(intents, event, session_id)
+            return _close(intents, event, session_id)
 
 
-def _declared(intents: Intents, event: IntentDeclared, session_id: str) -> Intents | str:
-    expected = intent_id(session_id, intents.next_seq)
+def _declare(intents: Intents, event: IntentDeclared, session_id: str) -> Intents | str:
+    expected = derive_intent_id(session_id, intents.next_seq)
     if event.intent_id != expected:
         return f"intent {event.intent_id[:80]}, the next one is {expected}"
     return replace(intents, active=[*intents.active, event], next_seq=intents.next_seq + 1)
 
 
-def _over(intents: Intents, event: IntentSuperseded | IntentClosed, session_id: str) -> Intents | str:
+def _close(intents: Intents, event: IntentSuperseded | IntentClosed, session_id: str) -> Intents | str:
     if event.intent_id not in intents.active_ids:
         return f"intent {event.intent_id[:80]} is not active"
-    if isinstance(event, IntentSuperseded) and event.superseded_by_intent_id != intent_id(session_id, intents.next_seq):
+    if isinstance(event, IntentSuperseded) and event.superseded_by_intent_id != derive_intent_id(
+        session_id, intents.next_seq
+    ):
         return f"superseded by {event.superseded_by_intent_id[:80]}, which is not the next one"
     return replace(intents, active=[intent for intent in intents.active if intent.intent_id != event.intent_id])
 
 
-def _in_doubt(intents: Intents, event: IntentConflict) -> Intents | str:
+def _mark_in_doubt(intents: Intents, event: IntentConflict) -> Intents | str:
     if event.active_intent_ids != intents.active_ids or event.chosen not in intents.active_ids:
         return "a conflict names the active intents, and chooses one of them"
     return replace(intents, conflict_count=intents.conflict_count + 1, newest_conflict=event)

@@ -13,24 +13,24 @@ from typing import Any, NamedTuple
 
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState
-from hobus.bus.messages.ids import completed_id, entry_id, intent_entry_id
-from hobus.bus.messages.ledger import Entry, WriteEntry, session_stream
+from hobus.bus.messages.ids import derive_completed_id, derive_entry_id, derive_intent_entry_id
+from hobus.bus.messages.ledger import Entry, WriteEntry, name_session_stream
 from hobus.bus.record import session_facts as events
-from hobus.bus.record.journal import Recorded, pack_event, recorded
+from hobus.bus.record.journal import Recorded, pack_event, read_recorded
 from hobus.bus.record.session_facts import ENTRY_NAMES, SessionEvent, SessionFact
 
 
-def input_digest(input_id: str, text: str) -> str:
+def digest_input(input_id: str, text: str) -> str:
     """Return a digest that tells a retry from a conflict without showing the text; the input id is its salt."""
     return hashlib.sha256(f"{input_id}\n{text}".encode()).hexdigest()
 
 
-def counted_id(kind: str, session_id: str, tenure: int, number: int) -> str:
+def derive_counted_id(kind: str, session_id: str, tenure: int, number: int) -> str:
     """Return `<event type>:<session>/<tenure>.<n-th append of that tenure>`."""
     return f"{ENTRY_NAMES.get(kind, kind)}:{session_id}/{tenure}.{number}"
 
 
-def derived_id(session_id: str, event: SessionFact, run: object) -> str | None:
+def derive_event_id(session_id: str, event: SessionFact, run: object) -> str | None:
     """Return the submission id that follows from what the event is about; None for events with counted ids."""
     match event:
         case events.RunRequested() | events.TurnDegraded():
@@ -40,25 +40,25 @@ def derived_id(session_id: str, event: SessionFact, run: object) -> str | None:
         case events.HostCommandApplied() | events.HostCommandRejected():
             return f"{event.kind}:{session_id}/{event.command_id}"
         case events.TookOver():
-            return entry_id("TookOver", f"{session_id}/{event.tenure}")
+            return derive_entry_id("TookOver", f"{session_id}/{event.tenure}")
         case events.OrderDispatched() | events.OrderEnded():
-            return entry_id(event.entry_name, event.wo_id)
+            return derive_entry_id(event.entry_name, event.wo_id)
         case events.RunCompleted():
-            return completed_id(run)
+            return derive_completed_id(run)
         case events.IntentDeclared() | events.IntentSuperseded() | events.IntentClosed():
-            return intent_entry_id(event.entry_name, event.intent_id)
+            return derive_intent_entry_id(event.entry_name, event.intent_id)
         case _:
             return None
 
 
-def envelope(state: SessionState, event: SessionFact) -> SessionEvent:
+def make_envelope(state: SessionState, event: SessionFact) -> SessionEvent:
     session_id, run = state.session_id, state.run
     if run is None:
         return SessionEvent(session_id, state.session_epoch, state.step_epoch, event)
     return SessionEvent(session_id, state.session_epoch, state.step_epoch, event, run.run_id, run.turn_id, run.step_id)
 
 
-def entry_of(
+def make_entry(
     event: SessionEvent,
     *,
     submission_id: str,
@@ -73,7 +73,7 @@ def entry_of(
     """
     return WriteEntry(
         submission_id=submission_id,
-        stream=session_stream(event.session_id),
+        stream=name_session_stream(event.session_id),
         event_type=event.event.entry_name,
         at_us=at_us,
         bodies=[pack_event(event, submission_id, at_us, earlier), *bodies],
@@ -113,9 +113,9 @@ class Step(NamedTuple):
         return None if self.recorded is None else self.recorded.event.event
 
 
-def steps_in(before: SessionState, entry: Entry) -> Iterator[Step]:
+def read_steps(before: SessionState, entry: Entry) -> Iterator[Step]:
     """Yield what an entry tells, in order; one step for an entry that does not read."""
-    taken = recorded(entry)
+    taken = read_recorded(entry)
     if taken is None:
         yield Step(entry, None, before, before)
         return
@@ -127,14 +127,14 @@ def steps_in(before: SessionState, entry: Entry) -> Iterator[Step]:
         before = outcome.state
 
 
-def steps(entries: Iterable[Entry], state: SessionState = NOTHING) -> Iterator[Step]:
+def reduce_steps(entries: Iterable[Entry], state: SessionState = NOTHING) -> Iterator[Step]:
     for entry in entries:
-        for one in steps_in(state, entry):
+        for one in read_steps(state, entry):
             state = one.after
             yield one
 
 
-def state_after(entries: Iterable[Entry], state: SessionState) -> SessionState:
-    for one in steps(entries, state):
+def compute_state(entries: Iterable[Entry], state: SessionState) -> SessionState:
+    for one in reduce_steps(entries, state):
         state = one.after
     return state

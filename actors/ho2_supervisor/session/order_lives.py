@@ -46,26 +46,26 @@ class OrderLives:
     def __init__(self, known: Iterable[OrderLife] = ()) -> None:
         self._lives = {life.wo_id: life for life in known}
 
-    def known(self) -> list[OrderLife]:
+    def list_known(self) -> list[OrderLife]:
         return list(self._lives.values())
 
-    def dispatched(self, wo_id: str, form: Mapping[str, Any]) -> None:
+    def note_dispatched(self, wo_id: str, form: Mapping[str, Any]) -> None:
         """Note that the order was sent; `form`: the whole order, as a journal holds it."""
-        life = self._of(wo_id, form)
+        life = self._get(wo_id, form)
         self._lives[wo_id] = replace(life, status="dispatched") if life.status == "open" else life
 
     def started(self, wo_id: str) -> None:
-        life = self._of(wo_id)
+        life = self._get(wo_id)
         if life.is_open:
             self._lives[wo_id] = replace(life, status="executing")
 
     def ended(self, wo_id: str, at: str, *, failure: str) -> None:
         """Note the order's end; `failure`: the code, empty for one that completed."""
         status: OrderStatus = "failed" if failure else "completed"
-        self._lives[wo_id] = replace(self._of(wo_id), status=status, ended_at=at, reason=failure)
+        self._lives[wo_id] = replace(self._get(wo_id), status=status, ended_at=at, reason=failure)
 
-    def escalated(self, wo_id: str, at: str, form: Mapping[str, Any] | None = None) -> None:
-        self._lives[wo_id] = replace(self._of(wo_id, form), status="failed", ended_at=at, reason=ESCALATED)
+    def note_escalated(self, wo_id: str, at: str, form: Mapping[str, Any] | None = None) -> None:
+        self._lives[wo_id] = replace(self._get(wo_id, form), status="failed", ended_at=at, reason=ESCALATED)
 
     def forget(self, kept_max: int, active_intent_ids: Collection[str]) -> None:
         """Forget completed orders, those of a closed intent, and beyond `kept_max` the oldest."""
@@ -79,7 +79,7 @@ class OrderLives:
     def __contains__(self, wo_id: str) -> bool:
         return wo_id in self._lives
 
-    def _of(self, wo_id: str, form: Mapping[str, Any] | None = None) -> OrderLife:
+    def _get(self, wo_id: str, form: Mapping[str, Any] | None = None) -> OrderLife:
         """Return what is known of the order so far, with what its form says."""
         life = self._lives[wo_id] if wo_id in self._lives else OrderLife(wo_id)
         if form is None:
@@ -93,7 +93,7 @@ class OrderLives:
         )
 
 
-def failure_in(receipt: Mapping[str, Any]) -> str:
+def read_failure(receipt: Mapping[str, Any]) -> str:
     """Return why an order failed, by its receipt as a journal holds it; empty: it completed."""
     if receipt.get("state") != "failed":
         return ""

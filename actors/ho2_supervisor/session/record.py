@@ -11,21 +11,21 @@ from typing import Any, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hobus.actors.ho2_supervisor.session.commands import text_ref
+from hobus.actors.ho2_supervisor.session.commands import derive_text_ref
 from hobus.actors.ho2_supervisor.session.intents import NO_INTENTS, Intents, has_own_words
-from hobus.actors.ho2_supervisor.session.order_lives import OrderLives, failure_in
+from hobus.actors.ho2_supervisor.session.order_lives import OrderLives, read_failure
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn import history as history_rules
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, HistoryLimits
 from hobus.bus.limits import IMAGES_TURNS
 from hobus.bus.messages import session
-from hobus.bus.messages.ids import RunId, is_beside, position_of
+from hobus.bus.messages.ids import RunId, get_position, is_beside
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import LOOKED_UP, Exchange, Segment, ToolFile
 from hobus.bus.record import session_facts as events
-from hobus.bus.record.ends import End, end_in, reply_in, result_in
-from hobus.bus.record.journal import Recorded, own_text
+from hobus.bus.record.ends import End, end_in, read_result, reply_in
+from hobus.bus.record.journal import Recorded, find_own_text
 
 _OF_STEPS = frozenset({"RunStarted", "StepStarted", "OrderDispatched", "OrderEnded", "ToolBatchIssued", "ToolReceipt"})
 """Nothing is known since them that was not known before; nearly all entries are of these."""
@@ -47,12 +47,12 @@ class KnownInput(Struct):
     became: AnswerKind = "running"
     result_ref: str = ""  # answered: the packed TurnResult; degraded: the reply's text
     code: str = ""  # failed: why
-    form: str | None = None  # `form_of` what it asked for; None: nobody recorded it
+    form: str | None = None  # `describe_form` what it asked for; None: nobody recorded it
 
 
-def known_input(event: events.RunRequested, run_seq: int) -> KnownInput:
+def make_known_input(event: events.RunRequested, run_seq: int) -> KnownInput:
     """Return the input of a request whose run is still to end."""
-    form = session.form_of(event.run_overrides)
+    form = session.describe_form(event.run_overrides)
     return KnownInput(event.input_id, event.input_digest, event.input_ref, run_seq, form=form)
 
 
@@ -88,7 +88,7 @@ class RunMemo(Struct):
 
     def take(self, entry: Recorded, before: SessionState) -> None:
         event, tenure = entry.event.event, before.tenure
-        if key := step_key(event):
+        if key := make_step_key(event):
             self.steps.add(key)
         match event:
             case events.StepStarted():
@@ -98,23 +98,23 @@ class RunMemo(Struct):
             case events.OrderDispatched():
                 self.orders[event.wo_id] = event.order
                 results = [one for each in event.order.get("exchanges", ()) for one in each.get("results", ())]
-                self._keep(entry, [*results, *_beside_in(event.order)])
+                self._keep(entry, [*results, *_read_beside(event.order)])
                 self.dispatched_in[event.wo_id] = tenure
             case events.OrderEnded():
                 self.receipts.setdefault(event.wo_id, event.receipt)
                 self._keep(entry, [(event.receipt.get("output_result") or {}).get("text", {})])
             case events.HostCommandReceived(command=command):
-                ref = text_ref(before.session_id, command.command_id)
-                if (text := own_text(entry, ref)) is not None:
+                ref = derive_text_ref(before.session_id, command.command_id)
+                if (text := find_own_text(entry, ref)) is not None:
                     self.said[ref] = text
                     self.texts[ref] = text
             case events.HostCommandApplied():
-                self._decided(before)
+                self._note_decided(before)
             case _:
                 pass
 
     def _keep(self, entry: Recorded, said: list[dict[str, Any]]) -> None:
-        own = {one["ref"]: own_text(entry, one["ref"]) for one in said if one.get("ref")}
+        own = {one["ref"]: find_own_text(entry, one["ref"]) for one in said if one.get("ref")}
         self.texts |= {ref: text for ref, text in own.items() if text is not None}
 
     def classified(self) -> dict[str, Any] | None:
@@ -138,20 +138,20 @@ class RunMemo(Struct):
             steers = [words for words in one.said if words.name == "steer"]
             if one.tool_calls or steers:
                 kept.append(one.model_copy(update={"said": steers} | ({} if one.tool_calls else {"text": Segment()})))
-        beside = [Segment.model_validate(form) for form in _beside_in(asked[-1])]
+        beside = [Segment.model_validate(form) for form in _read_beside(asked[-1])]
         known = {ref: text for ref, text in objectives.items() if has_own_words(ref)} | self.texts
         lacking = {one.name for one in beside if one.ref is not None and one.ref not in known}
         beside = [one for one in beside if one.name not in lacking]
-        texts = history_rules.beginnings(history_rules.refs_in(kept, beside), known)
+        texts = history_rules.cut_beginnings(history_rules.list_refs(kept, beside), known)
         return replace(turn, rounds=tuple(kept), beside=tuple(beside), texts=texts)
 
-    def _decided(self, before: SessionState) -> None:
+    def _note_decided(self, before: SessionState) -> None:
         command, batch = before.received_command and before.received_command.command, before.tool_batch
         if isinstance(command, session.Deny) and batch is not None:
-            self.denied[f"{batch.tool_batch_id}.{position_of(command.call_id)}"] = command.reason or ""
+            self.denied[f"{batch.tool_batch_id}.{get_position(command.call_id)}"] = command.reason or ""
 
 
-def _beside_in(order: dict[str, Any]) -> list[dict[str, Any]]:
+def _read_beside(order: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the context and the memory lines that an order shows beside its message."""
     shown = order.get("input_context", ())
     return [one for one in shown if one.get("artifact_id") or one.get("name") == LOOKED_UP]
@@ -247,35 +247,35 @@ class SessionRecord:
             self._name_objectives(entry)
         match event:
             case events.OrderDispatched() | events.OrderEnded():
-                self._order(event, before)
+                self._take_order(event, before)
             case events.HostCommandReceived():
                 self._hear(entry, event.command)
             case events.HostCommandApplied() | events.HostCommandRejected():
                 self.commands[event.command_id] = event.reason if isinstance(event, events.HostCommandRejected) else ""
             case events.RunRequested():
-                self._requested(entry, event)
+                self._take_request(entry, event)
             case events.TurnDegraded():
-                self._degraded(entry, event)
+                self._take_degraded(entry, event)
             case events.StateSnapshot():
                 self.since_snapshot = 0
             case _ if (end := end_in(event, entry)) is not None:
-                self._ended(entry, end)
+                self._take_end(entry, end)
             case _:
                 pass
 
-    def _order(self, event: events.OrderDispatched | events.OrderEnded, before: SessionState) -> None:
+    def _take_order(self, event: events.OrderDispatched | events.OrderEnded, before: SessionState) -> None:
         if isinstance(event, events.OrderDispatched):
-            self.orders.dispatched(event.wo_id, event.order if self.run is None else self.run.orders[event.wo_id])
+            self.orders.note_dispatched(event.wo_id, event.order if self.run is None else self.run.orders[event.wo_id])
             return
         if event.wo_id in before.open_orders:  # its first end, and so what it has cost
             cost = event.receipt.get("cost") or {}
-            self._spent(cost.get("total_tokens", 0), cost.get("cost_usd", 0.0))
+            self._add_spent(cost.get("total_tokens", 0), cost.get("cost_usd", 0.0))
         if event.wo_id in self.orders:  # else it came so late that the order is forgotten
             at = event.receipt.get("completed_at", event.at)
-            self.orders.ended(event.wo_id, at, failure=failure_in(event.receipt))
+            self.orders.ended(event.wo_id, at, failure=read_failure(event.receipt))
         if self.run is not None and self.state.run is None:  # it was answered, and is over now
             ended, self.run, run = self.last_run, None, self.run
-            self.last_run = ended and ended_run(run, ended.outcome, ended.ended_by)
+            self.last_run = ended and make_ended_run(run, ended.outcome, ended.ended_by)
 
     def _forget(self) -> None:
         """Forget the oldest inputs beyond the bound: a session of any age costs the same.
@@ -301,22 +301,22 @@ class SessionRecord:
 
     def _hear(self, entry: Recorded, command: session.HostCommand) -> None:
         """Keep the words of a follow-up, which are needed when its run is over, long after this entry."""
-        ref = text_ref(self.session_id, command.command_id)
-        text = own_text(entry, ref) if isinstance(command.command, session.FollowUp) else None
+        ref = derive_text_ref(self.session_id, command.command_id)
+        text = find_own_text(entry, ref) if isinstance(command.command, session.FollowUp) else None
         if text is not None:
             self.follow_ups[ref] = text
 
     def _name_objectives(self, entry: Recorded) -> None:
         """Keep the words of active intents: those in the entry that declared one, or the run's own message."""
-        for ref in self.missing_objectives():
-            text = own_text(entry, ref)
+        for ref in self.list_missing_objectives():
+            text = find_own_text(entry, ref)
             if text is None and self.run is not None and ref == self.run.requested.input_ref:
                 text = self.run.input_text
             self.name_objective(ref, text)
         active = {intent.objective_ref for intent in self.state.intents.active}
         self.objectives = {ref: words for ref, words in self.objectives.items() if ref in active}
 
-    def missing_objectives(self) -> list[str]:
+    def list_missing_objectives(self) -> list[str]:
         """Return the refs of active intents' words that are still to be read."""
         return [one.objective_ref for one in self.state.intents.active if one.objective_ref not in self.objectives]
 
@@ -324,33 +324,33 @@ class SessionRecord:
         """Set an intent's words, of a message its beginning; None: they were erased."""
         if text is not None:
             self.objectives[ref] = (
-                text if has_own_words(ref) else history_rules.one_line(text, self.limits.digest_chars)
+                text if has_own_words(ref) else history_rules.make_one_line(text, self.limits.digest_chars)
             )
 
     def _waits(self, ref: str) -> bool:
         """Return whether a follow-up's text may still be asked for: it waits, or its command is not decided yet."""
         command = self.state.received_command
-        is_undecided = command is not None and ref == text_ref(self.session_id, command.command_id)
+        is_undecided = command is not None and ref == derive_text_ref(self.session_id, command.command_id)
         return is_undecided or ref in self.state.pending_follow_up
 
-    def _requested(self, entry: Recorded, event: events.RunRequested) -> None:
+    def _take_request(self, entry: Recorded, event: events.RunRequested) -> None:
         run_id = self.state.run_id
         if run_id is None:
             raise AssertionError("the reducer accepted RunRequested without an active run")
         self.failed = None
-        self.inputs[event.input_id] = known_input(event, run_id.run_seq)
-        text = own_text(entry, event.input_ref)
+        self.inputs[event.input_id] = make_known_input(event, run_id.run_seq)
+        text = find_own_text(entry, event.input_ref)
         self.run = RunMemo(
             run_id,
             event,
             self.follow_ups.get(event.input_ref) if text is None else text,
-            tuple(own_text(entry, given.content_ref) for given in event.results),
-            self._images(event),
+            tuple(find_own_text(entry, given.content_ref) for given in event.results),
+            self._list_images(event),
             self.state.intents,
             self.history.count == 0,
         )
 
-    def _images(self, event: events.RunRequested) -> tuple[ToolFile, ...]:
+    def _list_images(self, event: events.RunRequested) -> tuple[ToolFile, ...]:
         """Return the images that the run's model is shown, oldest first, and count this message as the newest."""
         known = {file.ref: file for files in [event.files, *reversed(self.images)] for file in reversed(files)}
         if event.continues is None:
@@ -364,12 +364,12 @@ class SessionRecord:
         known = self.inputs[run.requested.input_id]
         known.became, known.code, known.result_ref = "running", "", ""
 
-    def _ended(self, entry: Recorded, end: End) -> None:
+    def _take_end(self, entry: Recorded, end: End) -> None:
         known = self.inputs[end.input_id]
         settle(known, end)
         outcome: RunOutcome = "failed" if end.code in _OWN_FAILURES else ""
         if end.became == "answered":
-            result = result_in(entry, end.result_ref)
+            result = read_result(entry, end.result_ref)
             asked = (
                 DeliveredTurn(end.input_id, known.input_ref, "")
                 if self.run is None
@@ -378,26 +378,26 @@ class SessionRecord:
             turn = with_reply(asked, entry, end, result)
             self.history = history_rules.remember(self.history, turn, self.limits)
             if result is not None and result.quality_gate_passed is False and self.run is not None:
-                self._escalated(self.run, entry.event.event.at)
+                self._take_escalation(self.run, entry.event.event.at)
             outcome = "escalated" if result is not None and result.quality_gate_passed is False else "success"
         if self.run is not None:
-            self.last_run = replace(ended_run(self.run, outcome, entry.submission_id), code=end.code)
+            self.last_run = replace(make_ended_run(self.run, outcome, entry.submission_id), code=end.code)
         self.failed = self.run if self.state.failed else None
         if self.state.run is None:
             self.run = None
 
-    def _escalated(self, run: RunMemo, at: str) -> None:
+    def _take_escalation(self, run: RunMemo, at: str) -> None:
         """Note that the run gave up on its last order's answer (ESCALATION says so beside the journal)."""
         for wo_id in [wo_id for wo_id in run.receipts if not is_beside(wo_id)][-1:]:
-            self.orders.escalated(wo_id, at, run.orders.get(wo_id))
+            self.orders.note_escalated(wo_id, at, run.orders.get(wo_id))
 
-    def _degraded(self, entry: Recorded, event: events.TurnDegraded) -> None:
+    def _take_degraded(self, entry: Recorded, event: events.TurnDegraded) -> None:
         known = self.inputs.get(event.input_id) or KnownInput(event.input_id, None, event.input_ref, None)
         settle(known, end_in(event, entry))
-        self._spent(event.total_tokens, event.cost_usd)
+        self._add_spent(event.total_tokens, event.cost_usd)
         self.degraded_agent_id = entry.agent_id
         self.inputs[event.input_id] = known
-        own_input = own_text(entry, event.input_ref)
+        own_input = find_own_text(entry, event.input_ref)
         if own_input is None and self.run is not None and self.run.requested.input_id == event.input_id:
             own_input = self.run.input_text
         turn = DeliveredTurn(
@@ -405,7 +405,7 @@ class SessionRecord:
             input_ref=event.input_ref,
             reply_ref=event.reply_ref,
             input_text=own_input,
-            reply_text=own_text(entry, event.reply_ref),
+            reply_text=find_own_text(entry, event.reply_ref),
             is_degraded=True,
             texts={},
         )
@@ -414,14 +414,14 @@ class SessionRecord:
         if self.state.run_id is None:
             self.run = self.last_run = None
 
-    def _spent(self, total_tokens: int, cost_usd: float | None) -> None:
+    def _add_spent(self, total_tokens: int, cost_usd: float | None) -> None:
         """Add what the turn's calls cost, however it ends."""
         self.total_tokens += total_tokens
         is_known = cost_usd is not None and self.cost_usd is not None
         self.cost_usd = round((self.cost_usd or 0.0) + (cost_usd or 0.0), 9) if is_known else None
 
 
-def ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRun:
+def make_ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRun:
     """Return what is kept of a run's memo once it is over.
 
     There is nothing to learn where another agent called the run, or embedded rules stood in for its model.
@@ -442,7 +442,7 @@ def with_reply(turn: DeliveredTurn, entry: Recorded, end: End, result: TurnResul
     return replace(turn, reply_ref=end.reply_ref, reply_text=reply_in(entry, end, result), tool_ids=tool_ids)
 
 
-def step_key(event: events.SessionFact) -> str:
+def make_step_key(event: events.SessionFact) -> str:
     """Return what identifies a recorded step when its run is driven again; empty for other events."""
     match event:
         case events.RunStarted():

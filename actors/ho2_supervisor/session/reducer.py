@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.session import commands, intents
-from hobus.actors.ho2_supervisor.session.order_lives import failure_in
+from hobus.actors.ho2_supervisor.session.order_lives import read_failure
 from hobus.actors.ho2_supervisor.session.state import (
     ActiveToolBatch,
     CallStatus,
@@ -24,10 +24,10 @@ from hobus.actors.ho2_supervisor.session.state import (
     RunState,
     SessionState,
     Verdict,
-    epochs_raised,
-    of_run,
+    hash_state,
+    raise_epochs,
+    replace_run,
     resolve_run_config,
-    state_hash,
     walk,
 )
 from hobus.bus.errors import OUT_OF_TIME_CODES
@@ -37,9 +37,9 @@ from hobus.bus.messages.ids import (
     StepId,
     call_in,
     follow_up_input,
-    iso,
+    format_iso,
+    get_position,
     parse_iso,
-    position_of,
     work_order_id,
 )
 from hobus.bus.messages.session import Lifecycle
@@ -56,7 +56,11 @@ _UNSTAMPED = frozenset({"HostCommandReceived", "HostCommandRejected", "StateSnap
 
 def reduce(state: SessionState, event: SessionEvent) -> Reduced:
     """Return the state after the event, or the same state and why the event does not apply."""
-    after = _cell_fault(state, event) or _envelope_fault(state, event) or _RULES[event.event.kind](state, event.event)
+    after = (
+        _find_cell_fault(state, event)
+        or _find_envelope_fault(state, event)
+        or _RULES[event.event.kind](state, event.event)
+    )
     if type(after) is Rejected:
         return Reduced(state, rejection=after)
     if event.event.kind in _UNSTAMPED:
@@ -66,13 +70,13 @@ def reduce(state: SessionState, event: SessionEvent) -> Reduced:
     return Reduced(stamped, ("run_stops",) if after.lifecycle == "Cancelling" != state.lifecycle else ())
 
 
-def _cell_fault(state: SessionState, event: SessionEvent) -> Rejected | None:
+def _find_cell_fault(state: SessionState, event: SessionEvent) -> Rejected | None:
     if not state.cell or event.event.kind == "SessionArrived":
         return None
     return Rejected(f"session_left: the session has moved to cell {state.cell}")
 
 
-def _envelope_fault(state: SessionState, event: SessionEvent) -> Rejected | None:
+def _find_envelope_fault(state: SessionState, event: SessionEvent) -> Rejected | None:
     if event.session_id != state.session_id:
         return Rejected(f"of session {event.session_id}, not {state.session_id}")
     if event.event.kind in _UNFENCED:
@@ -90,7 +94,7 @@ def _envelope_fault(state: SessionState, event: SessionEvent) -> Rejected | None
 # --- the session --------------------------------------------------------------------------------------------------
 
 
-def _session_started(state: SessionState, event: events.SessionStarted) -> Verdict:
+def _apply_session_started(state: SessionState, event: events.SessionStarted) -> Verdict:
     if state.is_started:
         return Rejected("the session has started already")
     return replace(
@@ -103,13 +107,13 @@ def _session_started(state: SessionState, event: events.SessionStarted) -> Verdi
     )
 
 
-def _took_over(state: SessionState, event: events.TookOver) -> Verdict:
+def _apply_took_over(state: SessionState, event: events.TookOver) -> Verdict:
     if event.tenure != state.tenure + 1:
         return Rejected(f"tenure {event.tenure} does not follow {state.tenure}")
     return replace(state, tenure=event.tenure, owner=event.instance)
 
 
-def _session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
+def _apply_session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
     if not state.is_started or state.status == "closed":
         return Rejected("the session is not open")
     if state.run is not None:
@@ -124,38 +128,38 @@ def may_not_leave(state: SessionState) -> bool:
     return state.run is not None or bool(state.pending_follow_up) or state.received_command is not None
 
 
-def _session_left(state: SessionState, event: events.SessionLeft) -> Verdict:
+def _apply_session_left(state: SessionState, event: events.SessionLeft) -> Verdict:
     if not state.is_started or may_not_leave(state):
         return Rejected("run_active: something of the session is not done")
     return replace(state, cell=event.cell)
 
 
-def _session_arrived(state: SessionState, _event: events.SessionArrived) -> Verdict:
+def _apply_session_arrived(state: SessionState, _event: events.SessionArrived) -> Verdict:
     return replace(state, cell="") if state.cell else Rejected("the session is here")
 
 
-def _state_snapshot(state: SessionState, event: events.StateSnapshot) -> Verdict:
-    if event.state_hash != (actual := state_hash(state)):
+def _apply_state_snapshot(state: SessionState, event: events.StateSnapshot) -> Verdict:
+    if event.state_hash != (actual := hash_state(state)):
         return Rejected(f"the snapshot is of state {event.state_hash}, the journal gives {actual}")
     return state
 
 
-def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
+def _apply_turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
     """Mark the input as answered: an active run of it is over at once, a waiting one never begins."""
     run = state.run
     if run is None or event.input_id != run.input_id:
         waiting = [
-            ref for ref in state.pending_follow_up if follow_up_input(commands.command_of(ref)) != event.input_id
+            ref for ref in state.pending_follow_up if follow_up_input(commands.get_command_id(ref)) != event.input_id
         ]
         return replace(state, open_calls=None, pending_follow_up=waiting, failed=None)
-    return replace(epochs_raised(state), run=None, lifecycle="Idle", open_calls=None, failed=None)
+    return replace(raise_epochs(state), run=None, lifecycle="Idle", open_calls=None, failed=None)
 
 
-def _intent(state: SessionState, event: intents.IntentFact) -> Verdict:
+def _apply_intent(state: SessionState, event: intents.IntentFact) -> Verdict:
     """Change intents while the session is open, whatever its run's state: they are facts, no effects."""
     if not state.is_started or state.status == "closed":
         return Rejected("session_closed: the session is not open")
-    after = intents.after(state.intents, event, state.session_id)
+    after = intents.apply_fact(state.intents, event, state.session_id)
     return Rejected(after) if isinstance(after, str) else replace(state, intents=after)
 
 
@@ -205,7 +209,7 @@ def _run_attached(state: SessionState, event: events.RunAttached) -> Verdict:
     if state.run is None:
         return _goes_on(state, event)
     # Timestamps have one width, so that text order is time order.
-    return of_run(state, state.run, deadline_at=max(state.run.deadline_at, event.deadline_at))
+    return replace_run(state, state.run, deadline_at=max(state.run.deadline_at, event.deadline_at))
 
 
 def _goes_on(state: SessionState, event: events.RunAttached) -> Verdict:
@@ -214,16 +218,16 @@ def _goes_on(state: SessionState, event: events.RunAttached) -> Verdict:
     if run is None or state.status == "closed":
         return Rejected("no active run to attach to, and none that may go on")
     lease = run.lease and run.lease.model_copy(
-        update={"expires_at": iso(parse_iso(event.at) + (run.lease_terms.ttl_secs if run.lease_terms else 0))}
+        update={"expires_at": format_iso(parse_iso(event.at) + (run.lease_terms.ttl_secs if run.lease_terms else 0))}
     )
     again = replace(run, deadline_at=event.deadline_at, lease=lease, last_heartbeat_at=lease and event.at)
     return replace(state, lifecycle="Idle" if run.config is None else "Running", run=again, failed=None)
 
 
-def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
+def _apply_time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
     if not commands.is_lease_over(state, event.at):
         return state
-    return commands.cancelling(state, "lease_expired")
+    return commands.begin_cancelling(state, "lease_expired")
 
 
 def _run_completed(state: SessionState, event: events.RunCompleted) -> Verdict:
@@ -247,15 +251,15 @@ def _run_cancelled(state: SessionState, event: events.RunCancelled) -> Verdict:
     return _run_ended(state, event.input_id, "Cancelled")
 
 
-def _lifecycle_changed(state: SessionState, event: events.LifecycleChanged) -> Verdict:
+def _apply_lifecycle_changed(state: SessionState, event: events.LifecycleChanged) -> Verdict:
     """Make a move that is the run's owner's; Running again comes by the command that ends the waiting."""
     match event.lifecycle:
         case "Cancelling":
-            return commands.cancelling(state, "session_ended")
+            return commands.begin_cancelling(state, "session_ended")
         case "WaitingInput":
             return _waits(state, event)
         case "Paused":
-            return _paused(state, event)
+            return _apply_paused(state, event)
         case _:
             return Rejected(f"no owner moves a run to {event.lifecycle}")
 
@@ -268,7 +272,7 @@ def _waits(state: SessionState, event: events.LifecycleChanged) -> Verdict:
     return replace(state, lifecycle="WaitingInput", run=replace(run, waiting_since=event.at))
 
 
-def _paused(state: SessionState, event: events.LifecycleChanged) -> Verdict:
+def _apply_paused(state: SessionState, event: events.LifecycleChanged) -> Verdict:
     """Pause at a step boundary: no order is on its way, and somebody asked for it."""
     run = state.run
     if run is None or not run.pause_requested or walk(state.lifecycle, "Paused") is None:
@@ -282,14 +286,14 @@ def _paused(state: SessionState, event: events.LifecycleChanged) -> Verdict:
 # --- steps, orders, tool batches ----------------------------------------------------------------------------------
 
 
-def _step_started(state: SessionState, run: RunState, event: events.StepStarted) -> Verdict:
+def _apply_step_started(state: SessionState, run: RunState, event: events.StepStarted) -> Verdict:
     if run.is_in_flight:
         return Rejected("the step before has effects in flight")
     if run.pause_requested:
         return Rejected("a pause was asked for: no further step begins before it")
     if event.steers != (run.pending_steer if event.new_round else []):
         return Rejected(f"a new round observes the pending steers {run.pending_steer}, any other step none")
-    fault = _step_fault(run, event.step_id, new_round=event.new_round)
+    fault = _find_step_fault(run, event.step_id, new_round=event.new_round)
     if fault:
         return Rejected(f"step {event.step_id}, the next one is {fault}")
     began = replace(
@@ -303,20 +307,20 @@ def _step_started(state: SessionState, run: RunState, event: events.StepStarted)
     return replace(state, step_epoch=state.step_epoch + 1, run=began)
 
 
-def _order_dispatched(state: SessionState, run: RunState, event: events.OrderDispatched) -> Verdict:
+def _apply_order_dispatched(state: SessionState, run: RunState, event: events.OrderDispatched) -> Verdict:
     if run.step_id is None or event.step_id != run.step_id:
         return Rejected(f"of step {event.step_id}, the active step is {run.step_id}")
     if event.wo_id in run.step_orders:
         return Rejected(f"{event.wo_id} was dispatched already")
-    if event.wo_id not in _expected_orders(run, run.step_id):
+    if event.wo_id not in _list_expected_orders(run, run.step_id):
         return Rejected(f"{event.wo_id} is neither the step's order nor one of its batch's pending calls")
     if len(run.open_orders) >= state.max_in_flight_effects:
         return Rejected(f"{len(run.open_orders)} effects in flight; at most {state.max_in_flight_effects}")
     orders = {"step_orders": [*run.step_orders, event.wo_id], "open_orders": [*run.open_orders, event.wo_id]}
-    return of_run(state, run, **orders)
+    return replace_run(state, run, **orders)
 
 
-def _order_ended(state: SessionState, event: events.OrderEnded) -> Verdict:
+def _apply_order_ended(state: SessionState, event: events.OrderEnded) -> Verdict:
     run = state.run
     if run is None or event.wo_id not in run.open_orders:
         return state  # ignored: it came too late, or twice
@@ -325,11 +329,11 @@ def _order_ended(state: SessionState, event: events.OrderEnded) -> Verdict:
         return replace(state, lifecycle="Idle", run=None)
     batch = run.tool_batch
     if batch is not None and run.step_id is not None:
-        fence, code = event.receipt.get("fence") or {}, failure_in(event.receipt)
+        fence, code = event.receipt.get("fence") or {}, read_failure(event.receipt)
         ended = "Cancelled" if code == "cancelled" else "Failed" if code else "Succeeded"
         epochs = (fence.get("session_epoch"), fence.get("step_epoch"))
         batch = _with_end(state, batch, call_in(event.wo_id, run.step_id), CallStatus(state=ended, code=code), epochs)
-    return of_run(state, run, open_orders=left, tool_batch=batch)
+    return replace_run(state, run, open_orders=left, tool_batch=batch)
 
 
 def _with_end(
@@ -343,7 +347,7 @@ def _with_end(
     return batch.with_status(call_id, CallStatus(state="IgnoredStale") if is_stale else end)
 
 
-def _batch_issued(state: SessionState, run: RunState, event: events.ToolBatchIssued) -> Verdict:
+def _apply_batch_issued(state: SessionState, run: RunState, event: events.ToolBatchIssued) -> Verdict:
     batch = run.tool_batch
     if batch is not None and not batch.is_complete:
         return Rejected(f"calls of batch {batch.tool_batch_id} are pending")
@@ -355,7 +359,7 @@ def _batch_issued(state: SessionState, run: RunState, event: events.ToolBatchIss
     calls = sorted(event.call_ids)
     if not calls or len(set(calls)) != len(calls):
         return Rejected("a batch names at least one call and each only once")
-    held = {position_of(name) for name in event.held}
+    held = {get_position(name) for name in event.held}
     if not held <= set(calls) or len(held) != len(event.held):
         return Rejected("a batch holds calls of its own, each only once")
     issued = ActiveToolBatch(
@@ -366,10 +370,10 @@ def _batch_issued(state: SessionState, run: RunState, event: events.ToolBatchIss
         held=sorted(event.held),
         needs_other=event.needs_other,
     )
-    return of_run(state, run, tool_batch=issued)
+    return replace_run(state, run, tool_batch=issued)
 
 
-def _tool_receipt(state: SessionState, event: events.ToolReceipt) -> Verdict:
+def _apply_tool_receipt(state: SessionState, event: events.ToolReceipt) -> Verdict:
     run = state.run
     batch = None if run is None else run.tool_batch
     if run is None or batch is None or batch.tool_batch_id != event.tool_batch_id:
@@ -377,24 +381,24 @@ def _tool_receipt(state: SessionState, event: events.ToolReceipt) -> Verdict:
     if event.call_id not in batch.call_status:
         return Rejected(f"batch {batch.tool_batch_id} has no call {event.call_id}")
     end, epochs = CallStatus(state=event.status, code=event.code), (event.session_epoch, event.step_epoch)
-    return of_run(state, run, tool_batch=_with_end(state, batch, event.call_id, end, epochs))
+    return replace_run(state, run, tool_batch=_with_end(state, batch, event.call_id, end, epochs))
 
 
 # --- shared facts -------------------------------------------------------------------------------------------------
 
 
-def _effect(rule: Callable[[SessionState, RunState, Any], Verdict]) -> Callable[[SessionState, Any], Verdict]:
+def _make_effect_rule(rule: Callable[[SessionState, RunState, Any], Verdict]) -> Callable[[SessionState, Any], Verdict]:
     """Make the rule of an event that has effects: in state Running only, and not before RunStarted."""
 
-    def checked(state: SessionState, event: Any) -> Verdict:
+    def apply_checked(state: SessionState, event: Any) -> Verdict:
         if state.run is None or state.lifecycle != "Running":
             return Rejected(f"no effect may be issued in lifecycle {state.lifecycle}")
         return rule(state, state.run, event)
 
-    return checked
+    return apply_checked
 
 
-def _step_fault(run: RunState, step: StepId, *, new_round: bool) -> str:
+def _find_step_fault(run: RunState, step: StepId, *, new_round: bool) -> str:
     """Return the step that comes next, if it is not this one; empty: it is."""
     turn_seq = run.next_turn_seq if new_round else run.next_turn_seq - 1
     step_seq = 1 if new_round else run.next_step_seq
@@ -403,7 +407,7 @@ def _step_fault(run: RunState, step: StepId, *, new_round: bool) -> str:
     return "" if is_next else f"{run.run_id}.{turn_seq}.{step_seq}"
 
 
-def _expected_orders(run: RunState, step: StepId) -> list[str]:
+def _list_expected_orders(run: RunState, step: StepId) -> list[str]:
     """Return the order ids that this step may dispatch: one, with a classification beside it, or one per pending call.
 
     Calls that are held are not among them.
@@ -437,29 +441,29 @@ def _run_failed(state: SessionState, event: events.RunFailed) -> Verdict:
 
 
 _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
-    "SessionStarted": _session_started,
-    "TookOver": _took_over,
+    "SessionStarted": _apply_session_started,
+    "TookOver": _apply_took_over,
     "RunRequested": _run_requested,
     "RunStarted": _run_started,
     "RunAttached": _run_attached,
-    "HostCommandReceived": lambda state, event: commands.received(state, event.command, event.principal),
-    "HostCommandApplied": lambda state, event: commands.applied(state, event.command_id, event.at),
-    "HostCommandRejected": lambda state, event: commands.rejected(state, event.command_id),
-    "LifecycleChanged": _lifecycle_changed,
-    "StepStarted": _effect(_step_started),
-    "OrderDispatched": _effect(_order_dispatched),
-    "OrderEnded": _order_ended,
-    "ToolBatchIssued": _effect(_batch_issued),
-    "ToolReceipt": _tool_receipt,
-    "LeaseIssued": commands.lease_issued,
-    "TimePassed": _time_passed,
+    "HostCommandReceived": lambda state, event: commands.receive_command(state, event.command, event.principal),
+    "HostCommandApplied": lambda state, event: commands.apply_command(state, event.command_id, event.at),
+    "HostCommandRejected": lambda state, event: commands.reject_command(state, event.command_id),
+    "LifecycleChanged": _apply_lifecycle_changed,
+    "StepStarted": _make_effect_rule(_apply_step_started),
+    "OrderDispatched": _make_effect_rule(_apply_order_dispatched),
+    "OrderEnded": _apply_order_ended,
+    "ToolBatchIssued": _make_effect_rule(_apply_batch_issued),
+    "ToolReceipt": _apply_tool_receipt,
+    "LeaseIssued": commands.issue_lease,
+    "TimePassed": _apply_time_passed,
     "RunCompleted": _run_completed,
     "RunFailed": _run_failed,
     "RunCancelled": _run_cancelled,
-    "TurnDegraded": _turn_degraded,
-    "StateSnapshot": _state_snapshot,
-    **dict.fromkeys(("IntentDeclared", "IntentSuperseded", "IntentClosed", "IntentConflict"), _intent),
-    "SessionEnded": _session_ended,
-    "SessionLeft": _session_left,
-    "SessionArrived": _session_arrived,
+    "TurnDegraded": _apply_turn_degraded,
+    "StateSnapshot": _apply_state_snapshot,
+    **dict.fromkeys(("IntentDeclared", "IntentSuperseded", "IntentClosed", "IntentConflict"), _apply_intent),
+    "SessionEnded": _apply_session_ended,
+    "SessionLeft": _apply_session_left,
+    "SessionArrived": _apply_session_arrived,
 }

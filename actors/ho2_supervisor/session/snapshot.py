@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
 from hobus.actors.ho2_supervisor.session.record import EndedRun, KnownInput, SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
-from hobus.actors.ho2_supervisor.session.state import SessionState, state_hash
+from hobus.actors.ho2_supervisor.session.state import SessionState, hash_state
 from hobus.actors.ho2_supervisor.turn.history import ERASED, DeliveredTurn, History, HistoryLimits, ToldTurn
 from hobus.bus.messages.base import Count, Record, canonical_bytes, pack, unpack
-from hobus.bus.messages.ids import body_ref
+from hobus.bus.messages.ids import derive_body_ref
 from hobus.bus.messages.work_order import Exchange, Segment, ToolFile
 from hobus.bus.record.journal import Recorded
 from hobus.bus.record.session_facts import StateSnapshot
@@ -93,21 +93,21 @@ def is_due(record: SessionRecord, every: int) -> bool:
     return is_at_rest and record.since_snapshot >= every
 
 
-def of(record: SessionRecord, submission_id: str, at: str) -> tuple[StateSnapshot, list[bytes]]:
+def make_snapshot(record: SessionRecord, submission_id: str, at: str) -> tuple[StateSnapshot, list[bytes]]:
     """Build the snapshot event for everything up to here, and its further bodies. Only between two runs."""
-    body = zlib.compress(packed_record(record))
+    body = zlib.compress(pack_record(record))
     event = StateSnapshot(
         after=record.head,
-        state_hash=state_hash(record.state),
-        record_ref=body_ref(submission_id, 1),
-        record_hash=_hash(body),
+        state_hash=hash_state(record.state),
+        record_ref=derive_body_ref(submission_id, 1),
+        record_hash=_hash_body(body),
         record_version=VERSION,
         at=at,
     )
     return event, [body, zlib.compress(pack([line[1:] for line in record.history.lines]))]
 
 
-def packed_record(record: SessionRecord) -> bytes:
+def pack_record(record: SessionRecord) -> bytes:
     """Return what body 1 holds: the same record gives the same bytes."""
     if record.run is not None:
         raise ValueError(f"run {record.run.run_id} is active: a snapshot is made between two runs")
@@ -121,13 +121,13 @@ def packed_record(record: SessionRecord) -> bytes:
             turns=[_Turn(*(getattr(turn, name) for name in _Turn._fields)) for turn in history.turns],
             line_inputs=[line.input_id for line in history.lines],
             turn_count=history.count,
-            orders=record.orders.known(),
+            orders=record.orders.list_known(),
             **{name: getattr(record, name) for name in _AS_THEY_ARE},
         )
     )
 
 
-def packed_in(entry: Recorded, prev: str | None) -> Packed | str:
+def read_packed(entry: Recorded, prev: str | None) -> Packed | str:
     """Return what a snapshot holds, or why it cannot stand for what is before it, as far as it says itself."""
     event = entry.event.event
     if not isinstance(event, StateSnapshot):
@@ -139,9 +139,9 @@ def packed_in(entry: Recorded, prev: str | None) -> Packed | str:
     body = entry.bodies[1] if len(entry.bodies) > 1 else None
     if body is None:
         return "its record was erased"
-    if _hash(body) != event.record_hash:
+    if _hash_body(body) != event.record_hash:
         return "its record has another hash than the journal says"
-    packed = _packed(body)
+    packed = _unpack(body)
     if isinstance(packed, str):
         return f"its record does not read: {packed}"
     if packed.head != event.after:
@@ -150,14 +150,14 @@ def packed_in(entry: Recorded, prev: str | None) -> Packed | str:
     return packed if rejection is None else rejection.reason
 
 
-def restored(packed: Packed, entry: Recorded, limits: HistoryLimits) -> SessionRecord:
+def restore(packed: Packed, entry: Recorded, limits: HistoryLimits) -> SessionRecord:
     """Rebuild the record up to the entry before this snapshot; its newest turns lack their texts."""
     record = SessionRecord(packed.state.session_id, limits)
     for name in _AS_THEY_ARE:
         setattr(record, name, getattr(packed, name))
     record.inputs = {known.input_id: known for known in packed.inputs}
     record.commands = {command.command_id: command.reason for command in packed.commands}
-    told = _lines(entry, len(packed.line_inputs), limits)
+    told = _list_lines(entry, len(packed.line_inputs), limits)
     lines = tuple([ToldTurn(name, *line) for name, line in zip(packed.line_inputs, told, strict=True)])
     record.orders = OrderLives(packed.orders)
     record.history = History(
@@ -166,21 +166,21 @@ def restored(packed: Packed, entry: Recorded, limits: HistoryLimits) -> SessionR
     return record
 
 
-def _hash(body: bytes) -> str:
+def _hash_body(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _packed(body: bytes) -> Packed | str:
+def _unpack(body: bytes) -> Packed | str:
     """Unpack the body, or say what is wrong with it; only the one encoding counts."""
     try:
-        data = _inflated(body)
+        data = _inflate(body)
         packed = Packed.model_validate(unpack(data))
     except (ValueError, zlib.error) as error:
         return type(error).__name__
     return packed if canonical_bytes(packed) == data else "it is not canonical"
 
 
-def _inflated(body: bytes) -> bytes:
+def _inflate(body: bytes) -> bytes:
     """Inflate a body. Raises zlib.error or ValueError for what `of` does not make."""
     stream = zlib.decompressobj()
     data = stream.decompress(body, max(1, len(body)) * _INFLATES_TIMES)
@@ -189,11 +189,11 @@ def _inflated(body: bytes) -> bytes:
     return data
 
 
-def _lines(entry: Recorded, count: int, limits: HistoryLimits) -> list[tuple[str, int, int]]:
+def _list_lines(entry: Recorded, count: int, limits: HistoryLimits) -> list[tuple[str, int, int]]:
     """Return lines and sizes of the turns; where they were erased each line says so."""
     body = entry.bodies[2] if len(entry.bodies) > 2 else None  # noqa: PLR2004 - payload, record, lines
     try:
-        lines = [] if body is None else _TOLD.decode(_inflated(body))
+        lines = [] if body is None else _TOLD.decode(_inflate(body))
     except (ValueError, zlib.error):
         lines = []
     return lines if len(lines) == count else [(f"- user: {ERASED}"[: limits.digest_chars], 0, 0)] * count

@@ -24,8 +24,8 @@ from hobus.bus.messages.ids import (
     StepId,
     ToolBatchId,
     TurnId,
+    get_position,
     is_beside,
-    position_of,
 )
 from hobus.bus.messages.session import HostCommand, Lifecycle, ModelChoice, RunConfig, SessionConfig
 from hobus.bus.messages.work_order import Fence
@@ -53,7 +53,7 @@ class ActiveToolBatch(Record):
     issued_at_step_epoch: Count
     expected_call_ids: list[str]
     call_status: dict[str, CallStatus]
-    held: list[str] = field(default_factory=list[str])  # names (`ids.held_id`) of calls that wait for a person
+    held: list[str] = field(default_factory=list[str])  # names (`ids.derive_held_id`) of calls that wait for a person
     needs_other: bool = False  # whoever asked for the run may not approve them
 
     @property
@@ -63,15 +63,15 @@ class ActiveToolBatch(Record):
 
     def may_run(self, call_id: str) -> bool:
         """Return whether an order for this call may be dispatched: it is pending, and needs no approval first."""
-        return not self.call_status[call_id].is_terminal and self.held_name(call_id) is None
+        return not self.call_status[call_id].is_terminal and self.find_held_name(call_id) is None
 
-    def held_name(self, call_id: str) -> str | None:
+    def find_held_name(self, call_id: str) -> str | None:
         """Return the name under which this call waits for an Approve or a Deny; None: it does not wait."""
-        return next((name for name in self.held if position_of(name) == call_id), None)
+        return next((name for name in self.held if get_position(name) == call_id), None)
 
     def with_status(self, call_id: str, status: CallStatus) -> ActiveToolBatch:
         """Return the batch with the call's new status; the call is held no more."""
-        held = [name for name in self.held if position_of(name) != call_id]
+        held = [name for name in self.held if get_position(name) != call_id]
         return self.model_copy(update={"call_status": self.call_status | {call_id: status}, "held": held})
 
 
@@ -207,7 +207,7 @@ class SessionState(Struct, frozen=True, array_like=True):
         return Fence(run_id=self.run.run_id, session_epoch=self.session_epoch, step_epoch=self.step_epoch)
 
 
-def of_run(state: SessionState, run: RunState, **changes: Any) -> SessionState:
+def replace_run(state: SessionState, run: RunState, **changes: Any) -> SessionState:
     return replace(state, run=replace(run, **changes))
 
 
@@ -225,24 +225,24 @@ def resolve_run_config(
     return RunConfig(**{name: merged[name] for name in RunConfig.__struct_fields__ if name in merged})
 
 
-def named_template(base: SessionConfig, overrides: SessionConfig | None) -> str | None:
+def find_named_template(base: SessionConfig, overrides: SessionConfig | None) -> str | None:
     """Return the attention template that a run asks for, else its session; None: neither does."""
     own = None if overrides is None else overrides.attention_template
     return base.attention_template if own is None else own
 
 
-def epochs_raised(state: SessionState) -> SessionState:
+def raise_epochs(state: SessionState) -> SessionState:
     """Raise both epochs by one: every receipt of what was issued before is stale from now on."""
     return replace(state, session_epoch=state.session_epoch + 1, step_epoch=state.step_epoch + 1)
 
 
-def state_bytes(state: SessionState) -> bytes:
+def pack_state(state: SessionState) -> bytes:
     return canonical_bytes(state)
 
 
-def state_hash(state: SessionState) -> str:
+def hash_state(state: SessionState) -> str:
     """Return SHA-256 of the canonical state bytes, in hex."""
-    return hashlib.sha256(state_bytes(state)).hexdigest()
+    return hashlib.sha256(pack_state(state)).hexdigest()
 
 
 # --- the life cycle ---------------------------------------------------------------------------------------------------

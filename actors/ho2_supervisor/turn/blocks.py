@@ -24,35 +24,35 @@ _PICTURES = ord("\N{SYMBOL FOR NULL}")
 """From here on Unicode has the pictures of control characters: ESC is shown as one sign."""
 
 
-def harmless(parts: Collection[TextPart], unsafe: re.Pattern[str]) -> tuple[TextPart, ...]:
-    """Return the parts with everything replaced that is `unsafe_in` the packs in force."""
+def make_harmless(parts: Collection[TextPart], unsafe: re.Pattern[str]) -> tuple[TextPart, ...]:
+    """Return the parts with everything replaced that is `compile_unsafe` the packs in force."""
     if unsafe.search(_APART.join([part.text for part in parts])) is None:  # nearly always
         return tuple(parts)
-    return tuple([one for part in parts for one in _harmless(part, unsafe)])
+    return tuple([one for part in parts for one in _make_part_harmless(part, unsafe)])
 
 
-def harmless_whole(fragment: Fragment, unsafe: re.Pattern[str]) -> Fragment:
+def make_whole_harmless(fragment: Fragment, unsafe: re.Pattern[str]) -> Fragment:
     """Do as `harmless` for prompts whose inputs name whole texts alone: a changed part loses its ref."""
     parts: list[TextPart] = []
     for part in fragment.parts:
-        safe = harmless([part], unsafe)
+        safe = make_harmless([part], unsafe)
         parts.append(part if safe == (part,) else TextPart(None, "".join([one.text for one in safe])))
     return fragment._replace(parts=tuple(parts))
 
 
-def unsafe_in(prompt_packs: Mapping[str, str]) -> re.Pattern[str]:
+def compile_unsafe(prompt_packs: Mapping[str, str]) -> re.Pattern[str]:
     """Match `<` of every block of these packs, open or closing, and control characters."""
-    return _unsafe(tuple(prompt_packs.values()))
+    return _compile(tuple(prompt_packs.values()))
 
 
 @lru_cache(maxsize=4)
-def _unsafe(packs: tuple[str, ...]) -> re.Pattern[str]:
+def _compile(packs: tuple[str, ...]) -> re.Pattern[str]:
     names = sorted({name for pack in packs for name in _CLOSING.findall(pack)})
     blocks = rf"<(?=\s*/?\s*(?:{'|'.join(names)})\b)|" if names else ""
     return re.compile(blocks + _CONTROL, re.IGNORECASE)
 
 
-def _shown(char: str) -> str:
+def _show_char(char: str) -> str:
     if char == "<":
         return "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
     if char == "\x7f":
@@ -60,19 +60,19 @@ def _shown(char: str) -> str:
     return chr(_PICTURES + ord(char)) if char < " " else "\N{REPLACEMENT CHARACTER}"
 
 
-def _harmless(part: TextPart, unsafe: re.Pattern[str]) -> list[TextPart]:
+def _make_part_harmless(part: TextPart, unsafe: re.Pattern[str]) -> list[TextPart]:
     found = list(unsafe.finditer(part.text))
     if not found:
         return [part]
     if part.ref is None:
-        return [TextPart(None, unsafe.sub(lambda match: _shown(match[0]), part.text))]
+        return [TextPart(None, unsafe.sub(lambda match: _show_char(match[0]), part.text))]
     begin = int(part.stretch.partition(":")[0]) if part.stretch else 0
     parts: list[TextPart] = []
     at = 0
     for match in found:
         if match.start() > at:
             parts.append(_stretch(part, begin, at, match.start()))
-        parts.append(TextPart(None, _shown(match[0])))
+        parts.append(TextPart(None, _show_char(match[0])))
         at = match.end()
     if at < len(part.text):
         parts.append(_stretch(part, begin, at, len(part.text)))

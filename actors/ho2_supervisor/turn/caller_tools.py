@@ -19,12 +19,12 @@ from hobus.actors.ho2_supervisor.turn import order_codec
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
-from hobus.bus.messages.ids import RunId, caller_call_id, dispatched_id, ended_id
+from hobus.bus.messages.ids import RunId, derive_caller_call_id, derive_dispatched_id, derive_ended_id
 from hobus.bus.messages.session import CallerCall, CallResult, RunConfig, SessionConfig
 from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment, ToolCall, ToolSpec, WorkOrder
-from hobus.bus.record.journal import recorded
+from hobus.bus.record.journal import read_recorded
 from hobus.bus.record.session_facts import OpenCalls, OrderDispatched, OrderEnded, RunRequested
-from hobus.config.json_schema import object_fault
+from hobus.config.json_schema import find_object_fault
 from hobus.config.tool_faults import TOOL_ID
 
 
@@ -44,22 +44,22 @@ def offer_fault(wanted: SessionConfig | None) -> str:
         return f"caller_tools have {size} bytes; at most {limit}"
     named: set[str] = set()
     for number, tool in enumerate(tools):
-        if fault := _tool_fault(tool, named):
+        if fault := _find_tool_fault(tool, named):
             return f"caller_tools.{number}: {fault}"
         named.add(tool.tool_id)
     return ""
 
 
-def _tool_fault(tool: ToolSpec, named: set[str]) -> str:
+def _find_tool_fault(tool: ToolSpec, named: set[str]) -> str:
     if TOOL_ID.fullmatch(tool.tool_id) is None:
         return "a tool's name has 1 to 64 letters, digits, `-` and `_`"
     if tool.tool_id in named:
         return f"{tool.tool_id} is there twice"
-    fault = object_fault(tool.parameters, PARAMETERS_DEPTH_MAX, is_run=False)
+    fault = find_object_fault(tool.parameters, PARAMETERS_DEPTH_MAX, is_run=False)
     return f"the schema of {tool.tool_id} {fault}" if fault else ""
 
 
-def results_fault(given: Sequence[CallResult], text: str, open_calls: OpenCalls | None) -> str:
+def find_results_fault(given: Sequence[CallResult], text: str, open_calls: OpenCalls | None) -> str:
     """Return why these results cannot be taken; empty: they answer every open call of the session, each once."""
     if not given:
         return ""
@@ -74,7 +74,7 @@ def results_fault(given: Sequence[CallResult], text: str, open_calls: OpenCalls 
     return "" if len(set(named)) == len(named) else "a call is answered twice"
 
 
-def handed_out(output: OutputResult, config: RunConfig) -> list[ToolCall]:
+def list_handed_out(output: OutputResult, config: RunConfig) -> list[ToolCall]:
     """Return the calls of an answer that the caller is to run; if there are any, the agent's own are not run."""
     theirs = {tool.tool_id for tool in config.caller_tools or ()}.difference(output.tools_invented)
     return [call for call in output.tool_calls if call.tool_id in theirs and not call.fault]
@@ -84,13 +84,15 @@ def as_told(calls: Sequence[ToolCall], run_id: RunId, round_seq: int) -> list[Ca
     """Return the calls as their caller gets them, under unique ids."""
     return [
         CallerCall(
-            tool_call_id=caller_call_id(run_id, round_seq, call.call_id), name=call.tool_id, arguments=call.arguments
+            tool_call_id=derive_caller_call_id(run_id, round_seq, call.call_id),
+            name=call.tool_id,
+            arguments=call.arguments,
         )
         for call in calls
     ]
 
 
-def words_of_reply(text: str, calls: Sequence[CallerCall]) -> str:
+def render_reply(text: str, calls: Sequence[CallerCall]) -> str:
     """Return what later prompts show of a reply that handed out calls."""
     asked = [
         f"[asked the caller for {call.name} {json.dumps(call.arguments, ensure_ascii=False)} as {call.tool_call_id}]"
@@ -106,9 +108,9 @@ class Continued(Struct, frozen=True):
     exchanges: list[Exchange]
 
 
-async def continued(session: OwnedSession, requested: RunRequested, results: Sequence[str | None]) -> Continued:
+async def read_continued(session: OwnedSession, requested: RunRequested, results: Sequence[str | None]) -> Continued:
     """Return what was asked, and the results as the round that answers it. Raises LedgerError(erased)."""
-    order, receipt = await _asked(session, requested.continues or "")
+    order, receipt = await _read_asked(session, requested.continues or "")
     output = receipt.output_result
     given = {
         result.tool_call_id: Segment(ref=result.content_ref, text=text)
@@ -119,7 +121,7 @@ async def continued(session: OwnedSession, requested: RunRequested, results: Seq
         raise LedgerError("erased", f"a result that input {requested.input_id} brought is erased")
     run_id = order.fence.run_id
     turn_seq = int(order.wo_id.rsplit(".", 2)[1])  # `WO-<session>-<run>.<round>.<step>`
-    ids = {caller_call_id(run_id, turn_seq, call.call_id): call for call in output.tool_calls}
+    ids = {derive_caller_call_id(run_id, turn_seq, call.call_id): call for call in output.tool_calls}
     answered = {tool_call_id: call for tool_call_id, call in ids.items() if tool_call_id in given}
     exchange = Exchange(
         tool_calls=list(answered.values()),
@@ -134,17 +136,17 @@ async def continued(session: OwnedSession, requested: RunRequested, results: Seq
     )
 
 
-async def _asked(session: OwnedSession, wo_id: str) -> tuple[WorkOrder, Receipt]:
+async def _read_asked(session: OwnedSession, wo_id: str) -> tuple[WorkOrder, Receipt]:
     """Return the order whose model asked for the calls, and its receipt, with all their texts."""
-    asked, ended = await _events(session, dispatched_id(wo_id), ended_id(wo_id))
+    asked, ended = await _list_events(session, derive_dispatched_id(wo_id), derive_ended_id(wo_id))
     if not isinstance(asked, OrderDispatched) or not isinstance(ended, OrderEnded):
         raise LedgerError("erased", f"order {wo_id}, whose model asked for the calls, is erased")
     order = WorkOrder.model_validate(asked.order)
     receipt = Receipt.model_validate(ended.receipt)
-    texts = await session.texts([*order_codec.order_refs(order), *order_codec.receipt_refs(receipt)])
+    texts = await session.texts([*order_codec.list_order_refs(order), *order_codec.list_receipt_refs(receipt)])
     return order_codec.expand_order(order, texts), order_codec.expand_receipt(receipt, texts)
 
 
-async def _events(session: OwnedSession, *ids: str) -> list[Any]:
-    taken = [recorded(entry) for entry in await session.entries(ids)]
+async def _list_events(session: OwnedSession, *ids: str) -> list[Any]:
+    taken = [read_recorded(entry) for entry in await session.entries(ids)]
     return [None if one is None else one.event.event for one in taken]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Literal
 
-from hobus.bus.messages.base import made_of
+from hobus.bus.messages.base import make_from
 from hobus.bus.messages.ids import ToolBatchId
 from hobus.bus.messages.session import ToolCallSummary
 from hobus.bus.messages.work_order import Cost, Receipt, Segment, ToolCall
@@ -21,7 +21,7 @@ _COUNTS = (
 _counts_of = attrgetter(*_COUNTS)
 
 
-def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
+def sum_costs(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
     """Add up the receipts' costs; money is unknown as soon as one is. Tools are named once each."""
     costs = [receipt.cost for receipt in receipts]
     usd: float | None = 0.0
@@ -36,12 +36,12 @@ def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
     )
 
 
-def prompt_records(receipts: Iterable[Receipt]) -> list[str]:
+def list_prompt_records(receipts: Iterable[Receipt]) -> list[str]:
     """Return the turn's PROMPT_RECEIVED entries in order."""
     return [entry_id for receipt in receipts for entry_id in receipt.prompt_received_ids]
 
 
-def tools_named(receipts: Iterable[Receipt], what: Literal["tools_missing", "tools_withheld"]) -> list[str]:
+def list_tools_named(receipts: Iterable[Receipt], what: Literal["tools_missing", "tools_withheld"]) -> list[str]:
     """Return the tools that the turn's model calls did without, or that were withheld, each once."""
     outputs = [receipt.output_result for receipt in receipts]
     return list(dict.fromkeys(name for output in outputs if output is not None for name in getattr(output, what)))
@@ -49,39 +49,39 @@ def tools_named(receipts: Iterable[Receipt], what: Literal["tools_missing", "too
 
 def summarize(calls: Sequence[ToolCall], receipts: Sequence[Receipt]) -> list[ToolCallSummary]:
     """Return one line per tool call, as a client sees it."""
-    return [summary(call.tool_id, receipt) for call, receipt in zip(calls, receipts, strict=True)]
+    return [summarise_call(call.tool_id, receipt) for call, receipt in zip(calls, receipts, strict=True)]
 
 
-def summary(tool_id: str, receipt: Receipt, *, is_stale: bool = False) -> ToolCallSummary:
+def summarise_call(tool_id: str, receipt: Receipt, *, is_stale: bool = False) -> ToolCallSummary:
     """Return what became of a tool call, by its order's receipt."""
     status = "IgnoredStale" if is_stale else call_status(receipt)
     files = [] if receipt.output_result is None else receipt.output_result.text.files
-    return ToolCallSummary(tool_id=tool_id, status=status, code=failure_code(receipt), files=files)
+    return ToolCallSummary(tool_id=tool_id, status=status, code=get_failure_code(receipt), files=files)
 
 
 def call_status(receipt: Receipt) -> CallEnd:
     """Return the terminal status of a tool call, by its order's receipt."""
     if receipt.state == "completed":
         return "Succeeded"
-    return "Cancelled" if failure_code(receipt) == "cancelled" else "Failed"
+    return "Cancelled" if get_failure_code(receipt) == "cancelled" else "Failed"
 
 
 def end_of_call(batch_id: ToolBatchId, call_id: str, receipt: Receipt, at: str) -> ToolReceipt:
     """Return the journal's ToolReceipt of a call, by its order's receipt and under its order's fence."""
-    end = {"status": call_status(receipt), "code": failure_code(receipt), "at": at}
-    return made_of(ToolReceipt, receipt.fence, tool_batch_id=batch_id, call_id=call_id, **end)
+    end = {"status": call_status(receipt), "code": get_failure_code(receipt), "at": at}
+    return make_from(ToolReceipt, receipt.fence, tool_batch_id=batch_id, call_id=call_id, **end)
 
 
-def failure_code(receipt: Receipt) -> str:
+def get_failure_code(receipt: Receipt) -> str:
     """Return why an order failed; empty for a completed one."""
     if receipt.state == "completed":
         return ""
     return "execution_error" if receipt.error is None else receipt.error.code
 
 
-def result_of_call(call_id: str, receipt: Receipt) -> Segment:
+def render_call_result(call_id: str, receipt: Receipt) -> Segment:
     """Return a call's result as the model sees it; a failed call's says so."""
     if receipt.output_result is not None and receipt.state == "completed":
         return receipt.output_result.text.model_copy(update={"name": call_id})
     message = "" if receipt.error is None else receipt.error.message
-    return Segment(name=call_id, text=f"error {failure_code(receipt)}: {message}")
+    return Segment(name=call_id, text=f"error {get_failure_code(receipt)}: {message}")

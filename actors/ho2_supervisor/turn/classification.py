@@ -50,13 +50,13 @@ def read_classification(
     """Read a checked answer. The first message of a session always declares a new intent."""
     if not parsed:
         return Classification()
-    domain, task, _ = labels_in(parsed, vocabulary)
-    signal = _mapping(parsed.get("intent_signal"))
+    domain, task, _ = read_labels(parsed, vocabulary)
+    signal = _read_mapping(parsed.get("intent_signal"))
     return Classification(
-        speech_act=_text(parsed.get("speech_act")),
-        ambiguity=_text(parsed.get("ambiguity")),
-        action="new" if is_first else _text(signal.get("action")),
-        objective=_text(signal.get("candidate_objective")),
+        speech_act=_read_text(parsed.get("speech_act")),
+        ambiguity=_read_text(parsed.get("ambiguity")),
+        action="new" if is_first else _read_text(signal.get("action")),
+        objective=_read_text(signal.get("candidate_objective")),
         domain=domain,
         task=task,
     )
@@ -64,27 +64,27 @@ def read_classification(
 
 def read_stated(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels) -> Stated | None:
     """Return the wish that a checked answer reads in the message; an unknown scope means everywhere."""
-    given = _mapping((parsed or {}).get("explicit_preference"))
-    statement = " ".join(_text(given.get("statement")).split())
+    given = _read_mapping((parsed or {}).get("explicit_preference"))
+    statement = " ".join(_read_text(given.get("statement")).split())
     if not statement:
         return None
-    scope = _text(given.get("scope"))
+    scope = _read_text(given.get("scope"))
     domain = scope if scope in vocabulary.domain else ""
     is_constraint = given.get("kind") == "constraint"
-    return Stated(statement, is_constraint=is_constraint, about=_text(given.get("about")), domain=domain)
+    return Stated(statement, is_constraint=is_constraint, about=_read_text(given.get("about")), domain=domain)
 
 
-def labels_in(
+def read_labels(
     parsed: Mapping[str, Any], vocabulary: ClassifyLabels
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return domain and task labels inside the vocabulary, and one mark per label outside it."""
-    labels = _mapping(parsed.get("labels"))
-    domain, domain_dropped = known_labels(labels.get("domain"), vocabulary.domain, "domain")
-    task, task_dropped = known_labels(labels.get("task"), vocabulary.task, "task")
+    labels = _read_mapping(parsed.get("labels"))
+    domain, domain_dropped = select_known_labels(labels.get("domain"), vocabulary.domain, "domain")
+    task, task_dropped = select_known_labels(labels.get("task"), vocabulary.task, "task")
     return domain, task, (*domain_dropped, *task_dropped)
 
 
-def known_labels(value: Any, allowed: Sequence[str], kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def select_known_labels(value: Any, allowed: Sequence[str], kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return labels inside the vocabulary, each once, in the order given, and one mark per label outside it."""
     given: list[Any] = value if isinstance(value, list) else [] if value is None else [value]
     kept = dict.fromkeys([label for label in given if label in allowed])
@@ -92,9 +92,9 @@ def known_labels(value: Any, allowed: Sequence[str], kind: str) -> tuple[tuple[s
     return tuple(kept), tuple(dropped)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _read_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     return value if isinstance(value, str) else ""

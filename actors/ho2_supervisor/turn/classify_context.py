@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, list_parts
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.turn import history, intents
-from hobus.actors.ho2_supervisor.turn.blocks import harmless, harmless_whole, unsafe_in
+from hobus.actors.ho2_supervisor.turn.blocks import compile_unsafe, make_harmless, make_whole_harmless
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.text_parts import TextPart
-from hobus.config.attention_rules import tokens_of
+from hobus.config.attention_rules import get_tokens
 from hobus.config.attention_template import OfTurn
-from hobus.config.prompt_contracts import contract_id_of
+from hobus.config.prompt_contracts import get_contract_id
 
 OBJECTIVE = "active_intent"
 """What the prompt pack calls what the session is for."""
@@ -35,46 +35,46 @@ class Beside(NamedTuple):
 NOTHING = Beside([], None)
 
 
-async def assembled(run: Run) -> Beside:
+async def assemble(run: Run) -> Beside:
     """Assemble the context of this run's classification: the same whenever the run is driven."""
     attention = run.resources.attention
     request = AttentionRequest(
         agent=run.agent,
-        contract=run.resources.snapshot.contracts[contract_id_of(run.agent, "classify")],
+        contract=run.resources.snapshot.contracts[get_contract_id(run.agent, "classify")],
         session_id=run.session.session_id,
         work_order_id=run.first_order_id,
         at=run.requested.at,
         user_input=run.input_text,
     )
-    context = await attention.tried(request, attention.template_for(request), _sources(run))
+    context = await attention.tried(request, attention.choose_template(request), _make_sources(run))
     shown = ((OBJECTIVE, context.of("liveness")), (EARLIER, context.of("history")))
     segments = [
-        Segment(name=name, ref=part.ref, text=part.text) for name, fragments in shown for part in parts_of(fragments)
+        Segment(name=name, ref=part.ref, text=part.text) for name, fragments in shown for part in list_parts(fragments)
     ]
     return Beside(segments, context)
 
 
-def chars_left(run: Run, config: OfTurn, room: Room) -> int:
+def count_chars_left(run: Run, config: OfTurn, room: Room) -> int:
     """Return how many characters a stage may still show."""
     if config.max_tokens is None:
         return room.account.chars_left
     cpt = run.config.attention.chars_per_token
-    return min(room.account.chars_left, tokens_of(config.max_tokens, run.config.budget) * cpt)
+    return min(room.account.chars_left, get_tokens(config.max_tokens, run.config.budget) * cpt)
 
 
-def _sources(run: Run) -> dict[str, FragmentSource]:
-    unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
+def _make_sources(run: Run) -> dict[str, FragmentSource]:
+    unsafe = compile_unsafe(run.resources.snapshot.prompt_packs)
 
-    def alive(config: OfTurn, room: Room) -> Iterator[Fragment]:
-        for found in intents.active_objective(run):
-            fragment = harmless_whole(found, unsafe)
-            if fragment.chars <= chars_left(run, config, room):
+    def show_alive(config: OfTurn, room: Room) -> Iterator[Fragment]:
+        for found in intents.show_active_objective(run):
+            fragment = make_whole_harmless(found, unsafe)
+            if fragment.chars <= count_chars_left(run, config, room):
                 yield fragment
 
-    def said(config: OfTurn, room: Room) -> Iterator[Fragment]:
-        for input_id, line in history.newest_lines(run.history):
-            fragment = Fragment("history", input_id, harmless([TextPart(None, line)], unsafe))
-            if fragment.chars <= chars_left(run, config, room):
+    def show_said(config: OfTurn, room: Room) -> Iterator[Fragment]:
+        for input_id, line in history.list_newest_lines(run.history):
+            fragment = Fragment("history", input_id, make_harmless([TextPart(None, line)], unsafe))
+            if fragment.chars <= count_chars_left(run, config, room):
                 yield fragment
 
-    return {"liveness": alive, "history": said}
+    return {"liveness": show_alive, "history": show_said}

@@ -18,31 +18,37 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor import limits as own_limits
-from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of, traced
+from hobus.actors.ho2_supervisor.attention.context import (
+    AssembledContext,
+    AttentionRequest,
+    Fragment,
+    list_parts,
+    trace_context,
+)
 from hobus.actors.ho2_supervisor.attention.pipeline import AskingSource, FragmentSource, Room
-from hobus.actors.ho2_supervisor.attention.sources import own_sources
+from hobus.actors.ho2_supervisor.attention.sources import make_own_sources
 from hobus.actors.ho2_supervisor.learning.learning import Recalled
-from hobus.actors.ho2_supervisor.learning.learning import beside as at_once
+from hobus.actors.ho2_supervisor.learning.learning import run_beside as at_once
 from hobus.actors.ho2_supervisor.limits import FRAME_CHARS, LEFT_OUT_MAX
 from hobus.actors.ho2_supervisor.turn import classify_context, history, projected, recall
-from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
+from hobus.actors.ho2_supervisor.turn.blocks import compile_unsafe, make_harmless
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
-from hobus.actors.ho2_supervisor.turn.lookups import lookups
+from hobus.actors.ho2_supervisor.turn.lookups import make_lookups
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus import limits as bus_limits
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages import transcript
-from hobus.bus.messages.ids import requested_id
+from hobus.bus.messages.ids import derive_requested_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import LOOKED_UP, Segment
 from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace, LeftOut
 from hobus.bus.record.text_parts import TextPart
-from hobus.config.attention_rules import tokens_of
+from hobus.config.attention_rules import get_tokens
 from hobus.config.attention_template import CLASSIFICATIONS, OfTurn, Template
-from hobus.config.prompt_contracts import contract_id_of
-from hobus.config.prompt_pack import framed, parse_pack
+from hobus.config.prompt_contracts import get_contract_id
+from hobus.config.prompt_pack import frame_inputs, parse_pack
 
 OTHER = LOOKED_UP
 """What prompt packs call all but memory and history."""
@@ -59,28 +65,28 @@ class PromptContext(NamedTuple):
 Classify = Callable[[Sequence[Segment]], Coroutine[Any, Any, Classification]]
 
 
-async def understood(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, PromptContext]:
+async def understand(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, PromptContext]:
     """Return the message's labels and its prompts' context; memory is read while the message is classified."""
     try:
-        return await _understood(run, limits, classify)
+        return await _understand(run, limits, classify)
     except asyncio.CancelledError:
         if run.session.record.state.lifecycle == "Cancelling":  # else its time is up, or somebody drives it on
             record_unanswered(run)
         raise
 
 
-async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, PromptContext]:
+async def _understand(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, PromptContext]:
     if run.is_errand:
         return Classification(), PromptContext([], [])
-    recorded = await _recorded(run)
+    recorded = await _find_recorded(run)
     if recorded is not None:
         labels = await classify(())  # its order stands in the journal
         return labels, PromptContext(recorded, [])
     is_classified = run.classification != "off"
-    beside = await classify_context.assembled(run) if is_classified else classify_context.NOTHING
+    beside = await classify_context.assemble(run) if is_classified else classify_context.NOTHING
     named = run.named_template
-    request = _request_of(run, named if named in run.resources.attention.templates else None)
-    template = run.resources.attention.template_for(request)
+    request = _make_request(run, named if named in run.resources.attention.templates else None)
+    template = run.resources.attention.choose_template(request)
     found = Recalled()
     run.beside = beside.context
     if run.recall_from is not None and _has_memory(template):
@@ -88,49 +94,51 @@ async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tu
         labels, found = await at_once(classify(beside.segments), recalled)
     else:
         labels = await classify(beside.segments)
-    sources = _sources(run, request, limits, labels, found)
+    sources = _make_sources(run, request, limits, labels, found)
     mode = run.config.projection.mode
-    alive = projected.fragments(run) if mode != "off" else []
+    alive = projected.show_fragments(run) if mode != "off" else []
     attention = run.resources.attention
-    context = await attention.tried(request, template, sources | _liveness(run, alive if mode == "enforce" else []))
+    context = await attention.tried(
+        request, template, sources | _show_liveness(run, alive if mode == "enforce" else [])
+    )
     if said := run.template_fault:
         context = replace(context, warnings=(said, *context.warnings))
     _record(run, context, labels, found, beside.context)
     run.beside = None
     entries: list[WriteEntry] = []
     if mode == "enforce":
-        entries = [projected.computed(run, mode, context)]
+        entries = [projected.make_computed(run, mode, context)]
     elif mode == "shadow":
         other = replace(request, work_order_id=f"{request.work_order_id}/projection")
-        projection = await attention.tried(other, template, sources | _liveness(run, alive))
-        entries = [projected.computed(run, mode, projection), projected.compared(run, context, projection)]
-    return labels, PromptContext(segments_of(run, context), entries)
+        projection = await attention.tried(other, template, sources | _show_liveness(run, alive))
+        entries = [projected.make_computed(run, mode, projection), projected.make_compared(run, context, projection)]
+    return labels, PromptContext(make_segments(run, context), entries)
 
 
-async def _recorded(run: Run) -> list[Segment] | None:
+async def _find_recorded(run: Run) -> list[Segment] | None:
     """Return the context that an earlier drive of this run showed; None if it had sent no prompt yet."""
-    return await run.effects.recorded_segments(run.answer_order_id, _NAMES)
+    return await run.effects.find_recorded_segments(run.answer_order_id, _NAMES)
 
 
-def segments_of(run: Run, context: AssembledContext) -> list[Segment]:
+def make_segments(run: Run, context: AssembledContext) -> list[Segment]:
     """Return the context as a prompt's inputs; what changes least from turn to turn comes first."""
     return [
-        *recall.segments(context.of("memory")),
-        *run.effects.one_segment(HISTORY, parts_of(context.of("history"))),
-        *run.effects.segments(OTHER, parts_of(_others(context))),
+        *recall.make_segments(context.of("memory")),
+        *run.effects.make_one_segment(HISTORY, list_parts(context.of("history"))),
+        *run.effects.segments(OTHER, list_parts(_list_others(context))),
     ]
 
 
-def _request_of(run: Run, template_id: str | None) -> AttentionRequest:
+def _make_request(run: Run, template_id: str | None) -> AttentionRequest:
     return AttentionRequest(
         agent=run.agent,
-        contract=run.resources.snapshot.contracts[contract_id_of(run.agent, "synthesize")],
+        contract=run.resources.snapshot.contracts[get_contract_id(run.agent, "synthesize")],
         session_id=run.session.session_id,
         work_order_id=run.answer_order_id,
         at=run.requested.at,
         user_input=run.input_text,
         template_override=template_id,
-        tokens_max=run.of_window(own_limits.CONTEXT_OF_WINDOW),
+        tokens_max=run.compute_window_share(own_limits.CONTEXT_OF_WINDOW),
     )
 
 
@@ -141,99 +149,99 @@ def _has_memory(template: Template | None) -> bool:
 # --- what the turn itself has -----------------------------------------------------------------------------------------
 
 
-def _sources(
+def _make_sources(
     run: Run, request: AttentionRequest, limits: HistoryLimits, labels: Classification, found: Recalled
 ) -> dict[str, FragmentSource]:
     budget = run.config.budget
-    blocks = _blocks(run, request, found)
+    blocks = _make_blocks(run, request, found)
     shown = {run.requested.input_ref}  # refs of what the prompt has by what was said: it is no find of a search
 
-    def said(config: OfTurn, room: Room) -> Iterator[Fragment]:
-        tokens = limits.budget_tokens if config.max_tokens is None else tokens_of(config.max_tokens, budget)
+    def show_said(config: OfTurn, room: Room) -> Iterator[Fragment]:
+        tokens = limits.budget_tokens if config.max_tokens is None else get_tokens(config.max_tokens, budget)
         left = room.account.tokens_left
         if left < tokens:  # rounded down, so that a word more elsewhere is no other beginning of the prompt
             tokens = left >> (cut := max(0, left.bit_length() - 3)) << cut
         within = replace(limits, budget_tokens=tokens)
-        for one in history.shown(run.history, within, blocks):
+        for one in history.show_history(run.history, within, blocks):
             shown.update([part.ref for part in one.parts if part.ref is not None])
             run.learned_earlier.update(one.learned)
             yield Fragment("history", one.source_id, one.parts)
 
-    def learned(config: OfTurn, room: Room) -> Iterator[Fragment]:
-        tokens = budget.ho3_bias_budget if config.max_tokens is None else tokens_of(config.max_tokens, budget)
-        for one in recall.weighed(run, labels, found, tokens):
+    def show_learned(config: OfTurn, room: Room) -> Iterator[Fragment]:
+        tokens = budget.ho3_bias_budget if config.max_tokens is None else get_tokens(config.max_tokens, budget)
+        for one in recall.weigh_lines(run, labels, found, tokens):
             run.weighed[one.artifact.artifact_id] = one
             fragment = Fragment("memory", one.artifact.artifact_id, (TextPart(None, one.artifact.context_line),))
             if not one.left_out and fragment.chars <= room.account.chars_left:
                 yield fragment
 
-    own = own_sources(
+    own = make_own_sources(
         request,
         run.resources.snapshot.manifests,
         run.resources.client,
         entries_max=bus_limits.PAGE_ENTRIES_MAX,
         pages_max=own_limits.PAGES_MAX,
     )
-    others = own | lookups(run, request, shown)
-    unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
+    others = own | make_lookups(run, request, shown)
+    unsafe = compile_unsafe(run.resources.snapshot.prompt_packs)
     # Memory lines were looked at before they were taken, and stand word for word; what was said stands in no block.
-    sources: dict[str, FragmentSource] = {"memory": learned, "history": said}
-    return sources | {name: _harmless(source, unsafe) for name, source in others.items()}
+    sources: dict[str, FragmentSource] = {"memory": show_learned, "history": show_said}
+    return sources | {name: _make_harmless(source, unsafe) for name, source in others.items()}
 
 
-def _blocks(run: Run, request: AttentionRequest, found: Recalled) -> history.Blocks:
+def _make_blocks(run: Run, request: AttentionRequest, found: Recalled) -> history.Blocks:
     """Return how this run's prompts show memory and context, and which lines are in force."""
     pack_id = request.contract.prompt_pack_id
     text = run.resources.snapshot.prompt_packs.get(pack_id)
-    frames = {} if text is None else _frames(pack_id, text)
+    frames = {} if text is None else _find_frames(pack_id, text)
     return history.Blocks(frames, {one.artifact.artifact_id: one.artifact.context_line for one in found.biases})
 
 
 @lru_cache(maxsize=64)
-def _frames(pack_id: str, text: str) -> Mapping[str, tuple[str, str]]:
+def _find_frames(pack_id: str, text: str) -> Mapping[str, tuple[str, str]]:
     """Return what stands around each input of the pack; empty for a text that is no pack, which the executor reports.
 
     Cached: the number kept affects speed alone.
     """
     try:
-        shown = framed(parse_pack(pack_id, text))
+        shown = frame_inputs(parse_pack(pack_id, text))
     except ConfigError:
         return {}
-    mark = transcript.begins("user")
+    mark = transcript.write_head("user")
     is_short = {name: len(mark.join(around)) < FRAME_CHARS for name, around in shown.items()}
     return {name: around for name, around in shown.items() if name in (recall.SEGMENT, OTHER) and is_short[name]}
 
 
-def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
+def _show_liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
     """Return what is active, as far as there is room: what does not fit is left out, and the next one tried."""
-    unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
+    unsafe = compile_unsafe(run.resources.snapshot.prompt_packs)
 
-    def liveness(config: OfTurn, room: Room) -> Iterator[Fragment]:
-        left, left_out = classify_context.chars_left(run, config, room), 0
+    def show_shown(config: OfTurn, room: Room) -> Iterator[Fragment]:
+        left, left_out = classify_context.count_chars_left(run, config, room), 0
         for fragment in alive:
             if fragment.chars <= left:
                 left -= fragment.chars
-                yield fragment._replace(parts=harmless(fragment.parts, unsafe))
+                yield fragment._replace(parts=make_harmless(fragment.parts, unsafe))
             else:
                 left_out += 1
         if left_out:
             room.leave_out(f"{left_out} of {len(alive)} facts left out: they do not fit")
 
-    return {"liveness": liveness}
+    return {"liveness": show_shown}
 
 
-def _harmless(source: AskingSource, unsafe: re.Pattern[str]) -> AskingSource:
+def _make_harmless(source: AskingSource, unsafe: re.Pattern[str]) -> AskingSource:
     """Wrap a source so that nothing in its fragments closes or opens a block of the prompt."""
 
-    async def fragments(config: Any, room: Room) -> AsyncGenerator[Fragment, None]:
+    async def yield_harmless(config: Any, room: Room) -> AsyncGenerator[Fragment, None]:
         async for fragment in source(config, room):
-            safe = harmless(fragment.parts, unsafe)
+            safe = make_harmless(fragment.parts, unsafe)
             yield fragment if safe is fragment.parts else fragment._replace(parts=safe)
 
-    return fragments
+    return yield_harmless
 
 
-def _others(context: AssembledContext) -> list[Fragment]:
+def _list_others(context: AssembledContext) -> list[Fragment]:
     return [fragment for fragment in context.fragments if fragment.source not in ("memory", "history")]
 
 
@@ -258,7 +266,7 @@ def record_again(run: Run, order_id: str, shown: Sequence[Segment]) -> None:
     _write(run, payload, [line.text for line in lines])
 
 
-def _left_out(run: Run, shown: Collection[str]) -> Iterator[LeftOut]:
+def _list_left_out(run: Run, shown: Collection[str]) -> Iterator[LeftOut]:
     return (
         LeftOut(name, "earlier" if name in run.learned_earlier else one.left_out or "room")
         for name, one in run.weighed.items()
@@ -269,7 +277,7 @@ def _left_out(run: Run, shown: Collection[str]) -> Iterator[LeftOut]:
 def record_unanswered(run: Run) -> None:
     """Record CONTEXT_ASSEMBLED of a turn that ends in its classification: nothing more was assembled."""
     if run.beside is not None:
-        payload = traced(run.beside, as_of_ts=run.requested.at, as_of_seq=None)
+        payload = trace_context(run.beside, as_of_ts=run.requested.at, as_of_seq=None)
         _write(run, payload._replace(contract_id=CLASSIFICATIONS), ())
         run.beside = None
 
@@ -280,7 +288,7 @@ def _record(
     """Send CONTEXT_ASSEMBLED before the prompt is sent."""
     lines = context.of("memory")
     cpt = run.config.attention.chars_per_token
-    payload = traced(
+    payload = trace_context(
         context,
         as_of_ts=run.requested.at if found.as_of is None else found.as_of.as_of_ts,
         as_of_seq=None if found.as_of is None else found.as_of.as_of_seq,
@@ -293,11 +301,11 @@ def _record(
         task_labels=labels.task,
         fragments=tuple(
             FragmentTrace(one.source, one.source_id, len(one.content) // cpt, one.relevance_score)
-            for one in _others(context)
+            for one in _list_others(context)
         ),
-        beside=() if beside is None else (_beside(beside),),
+        beside=() if beside is None else (_count_beside(beside),),
         scores=tuple(run.weighed[line.source_id].score for line in lines),
-        left_out=tuple(islice(_left_out(run, {line.source_id for line in lines}), LEFT_OUT_MAX)),
+        left_out=tuple(islice(_list_left_out(run, {line.source_id for line in lines}), LEFT_OUT_MAX)),
     )
     _write(run, payload, [line.content for line in lines], reason=found.code)
 
@@ -305,17 +313,17 @@ def _record(
 _of_beside = attrgetter(*ContextBeside._fields)
 
 
-def _beside(context: AssembledContext) -> ContextBeside:
-    told = traced(context, as_of_ts="", as_of_seq=None)._replace(contract_id=CLASSIFICATIONS)
+def _count_beside(context: AssembledContext) -> ContextBeside:
+    told = trace_context(context, as_of_ts="", as_of_seq=None)._replace(contract_id=CLASSIFICATIONS)
     return ContextBeside(*_of_beside(told))
 
 
 def _write(run: Run, payload: ContextAssembled, lines: Sequence[str], *, reason: str = "") -> None:
-    run.session.along(
+    run.session.queue_along(
         run.resources.entry(
             "CONTEXT_ASSEMBLED", payload, texts=lines, stream="ho2_context_authority",
             provenance=run.session.provenance(run.run_id.run_seq),
-            parents=[requested_id(run.session.session_id, run.requested.input_id)],
+            parents=[derive_requested_id(run.session.session_id, run.requested.input_id)],
             reason=reason, trace=run.trace,
         )
     )  # fmt: skip

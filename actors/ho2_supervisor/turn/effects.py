@@ -17,15 +17,15 @@ from hobus.actors.ho2_supervisor.ownership.owner import BodyMissing, OwnedSessio
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.intents import has_own_words
-from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
+from hobus.actors.ho2_supervisor.session.record import RunMemo, make_step_key
 from hobus.actors.ho2_supervisor.turn import agent_calls, order_codec, pool, work_orders
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import SEPARATOR
-from hobus.bus.messages.ids import body_ref, dispatched_id, is_beside
+from hobus.bus.messages.ids import derive_body_ref, derive_dispatched_id, is_beside
 from hobus.bus.messages.streams import StreamDelta
 from hobus.bus.messages.transcript import NAME as HISTORY
-from hobus.bus.messages.transcript import told
+from hobus.bus.messages.transcript import tell_transcript
 from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
 from hobus.bus.record import text_parts
 from hobus.bus.record.session_facts import OrderDispatched, OrderEnded, SessionFact
@@ -71,7 +71,7 @@ class Effects:
 
     def step(self, event: SessionFact, *, bodies: Sequence[bytes] = ()) -> None:
         """Journal the event, unless an earlier drive of this run did so."""
-        if step_key(event) not in self._memo.steps:
+        if make_step_key(event) not in self._memo.steps:
             self._session.append(event, bodies=bodies, trace=self._task.trace)
 
     async def order(self, planned: WorkOrder) -> Receipt:
@@ -80,7 +80,7 @@ class Effects:
         await self.dispatch([pending])
         return await self.finish(pending)
 
-    async def order_beside(self, planned: WorkOrder, aside: WorkOrder, finish: Finish) -> Receipt:
+    async def run_order_beside(self, planned: WorkOrder, aside: WorkOrder, finish: Finish) -> Receipt:
         """Return the first order's receipt; dispatch the other order in the same write, and end it when it ends.
 
         Beside an answer that is streamed to somebody and calls no tool before its first word, the other order is asked
@@ -116,7 +116,7 @@ class Effects:
 
     async def pending(self, planned: WorkOrder) -> OpenOrder:
         """Return what the journal holds of this order, else the planned one, journaled as dispatched."""
-        return await self.recorded(planned.wo_id) or self._planned(planned)
+        return await self.recorded(planned.wo_id) or self._open_planned(planned)
 
     async def recorded(self, wo_id: str) -> OpenOrder | None:
         """Return what the journal holds of this order; None: it was never dispatched."""
@@ -127,9 +127,9 @@ class Effects:
         ended = self._memo.receipts.get(wo_id)
         if ended is not None:
             receipt = Receipt.model_validate(ended)
-            return OpenOrder(order, 0, order_codec.expand_receipt(receipt, await self._texts_of(receipt)))
+            return OpenOrder(order, 0, order_codec.expand_receipt(receipt, await self._read_texts(receipt)))
         attempt = 2 + self._session.tenure - self._memo.dispatched_in[wo_id]
-        return OpenOrder(await self._expanded(order), attempt)
+        return OpenOrder(await self._expand(order), attempt)
 
     async def dispatch(self, pending: Sequence[OpenOrder]) -> None:
         """Send WO_DISPATCHED before the order itself; what the order does is recorded behind that.
@@ -150,7 +150,7 @@ class Effects:
         """Return the order's receipt and journal it with the next write."""
         receipt, own_text = pending.receipt, list[bytes]()
         if receipt is None:
-            receipt, own_text = order_codec.with_own_text(await self._sent(pending))
+            receipt, own_text = order_codec.with_own_text(await self._send(pending))
         if first is not None:
             first(receipt)
         if pending.receipt is None:
@@ -158,7 +158,7 @@ class Effects:
         self.receipts[receipt.wo_id] = receipt
         return receipt
 
-    async def recorded_segments(self, wo_id: str, names: Collection[str]) -> list[Segment] | None:
+    async def find_recorded_segments(self, wo_id: str, names: Collection[str]) -> list[Segment] | None:
         """Return the segments of these names of an order as an earlier drive sent it; None: it was not sent.
 
         Texts said in the session, and its objectives, are in memory; others are read.
@@ -173,11 +173,11 @@ class Effects:
         texts = await self._session.texts([one.ref for one in segments if one.ref is not None], known)
         return [one if one.ref is None else one.model_copy(update={"text": texts[one.ref]}) for one in segments]
 
-    def one_segment(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
+    def make_one_segment(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
         """Return the parts as one text, which the first order that shows it records by naming them, if any."""
         if len(parts) <= 1 and not any(part.stretch for part in parts):
             return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
-        segment = text_parts.whole(name, parts)
+        segment = text_parts.join_parts(name, parts)
         self._composed[segment.text] = parts
         if name == HISTORY:
             self._told.add(segment.text)
@@ -186,7 +186,7 @@ class Effects:
     def segments(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
         """Return the parts one by one, which is less to record where they are few; as one text if one is a stretch."""
         if any(part.stretch for part in parts):
-            return self.one_segment(name, parts)
+            return self.make_one_segment(name, parts)
         return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
 
     @property
@@ -196,15 +196,15 @@ class Effects:
             order["wo_type"] != "tool_call" and wo_id not in self.receipts for wo_id, order in self._memo.orders.items()
         )
 
-    async def _expanded(self, order: WorkOrder) -> WorkOrder:
-        return order_codec.expand_order(order, await self._session.texts(order_codec.order_refs(order)))
+    async def _expand(self, order: WorkOrder) -> WorkOrder:
+        return order_codec.expand_order(order, await self._session.texts(order_codec.list_order_refs(order)))
 
-    async def _texts_of(self, receipt: Receipt) -> dict[str, str]:
+    async def _read_texts(self, receipt: Receipt) -> dict[str, str]:
         """Return the texts that a recorded receipt leaves out.
 
         A classification's text may have died with its gateway before the record had it: the run goes by the labels.
         """
-        refs = order_codec.receipt_refs(receipt)
+        refs = order_codec.list_receipt_refs(receipt)
         try:
             return await self._session.texts(refs)
         except BodyMissing:
@@ -212,14 +212,14 @@ class Effects:
                 raise
             return dict.fromkeys(refs, "")
 
-    def _planned(self, planned: WorkOrder) -> OpenOrder:
+    def _open_planned(self, planned: WorkOrder) -> OpenOrder:
         completed = {wo_id for wo_id, receipt in self.receipts.items() if receipt.state == "completed"}
-        if wrong := work_orders.faults(planned, completed):
+        if wrong := work_orders.find_faults(planned, completed):
             raise WorkOrderFault("execution_error", f"{planned.wo_id} was not dispatched: {'; '.join(wrong)}")
         run = self._session.record.state.run
         if run is None or run.step_id is None:
             raise AssertionError(f"{planned.wo_id} was planned before any step")
-        order, bodies = self._dispatched(planned, dispatched_id(planned.wo_id))
+        order, bodies = self._dispatch(planned, derive_dispatched_id(planned.wo_id))
         self._session.append(
             OrderDispatched(
                 wo_id=order.wo_id,
@@ -234,7 +234,7 @@ class Effects:
         )
         return OpenOrder(order, 1)
 
-    async def _sent(self, pending: OpenOrder) -> Receipt:
+    async def _send(self, pending: OpenOrder) -> Receipt:
         """Return the pool's receipt, or a failed one made here when nobody answers within the order's time-out."""
         order, first_attempt = pending.order, pending.attempt
         self._task.ticket.works()
@@ -242,26 +242,26 @@ class Effects:
         call, agents = order.tool_call, self._resources.snapshot.agents
         if call is not None and may_call(agents[order.agent_id], call.tool_id, agents):
             await session.barrier()  # the other session does not know of it
-            receipt = await agent_calls.receipt_of(
+            receipt = await agent_calls.call_agent(
                 bus, order, call, session.record.state, attempt=first_attempt, trace=task.trace
             )
-            return self._ended_here(receipt)
+            return self._end_here(receipt)
         draft = None if order.wo_type == "tool_call" or is_beside(order.wo_id) else task.draft
-        sent = pool.receipt_of(
+        sent = pool.ask_for_receipt(
             bus, order, first_attempt=first_attempt, trace=task.trace, draft=draft,
-            holder=self._holder(order), due_at=session.record.state.deadline_at, told=session.told,
+            holder=self._find_holder(order), due_at=session.record.state.deadline_at, told=session.told,
             dispatched=session.barrier if pending.is_dispatching else None,
         )  # fmt: skip
         try:
-            receipt = await (self._in_time(sent) if is_beside(order.wo_id) else sent)
+            receipt = await (self._wait_in_time(sent) if is_beside(order.wo_id) else sent)
         except RuntimeFault as fault:
-            receipt = pool.lost_receipt(order, fault, by=bus.instance, at=session.now())
+            receipt = pool.make_lost_receipt(order, fault, by=bus.instance, at=session.now())
         else:
-            session.told = told(order) or session.told
+            session.told = tell_transcript(order) or session.told
             return receipt
-        return self._ended_here(receipt)
+        return self._end_here(receipt)
 
-    async def _in_time(self, sent: Coroutine[Any, Any, Receipt]) -> Receipt:
+    async def _wait_in_time(self, sent: Coroutine[Any, Any, Receipt]) -> Receipt:
         """Return the receipt of an order that may outlast the answer, while the next requester waits for it."""
         try:
             async with asyncio.timeout_at(self._task.beside_until) as self._task.beside_scope:
@@ -271,25 +271,25 @@ class Effects:
         finally:
             self._task.beside_scope = None
 
-    def _ended_here(self, receipt: Receipt) -> Receipt:
+    def _end_here(self, receipt: Receipt) -> Receipt:
         """Return the receipt, whose end is recorded with the journal's next write."""
         provenance = self._session.provenance(self._memo.run_id.run_seq, receipt.wo_id)
         self._session.also(self._resources.order_end(receipt, provenance=provenance, trace=self._task.trace))
         return receipt
 
-    def _holder(self, order: WorkOrder) -> str:
+    def _find_holder(self, order: WorkOrder) -> str:
         """Return for whom the server of the order's tool keeps state."""
         server = "" if order.tool_call is None else order.tool_call.tool_id.partition(SEPARATOR)[0]
         config = self._resources.config.tools.mcp_servers.get(server)
         is_personal = config is not None and config.per == "principal"
         return self._session.record.state.principal if is_personal else order.session_id
 
-    def _dispatched(self, planned: WorkOrder, submission_id: str) -> tuple[WorkOrder, list[bytes]]:
+    def _dispatch(self, planned: WorkOrder, submission_id: str) -> tuple[WorkOrder, list[bytes]]:
         """Return the order with refs for longer texts, and the bodies of those that are new.
 
         A composed text is brought as its parts; older lines only when much has been added.
         """
-        order, brought = work_orders.dispatched(planned, submission_id, self._refs, self._composed)
+        order, brought = work_orders.prepare_dispatch(planned, submission_id, self._refs, self._composed)
         self._refs |= brought
         bodies: list[bytes] = []
         fresh: list[bytes] = []
@@ -299,10 +299,10 @@ class Effects:
                 bodies.append(text.encode())
                 continue
             if text not in self._told:
-                bodies.append(text_parts.body_of(parts))
+                bodies.append(text_parts.pack_body(parts))
                 continue
-            new_ref = body_ref(submission_id, len(brought) + len(fresh) + 1)
-            body, kept = text_parts.shared(parts, self._session.older_lines, new_ref)
+            new_ref = derive_body_ref(submission_id, len(brought) + len(fresh) + 1)
+            body, kept = text_parts.share_text(parts, self._session.older_lines, new_ref)
             bodies.append(body)
             if kept is not None:
                 self._session.older_lines = kept

@@ -22,10 +22,10 @@ from hobus.actors.ho2_supervisor.limits import (
     HISTORY_DIGEST_SHARE,
     HISTORY_RESULT_CHARS,
 )
-from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
+from hobus.actors.ho2_supervisor.turn.blocks import compile_unsafe, make_harmless
 from hobus.bus.messages import given_history, transcript
 from hobus.bus.messages.work_order import LEARNED, Exchange, Segment, ToolCall
-from hobus.bus.record.text_parts import TextPart, merged
+from hobus.bus.record.text_parts import TextPart, merge
 
 ERASED = "[erased]"
 _GONE = TextPart(None, ERASED)
@@ -71,30 +71,30 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
         answered = _ANSWERED_BY.search(self.reply_ref)
         return f"input {self.input_id}" if answered is None or self.is_degraded else f"turn {answered[1]}"
 
-    def _text(self, segment: Segment) -> TextPart:
+    def _make_text_part(self, segment: Segment) -> TextPart:
         text = segment.text if segment.ref is None else (self.texts or {}).get(segment.ref, ERASED)
         return TextPart(segment.ref, text)
 
     @cached_property
     def verbatim(self) -> tuple[TextPart, ...]:
         """Return the turn as the messages that it was: asked, calls with their results, answered."""
-        return tuple(merged([*self._given, *self._messages]))
+        return tuple(merge([*self._given, *self._messages]))
 
     @property
     def _given(self) -> list[TextPart]:
-        return [] if self.input_text is None else given(self.input_ref, self.input_text)
+        return [] if self.input_text is None else list_given(self.input_ref, self.input_text)
 
     @cached_property
     def _messages(self) -> list[TextPart]:
-        of, parts = self._text, _message("user", _own_words(self.input_ref, self.input_text))
+        of, parts = self._make_text_part, _make_message("user", _cut_own_words(self.input_ref, self.input_text))
         for one in self.rounds:
-            parts += _message("assistant", of(one.text), calls=one.tool_calls) if one.tool_calls else []
+            parts += _make_message("assistant", of(one.text), calls=one.tool_calls) if one.tool_calls else []
             for result in one.results:
-                parts += _message("tool", *_beginning(of(result)), call_id=result.name)
+                parts += _make_message("tool", *_cut_beginning(of(result)), call_id=result.name)
             for words in one.said:
-                parts += _message("user", of(words))
+                parts += _make_message("user", of(words))
         answer = _GONE if self.reply_text is None else TextPart(self.reply_ref, self.reply_text)
-        return merged([*parts, *_message("assistant", answer)])
+        return merge([*parts, *_make_message("assistant", answer)])
 
     @cached_property
     def chars(self) -> int:
@@ -102,13 +102,13 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
 
     def missing_refs(self) -> tuple[str, ...]:
         pairs = ((self.input_ref, self.input_text), (self.reply_ref, self.reply_text))
-        rounds = refs_in(self.rounds, self.beside) if self.texts is None else ()
+        rounds = list_refs(self.rounds, self.beside) if self.texts is None else ()
         return (*(ref for ref, text in pairs if text is None), *rounds)
 
     @cached_property
     def beside_chars(self) -> int:
         """Return the characters of what stood beside the message, its frame included."""
-        texts = [len(self._text(one).text) + 1 for one in self.beside]
+        texts = [len(self._make_text_part(one).text) + 1 for one in self.beside]
         return sum(texts) + FRAME_CHARS * len({one.name for one in self.beside})
 
     def shown(self, blocks: Blocks) -> ShownTurn:
@@ -120,21 +120,21 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
         """
         kept = self._shown_last
         if not kept or kept[0][0] != blocks:
-            kept[:] = [(blocks, self._shown_in(blocks))]
+            kept[:] = [(blocks, self._render(blocks))]
         return kept[0][1]
 
     @cached_property
     def _shown_last(self) -> list[tuple[Blocks, ShownTurn]]:
         return []
 
-    def _shown_in(self, blocks: Blocks) -> ShownTurn:
+    def _render(self, blocks: Blocks) -> ShownTurn:
         parts, lines = list[TextPart](), dict[str, str]()
         for name, around in blocks.around.items():
-            had = [(one.artifact_id, self._text(one).text) for one in self.beside if one.name == name]
+            had = [(one.artifact_id, self._make_text_part(one).text) for one in self.beside if one.name == name]
             lines |= {artifact: text for artifact, text in had if artifact and blocks.in_force.get(artifact) == text}
             text = "\n".join(lines.values()) if name == LEARNED else "".join([text for _, text in had])
-            parts += _message("user", TextPart(None, text.join(around))) if text else []
-        whole = tuple(merged([*self._given, *parts, *self._messages])) if parts else self.verbatim
+            parts += _make_message("user", TextPart(None, text.join(around))) if text else []
+        whole = tuple(merge([*self._given, *parts, *self._messages])) if parts else self.verbatim
         return ShownTurn(self.input_id, whole, tuple(lines))
 
     def filled(self, texts: Mapping[str, str]) -> DeliveredTurn:
@@ -143,26 +143,26 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
             self,
             input_text=texts.get(self.input_ref) if self.input_text is None else self.input_text,
             reply_text=texts.get(self.reply_ref) if self.reply_text is None else self.reply_text,
-            texts=beginnings(refs_in(self.rounds, self.beside), texts) if self.texts is None else self.texts,
+            texts=cut_beginnings(list_refs(self.rounds, self.beside), texts) if self.texts is None else self.texts,
         )
 
 
-def _own_words(ref: str, text: str | None) -> TextPart:
+def _cut_own_words(ref: str, text: str | None) -> TextPart:
     """Return what somebody said now, without a conversation that goes on from elsewhere."""
     if text is None:
         return _GONE
-    told = given_history.stretches(text)
+    told = given_history.split_stretches(text)
     return TextPart(ref, text) if not told else _stretch(ref, text, told[-1])
 
 
-def given(ref: str, text: str) -> list[TextPart]:
+def list_given(ref: str, text: str) -> list[TextPart]:
     """Return the messages that a client told of before a person's own words."""
     parts: list[TextPart] = []
-    for one in given_history.stretches(text)[:-1]:
+    for one in given_history.split_stretches(text)[:-1]:
         said = [_stretch(ref, text, one)]
         if one.role == "system":  # of whoever holds the conversation: this agent's makers did not say it
             said = [TextPart(None, "<caller_instructions>\n"), *said, TextPart(None, "\n</caller_instructions>")]
-        parts += _message("user" if one.role == "system" else one.role, *said)
+        parts += _make_message("user" if one.role == "system" else one.role, *said)
     return parts
 
 
@@ -170,13 +170,13 @@ def _stretch(ref: str, text: str, one: given_history.Stretch) -> TextPart:
     return TextPart(ref, text[one.start : one.end], f"{one.start}:{one.end}")
 
 
-def refs_in(rounds: Sequence[Exchange], beside: Sequence[Segment]) -> tuple[str, ...]:
+def list_refs(rounds: Sequence[Exchange], beside: Sequence[Segment]) -> tuple[str, ...]:
     """Return the refs of what was said in these rounds and of what stood beside their message."""
     said = (one for exchange in rounds for one in (exchange.text, *exchange.results, *exchange.said))
     return tuple(one.ref for one in (*said, *beside) if one.ref is not None)
 
 
-def beginnings(refs: Sequence[str], texts: Mapping[str, str]) -> dict[str, str]:
+def cut_beginnings(refs: Sequence[str], texts: Mapping[str, str]) -> dict[str, str]:
     """Return as much of these texts as later prompts show, and one more character of a longer one, which tells it."""
     return {ref: texts[ref][: HISTORY_RESULT_CHARS + 1] for ref in refs if ref in texts}
 
@@ -196,7 +196,7 @@ class ToldTurn(NamedTuple):
         return self.chars + self.beside_chars if self.beside_chars <= beside_max else self.chars
 
 
-def _beside_max(budget_chars: int) -> float:
+def _compute_beside_max(budget_chars: int) -> float:
     """Bound what a message may have had beside it to keep that; more would crowd out what was said."""
     return min(budget_chars * HISTORY_BESIDE_SHARE, HISTORY_RESULT_CHARS)
 
@@ -241,12 +241,12 @@ class History(Struct, frozen=True):
         """Return the history with missing texts taken from `texts` by ref."""
         turns = tuple([turn.filled(texts) for turn in self.turns])
         older = self.lines[: len(self.lines) - len(turns)]
-        return replace(self, turns=turns, lines=(*older, *[line_of(turn, limits) for turn in turns]))
+        return replace(self, turns=turns, lines=(*older, *[make_line(turn, limits) for turn in turns]))
 
 
 def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> History:
     """Return the history with this turn, in place of an earlier answer to the same input, else as the newest."""
-    line = line_of(turn, limits)
+    line = make_line(turn, limits)
     if turn.input_id in [known.input_id for known in history.lines]:
         turns = tuple(turn if known.input_id == turn.input_id else known for known in history.turns)
         lines = tuple(line if known.input_id == turn.input_id else known for known in history.lines)
@@ -255,12 +255,12 @@ def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> Hi
     return _without_untold(History(turns, (*history.lines, line), history.count + 1), limits)
 
 
-def line_of(turn: DeliveredTurn, limits: HistoryLimits) -> ToldTurn:
+def make_line(turn: DeliveredTurn, limits: HistoryLimits) -> ToldTurn:
     """Return what is kept of a turn for as long as prompts tell of it."""
-    return ToldTurn(turn.input_id, digest(turn, limits.digest_chars), turn.chars, turn.beside_chars)
+    return ToldTurn(turn.input_id, digest_turn(turn, limits.digest_chars), turn.chars, turn.beside_chars)
 
 
-def digest(turn: DeliveredTurn, chars_max: int) -> str:
+def digest_turn(turn: DeliveredTurn, chars_max: int) -> str:
     """Return one line for a turn: how question and answer begin, its name, which tools answered, whether degraded."""
     notes = [
         turn.name,
@@ -268,14 +268,14 @@ def digest(turn: DeliveredTurn, chars_max: int) -> str:
         *(["degraded"] if turn.is_degraded else []),
     ]
     tail = f" ({'; '.join(notes)})"
-    text = ERASED if turn.input_text is None else given_history.own_words(turn.input_text)
+    text = ERASED if turn.input_text is None else given_history.find_own_words(turn.input_text)
     room = max(0, chars_max - len("- user: ") - len(_ANSWER) - len(tail))
-    asked_of = one_line(text, room)
-    answer = one_line(ERASED if turn.reply_text is None else turn.reply_text, max(room // 2, room - len(asked_of)))
-    return one_line(f"- user: {one_line(asked_of, room - len(answer))}{_ANSWER}{answer}{tail}", chars_max)
+    asked_of = make_one_line(text, room)
+    answer = make_one_line(ERASED if turn.reply_text is None else turn.reply_text, max(room // 2, room - len(asked_of)))
+    return make_one_line(f"- user: {make_one_line(asked_of, room - len(answer))}{_ANSWER}{answer}{tail}", chars_max)
 
 
-def one_line(text: str, chars_max: int) -> str:
+def make_one_line(text: str, chars_max: int) -> str:
     """Return the text in one line, cut where it is longer."""
     line = " ".join(text.split())
     return line if len(line) <= chars_max else line[: max(0, chars_max - 1)] + "…"
@@ -291,19 +291,19 @@ class ShownTurn(Struct, frozen=True):
     """Artifacts whose lines stand beside its message."""
 
 
-def shown(history: History, limits: HistoryLimits, blocks: Blocks = NO_BLOCKS) -> list[ShownTurn]:
+def show_history(history: History, limits: HistoryLimits, blocks: Blocks = NO_BLOCKS) -> list[ShownTurn]:
     """Return everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn."""
     begin, _ = _begin(history, limits)
     in_memory = len(history.lines) - len(history.turns)
     whole = max(begin.whole, in_memory)  # a configuration that shows more turns holds for those from now on
     told = [line.text for line in history.lines[begin.line : whole]] if begin.is_told else []
     if begin.is_told and (untold := history.count - len(history.lines) + begin.line):
-        told.insert(0, _not_shown(untold))
+        told.insert(0, _describe_not_shown(untold))
     found: list[ShownTurn] = []
     if told:
         newest = history.lines[whole - 1].input_id if whole else ""
         found.append(ShownTurn(newest, (TextPart(None, "\n".join([*told, ""])),)))
-    most = _beside_max(limits.budget_tokens * limits.chars_per_token)
+    most = _compute_beside_max(limits.budget_tokens * limits.chars_per_token)
     for turn, line in zip(history.turns[whole - in_memory :], history.lines[whole:], strict=True):
         found.append(turn.shown(blocks if 0 < line.beside_chars <= most else NO_BLOCKS))
     return found
@@ -325,8 +325,8 @@ def _begin(history: History, limits: HistoryLimits) -> tuple[_Begin, list[int]]:
     lines, budget = history.lines, limits.budget_tokens * limits.chars_per_token
     forgotten = history.count - len(lines)
     digest_room = int(budget * HISTORY_DIGEST_SHARE)
-    begin, cuts, used = _first_line(lines, 0, digest_room, forgotten), [0] if forgotten else [], 0
-    beside_max = _beside_max(budget)
+    begin, cuts, used = _fit_lines(lines, 0, digest_room, forgotten), [0] if forgotten else [], 0
+    beside_max = _compute_beside_max(budget)
     for newest, line in enumerate(lines):
         used += line.size(beside_max)
         most = budget - digest_room if forgotten + begin.whole else budget
@@ -334,14 +334,14 @@ def _begin(history: History, limits: HistoryLimits) -> tuple[_Begin, list[int]]:
             continue
         whole, used = _cut(lines, newest, budget, (budget - digest_room) // 2, (limits.turns_max + 1) // 2)
         room = min(digest_room, budget - used)
-        begin = _first_line(lines, whole, room, forgotten)
+        begin = _fit_lines(lines, whole, room, forgotten)
         cuts.append(whole)
     return begin, cuts
 
 
 def _cut(lines: Sequence[ToldTurn], newest: int, budget: int, chars: int, turns: int) -> tuple[int, int]:
     """Return the first turn that stays whole, and the characters from there; the newest stays wherever it fits."""
-    whole, used, beside_max = newest + 1, 0, _beside_max(budget)
+    whole, used, beside_max = newest + 1, 0, _compute_beside_max(budget)
     while whole and newest + 1 - whole < turns:
         if lines[whole - 1].size(beside_max) + used > (chars if used else budget):
             break
@@ -350,13 +350,13 @@ def _cut(lines: Sequence[ToldTurn], newest: int, budget: int, chars: int, turns:
     return whole, used
 
 
-def _first_line(lines: Sequence[ToldTurn], whole: int, room: int, forgotten: int) -> _Begin:
+def _fit_lines(lines: Sequence[ToldTurn], whole: int, room: int, forgotten: int) -> _Begin:
     """Fit lines before the first whole turn into the room; one line counts the others."""
     first = whole
     while first and len(lines[first - 1].text) + 1 <= room:
         first -= 1
         room -= len(lines[first].text) + 1
-    while forgotten + first and len(_not_shown(forgotten + first)) + 1 > room:
+    while forgotten + first and len(_describe_not_shown(forgotten + first)) + 1 > room:
         if first == whole:
             return _Begin(whole, whole)
         room += len(lines[first].text) + 1
@@ -364,7 +364,7 @@ def _first_line(lines: Sequence[ToldTurn], whole: int, room: int, forgotten: int
     return _Begin(first, whole, is_told=True)
 
 
-def _not_shown(count: int) -> str:
+def _describe_not_shown(count: int) -> str:
     return f"- {count} earlier turn{'s are' if count > 1 else ' is'} not shown"
 
 
@@ -378,19 +378,19 @@ def _without_untold(history: History, limits: HistoryLimits) -> History:
     return replace(history, lines=history.lines[first:]) if 2 * first > len(history.lines) else history
 
 
-def _message(role: str, *said: TextPart, call_id: str = "", calls: Sequence[ToolCall] = ()) -> list[TextPart]:
+def _make_message(role: str, *said: TextPart, call_id: str = "", calls: Sequence[ToolCall] = ()) -> list[TextPart]:
     """Build a message of the transcript; no text in it holds a mark of that."""
     gone = [_GONE if part.text == ERASED else part for part in said]
-    safe = harmless(gone, unsafe_in(_NO_PACKS))
-    return [TextPart(None, transcript.begins(role, call_id)), *safe, TextPart(None, transcript.ends(calls))]
+    safe = make_harmless(gone, compile_unsafe(_NO_PACKS))
+    return [TextPart(None, transcript.write_head(role, call_id)), *safe, TextPart(None, transcript.ends(calls))]
 
 
-def _beginning(part: TextPart) -> tuple[TextPart, ...]:
+def _cut_beginning(part: TextPart) -> tuple[TextPart, ...]:
     if len(part.text) <= HISTORY_RESULT_CHARS:
         return (part,)
     return part._replace(text=part.text[:HISTORY_RESULT_CHARS], stretch=f"0:{HISTORY_RESULT_CHARS}"), _CUT
 
 
-def newest_lines(history: History) -> list[tuple[str, str]]:
+def list_newest_lines(history: History) -> list[tuple[str, str]]:
     """Return (input id, line) of the newest turn: enough to tell a first message from a later one."""
     return [(line.input_id, line.text) for line in history.lines[-1:]]

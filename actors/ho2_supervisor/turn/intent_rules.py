@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from hobus.actors.ho2_supervisor.session.intents import IntentFact
-from hobus.bus.messages.base import canonical_bytes, digest_of
-from hobus.bus.messages.ids import body_ref, intent_entry_id
+from hobus.bus.messages.base import canonical_bytes, compute_digest
+from hobus.bus.messages.ids import derive_body_ref, derive_intent_entry_id
 from hobus.bus.record.session_facts import IntentClosed, IntentConflict, IntentDeclared, IntentScope, IntentSuperseded
 
 Held = Literal["none", "one", "several"]
@@ -107,19 +107,19 @@ def resolve_intent_transition(
         flag = ConflictFlag(rule.conflict, tuple(intent.intent_id for intent in active), newest)
     return Decision(
         action=rule.action,
-        new_intent=_new(active_intents, classify_result) if rule.action in ("declare", "supersede") else None,
+        new_intent=_make_new(active_intents, classify_result) if rule.action in ("declare", "supersede") else None,
         closed_intent_id=newest if rule.action in ("supersede", "close") else None,
         conflict_flag=flag,
     )
 
 
-def _new(active_intents: ActiveIntents, classify_result: ClassifyResult) -> NewIntent:
+def _make_new(active_intents: ActiveIntents, classify_result: ClassifyResult) -> NewIntent:
     intent_id = active_intents.next_intent_id
-    own_ref = body_ref(intent_entry_id("INTENT_DECLARED", intent_id), 1)
+    own_ref = derive_body_ref(derive_intent_entry_id("INTENT_DECLARED", intent_id), 1)
     return NewIntent(intent_id, "session", own_ref if classify_result.objective else classify_result.message_ref)
 
 
-def events_of(decision: Decision, at: str) -> list[IntentFact]:
+def list_events(decision: Decision, at: str) -> list[IntentFact]:
     """Return the journal's events of a decision, in order: an intent is superseded before the next is declared."""
     new, closed, flag = decision.new_intent, decision.closed_intent_id, decision.conflict_flag
     events: list[IntentFact] = []
@@ -147,7 +147,7 @@ def events_of(decision: Decision, at: str) -> list[IntentFact]:
     return events
 
 
-def at_session_end(active: Sequence[IntentDeclared], at: str) -> list[IntentFact]:
+def list_closing_events(active: Sequence[IntentDeclared], at: str) -> list[IntentFact]:
     """Return the events that close what is active at SESSION_END."""
     return [
         IntentClosed(intent_id=intent.intent_id, outcome="session_ended", reason="session_ended", at=at)
@@ -155,11 +155,11 @@ def at_session_end(active: Sequence[IntentDeclared], at: str) -> list[IntentFact
     ]
 
 
-def ruleset_rows() -> list[list[str]]:
+def list_ruleset_rows() -> list[list[str]]:
     """Return the table as rows in a fixed order, of which its hash is made."""
     return [[*key, *RULESET[key]] for key in product(HELD, SIGNALS)]
 
 
-def hash_of(rules: object) -> str:
+def hash_canonical(rules: object) -> str:
     """Return `sha256:<hex>` of rules and settings as one canonical value."""
-    return digest_of(canonical_bytes(rules))
+    return compute_digest(canonical_bytes(rules))

@@ -7,10 +7,10 @@ from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_CHARS
 from hobus.actors.ho2_supervisor.session.intents import IntentFact, has_own_words
 from hobus.actors.ho2_supervisor.turn import intent_rules
 from hobus.actors.ho2_supervisor.turn.classification import Classification
-from hobus.actors.ho2_supervisor.turn.history import ERASED, one_line
+from hobus.actors.ho2_supervisor.turn.history import ERASED, make_one_line
 from hobus.actors.ho2_supervisor.turn.intent_rules import ActiveIntents, ClassifyResult
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.bus.messages.ids import intent_id
+from hobus.bus.messages.ids import derive_intent_id
 from hobus.bus.record.session_facts import IntentDeclared
 from hobus.bus.record.text_parts import TextPart
 
@@ -21,17 +21,17 @@ def settle(run: Run, labels: Classification) -> None:
     Driven again, the run decides the same; what its journal has of that already is not recorded again.
     """
     before = run.memo.intents
-    objective = one_line(labels.objective, HISTORY_DIGEST_CHARS)
+    objective = make_one_line(labels.objective, HISTORY_DIGEST_CHARS)
     decision = intent_rules.resolve_intent_transition(
-        ActiveIntents(before.active, intent_id(run.session.session_id, before.next_seq)),
+        ActiveIntents(before.active, derive_intent_id(run.session.session_id, before.next_seq)),
         ClassifyResult(labels.action, objective, run.requested.input_ref),
         intent_rules.RULESET,
     )
-    for event in intent_rules.events_of(decision, run.session.now()):
-        run.effects.step(event, bodies=_words(event, objective))
+    for event in intent_rules.list_events(decision, run.session.now()):
+        run.effects.step(event, bodies=_list_words(event, objective))
 
 
-def active_objective(run: Run) -> list[Fragment]:
+def show_active_objective(run: Run) -> list[Fragment]:
     """Return the session's objective for a classification; by ref where the words stand alone in the record.
 
     Empty where no intent is active.
@@ -44,5 +44,5 @@ def active_objective(run: Run) -> list[Fragment]:
     return [Fragment("liveness", intent.intent_id, (part,))]
 
 
-def _words(event: IntentFact, objective: str) -> list[bytes]:
+def _list_words(event: IntentFact, objective: str) -> list[bytes]:
     return [objective.encode()] if isinstance(event, IntentDeclared) and objective else []

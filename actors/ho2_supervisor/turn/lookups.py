@@ -12,17 +12,17 @@ from collections.abc import Set as AbstractSet
 
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.attention.account import LimitReached
-from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, plain
+from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, make_fragment
 from hobus.actors.ho2_supervisor.attention.pipeline import AskingSource, Room
-from hobus.actors.ho2_supervisor.attention.word_rank import ranked
+from hobus.actors.ho2_supervisor.attention.word_rank import rank_texts
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus import limits as bus_limits
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
 from hobus.bus.messages.ledger import Hit, Search
-from hobus.bus.record.journal import principal_in, started_id
+from hobus.bus.record.journal import find_start_id, read_principal
 from hobus.bus.record.text_parts import TextPart
 from hobus.config.attention_template import USER_INPUT, FileRead, HorizontalSearch
-from hobus.config.registries import FIELDS, rows_of
+from hobus.config.registries import FIELDS, list_rows
 
 _CUT = "\n[The file goes on; only its beginning is shown.]"
 """For the model, which would take it for the whole file."""
@@ -31,28 +31,28 @@ _SEARCHED_TIER = "hot"
 """What people and models said is of this tier; no other one has texts that a supervisor may search."""
 
 
-def lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -> dict[str, AskingSource]:
+def make_lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -> dict[str, AskingSource]:
     """Return the sources that others answer; `shown`: refs of texts that the prompt has already, which are no find."""
 
-    async def horizontal_search(config: HorizontalSearch, room: Room) -> AsyncGenerator[Fragment, None]:
+    async def search_record(config: HorizontalSearch, room: Room) -> AsyncGenerator[Fragment, None]:
         found: list[Fragment] = []
         if "ledger" in config.sources:
-            found += await _said(run, request, shown, config, room)
-        others = _rows(run) if "registries" in config.sources else []
+            found += await _search_said(run, request, shown, config, room)
+        others = _list_rows(run) if "registries" in config.sources else []
         if "files" in config.sources:
-            others += await _passages(run, request, config, room)
+            others += await _read_passages(run, request, config, room)
         words = config.query.replace(USER_INPUT, request.user_input)
-        for one in ranked([text.content for text in others], words, words_max=bus_limits.SEARCH_WORDS_MAX):
+        for one in rank_texts([text.content for text in others], words, words_max=bus_limits.SEARCH_WORDS_MAX):
             if one.score >= config.relevance_threshold:
                 found.append(others[one.number]._replace(relevance_score=one.score))
         found.sort(key=lambda fragment: -(fragment.relevance_score or 0.0))
         for fragment in found[: config.max_results]:
             yield fragment
 
-    return {"file_read": _file_read(run, request), "horizontal_search": horizontal_search}
+    return {"file_read": _make_file_source(run, request), "horizontal_search": search_record}
 
 
-async def _said(
+async def _search_said(
     run: Run, request: AttentionRequest, shown: AbstractSet[str], config: HorizontalSearch, room: Room
 ) -> list[Fragment]:
     """Search texts of the record; ask nothing while the prompt has all of them."""
@@ -63,40 +63,43 @@ async def _said(
     if config.scope == "session" and _is_all_shown(run, shown):
         return []
     room.account.query()
-    hits = await run.resources.client.search(_question(run, request, config))
+    hits = await run.resources.client.search(_make_question(run, request, config))
     if hits.reached < min(hits.head, run.stood_before):
         room.warn(f"the record was searched up to entry {hits.reached} alone")
-    found = chosen(hits.hits, shown, request.user_input)
+    found = choose_hits(hits.hits, shown, request.user_input)
     if not _is_of_anybody(request, config):
-        return [found_text(hit) for hit in found]
+        return [render_found(hit) for hit in found]
     sessions = sorted({hit.session_id for hit in found} - {request.session_id})
-    starts = await run.resources.client.lookup([started_id(one) for one in sessions], with_bodies=True)
-    whose = dict(zip(sessions, map(principal_in, starts), strict=True))
+    starts = await run.resources.client.lookup([find_start_id(one) for one in sessions], with_bodies=True)
+    whose = dict(zip(sessions, map(read_principal, starts), strict=True))
     own = {"", run.session.record.state.principal}
-    return [found_text(hit, by="" if (by := whose.get(hit.session_id, "")) in own else by) for hit in found]
+    return [render_found(hit, by="" if (by := whose.get(hit.session_id, "")) in own else by) for hit in found]
 
 
 def _is_of_anybody(request: AttentionRequest, config: HorizontalSearch) -> bool:
     return config.scope == "agent" and request.agent.shares_texts
 
 
-def _rows(run: Run) -> list[Fragment]:
-    rows = [row for registry in FIELDS for row in rows_of(registry, run.resources.snapshot.manifests, {})]
-    return [plain("registry", row.row_id, row.text) for row in rows]
+def _list_rows(run: Run) -> list[Fragment]:
+    rows = [row for registry in FIELDS for row in list_rows(registry, run.resources.snapshot.manifests, {})]
+    return [make_fragment("registry", row.row_id, row.text) for row in rows]
 
 
-async def _passages(run: Run, request: AttentionRequest, config: HorizontalSearch, room: Room) -> list[Fragment]:
+async def _read_passages(run: Run, request: AttentionRequest, config: HorizontalSearch, room: Room) -> list[Fragment]:
     """Return what stands between blank lines in the named files, each passage with its file in front."""
     found: list[Fragment] = []
     for path in config.paths:
         room.account.query()
-        text = await _file_text(run, request, path, room, max_bytes=limits.REQUIRED_FILE_MAX_BYTES)
+        text = await _read_file(run, request, path, room, max_bytes=limits.REQUIRED_FILE_MAX_BYTES)
         passages = [one for one in _BLANK_LINES.split(text) if one.strip()]
-        found += [plain("file", f"{path}#{number}", f"{path}: {one.strip()}") for number, one in enumerate(passages, 1)]
+        found += [
+            make_fragment("file", f"{path}#{number}", f"{path}: {one.strip()}")
+            for number, one in enumerate(passages, 1)
+        ]
     return found
 
 
-def _question(run: Run, request: AttentionRequest, config: HorizontalSearch) -> Search:
+def _make_question(run: Run, request: AttentionRequest, config: HorizontalSearch) -> Search:
     """Build the search of what came before this run; nobody waits until the run's own texts are indexed."""
     return Search(
         words=config.query.replace(USER_INPUT, request.user_input),
@@ -116,22 +119,22 @@ def _is_all_shown(run: Run, shown: AbstractSet[str]) -> bool:
     return run.history.count == len(turns) and all({turn.input_ref, turn.reply_ref} <= shown for turn in turns)
 
 
-def _file_read(run: Run, request: AttentionRequest) -> AskingSource:
-    async def file_read(config: FileRead, room: Room) -> AsyncGenerator[Fragment, None]:
+def _make_file_source(run: Run, request: AttentionRequest) -> AskingSource:
+    async def read_files(config: FileRead, room: Room) -> AsyncGenerator[Fragment, None]:
         for path in config.paths:
             room.account.query()
             heading = f"{path}:\n"
             chars_left = room.account.chars_left - len(heading) - len(_CUT) - 1
             if chars_left <= 0:
                 raise LimitReached("tokens")
-            text = await _file_text(run, request, path, room, max_bytes=min(config.max_size_bytes, chars_left))
+            text = await _read_file(run, request, path, room, max_bytes=min(config.max_size_bytes, chars_left))
             if text:
-                yield plain("file", path, heading + text)
+                yield make_fragment("file", path, heading + text)
 
-    return file_read
+    return read_files
 
 
-async def _file_text(run: Run, request: AttentionRequest, path: str, room: Room, *, max_bytes: int) -> str:
+async def _read_file(run: Run, request: AttentionRequest, path: str, room: Room, *, max_bytes: int) -> str:
     """Read the file, as far as this agent may, by a worker on the cluster's own machine; empty with a warning.
 
     A cut text says so at its end. Raises RuntimeFault where no worker answers.
@@ -149,25 +152,25 @@ async def _file_text(run: Run, request: AttentionRequest, path: str, room: Room,
     return found.text + (_CUT if found.is_cut else "")
 
 
-def chosen(hits: Sequence[Hit], shown: AbstractSet[str], message: str) -> list[Hit]:
+def choose_hits(hits: Sequence[Hit], shown: AbstractSet[str], message: str) -> list[Hit]:
     """Choose, of the best hits, those that say something new: each text once, and not the message itself.
 
     Where the best answer is in the prompt anyway, no lesser one is looked for in its place.
     """
-    known = {_words(message)}
+    known = {_normalise(message)}
     found: list[Hit] = []
     for hit in hits:
-        if hit.ref not in shown and (words := _words(hit.excerpt)) not in known:
+        if hit.ref not in shown and (words := _normalise(hit.excerpt)) not in known:
             known.add(words)
             found.append(hit)
     return found
 
 
-def _words(text: str) -> str:
+def _normalise(text: str) -> str:
     return " ".join(text.split())
 
 
-def found_text(hit: Hit, *, by: str = "") -> Fragment:
+def render_found(hit: Hit, *, by: str = "") -> Fragment:
     """Return what was said, in quotation marks, with who said it (`by`: to whom else); the words by their ref."""
     end = hit.excerpt_at + len(hit.excerpt)
     is_whole = len(hit.excerpt) == hit.text_chars

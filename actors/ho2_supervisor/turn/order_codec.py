@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from hobus.bus.messages.ids import body_ref, ended_id
+from hobus.bus.messages.ids import derive_body_ref, derive_ended_id
 from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
 
 _CONTEXT = "input_context"
@@ -42,18 +42,18 @@ def with_own_text(receipt: Receipt) -> tuple[Receipt, list[bytes]]:
         return receipt, []
     if not output.tool_calls and not output.text.ref.startswith(f"WO_COMPLETED:{receipt.wo_id}/"):
         return receipt, []
-    text = output.text.model_copy(update={"ref": body_ref(ended_id(receipt.wo_id), 1)})
+    text = output.text.model_copy(update={"ref": derive_body_ref(derive_ended_id(receipt.wo_id), 1)})
     taken = receipt.model_copy(update={"output_result": output.model_copy(update={"text": text})})
     return taken, [text.text.encode()]
 
 
-def order_refs(order: WorkOrder) -> tuple[str, ...]:
+def list_order_refs(order: WorkOrder) -> tuple[str, ...]:
     """Return the refs of texts that a recorded order leaves out, each once, in order."""
     segments = [*order.input_context, *(s for e in order.exchanges for s in (e.text, *e.results, *e.said))]
     return tuple(dict.fromkeys(segment.ref for segment in segments if segment.ref is not None))
 
 
-def receipt_refs(receipt: Receipt) -> tuple[str, ...]:
+def list_receipt_refs(receipt: Receipt) -> tuple[str, ...]:
     """Return the refs of texts that a recorded receipt leaves out."""
     output = receipt.output_result
     return () if output is None or output.text.ref is None else (output.text.ref,)
@@ -77,7 +77,7 @@ def with_segments(order: WorkOrder, changed: Callable[[Segment], Segment], **als
 
 def expand_order(order: WorkOrder, texts: Mapping[str, str]) -> WorkOrder:
     """Return the recorded order with its texts in place."""
-    return with_segments(order, lambda segment: _filled(segment, texts))
+    return with_segments(order, lambda segment: _fill(segment, texts))
 
 
 def expand_receipt(receipt: Receipt, texts: Mapping[str, str]) -> Receipt:
@@ -85,7 +85,7 @@ def expand_receipt(receipt: Receipt, texts: Mapping[str, str]) -> Receipt:
     output = receipt.output_result
     if output is None:
         return receipt
-    filled = output.model_copy(update={"text": _filled(output.text, texts)})
+    filled = output.model_copy(update={"text": _fill(output.text, texts)})
     return receipt.model_copy(update={"output_result": filled})
 
 
@@ -96,5 +96,5 @@ def _blank(segments: Iterable[dict[str, Any]]) -> None:
             del segment["text"]
 
 
-def _filled(segment: Segment, texts: Mapping[str, str]) -> Segment:
+def _fill(segment: Segment, texts: Mapping[str, str]) -> Segment:
     return segment if segment.ref is None else segment.model_copy(update={"text": texts[segment.ref]})

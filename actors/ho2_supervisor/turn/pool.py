@@ -19,7 +19,7 @@ from hobus.bus.messages.work_order import (
     WorkOrder,
     WorkOrderError,
     WorkOrderState,
-    moved,
+    move_state,
 )
 from hobus.bus.port import Bus
 from hobus.bus.streaming import Draft
@@ -27,7 +27,7 @@ from hobus.bus.streaming import Draft
 HO1 = "ho1"
 
 
-async def receipt_of(  # noqa: PLR0913 - what a request is made of
+async def ask_for_receipt(  # noqa: PLR0913 - what a request is made of
     bus: Bus,
     order: WorkOrder,
     *,
@@ -66,7 +66,7 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
                     is_dispatching=dispatched is not None,
                 ),
                 expect=Receipt, timeout_s=left_s, message_id=order.wo_id, attempt=attempt, trace=trace,
-                key=_key_of(order, holder),
+                key=_find_key(order, holder),
                 on_stream=None if watched is None else watched.relay,
             )  # fmt: skip
         except RuntimeFault as refusal:
@@ -88,13 +88,13 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
     raise fault
 
 
-def _key_of(order: WorkOrder, holder: str) -> str:
+def _find_key(order: WorkOrder, holder: str) -> str:
     """Return the tool that the order needs, with the holder of its server's state: the call goes where that is."""
     tool_id = "" if order.tool_call is None else order.tool_call.tool_id
     return f"{tool_id}{HELD_FOR}{holder}" if SEPARATOR in tool_id else tool_id
 
 
-def lost_receipt(order: WorkOrder, fault: RuntimeFault | None, *, by: str, at: str) -> Receipt:
+def make_lost_receipt(order: WorkOrder, fault: RuntimeFault | None, *, by: str, at: str) -> Receipt:
     """End an order that nobody answered; `fault`: why nobody did; None: its run was cancelled.
 
     What a model call may have cost is unknown; a tool call costs no money, whatever became of it.
@@ -102,20 +102,20 @@ def lost_receipt(order: WorkOrder, fault: RuntimeFault | None, *, by: str, at: s
     code, message = (
         ("cancelled", "the run was cancelled; this order had no end by then")
         if fault is None
-        else (_code_of(order, fault), f"{fault.code}: {fault.detail}")
+        else (_choose_code(order, fault), f"{fault.code}: {fault.detail}")
     )
     cost = Cost(cost_usd=None if order.tool_call is None else 0.0)
-    return failed_receipt(order.wo_id, order.fence, code, message, was=order.state, cost=cost, by=by, at=at)
+    return make_failed_receipt(order.wo_id, order.fence, code, message, was=order.state, cost=cost, by=by, at=at)
 
 
-def failed_receipt(  # noqa: PLR0913 - the facts of a Receipt
+def make_failed_receipt(  # noqa: PLR0913 - the facts of a Receipt
     wo_id: str, fence: Fence, code: str, message: str, *, was: WorkOrderState, cost: Cost, by: str, at: str
 ) -> Receipt:
     """Build a receipt where no executor gave one; `was`: as far as the order had come."""
     return Receipt(
         wo_id=wo_id,
         fence=fence,
-        state=moved(wo_id, was, "failed", "ho2"),
+        state=move_state(wo_id, was, "failed", "ho2"),
         error=WorkOrderError(code=code, message=message),
         cost=cost,
         executed_by=by,
@@ -123,7 +123,7 @@ def failed_receipt(  # noqa: PLR0913 - the facts of a Receipt
     )
 
 
-def _code_of(order: WorkOrder, fault: RuntimeFault) -> str:
+def _choose_code(order: WorkOrder, fault: RuntimeFault) -> str:
     """Return why an order without a receipt failed: final where no worker announces its tool, else it may pass.
 
     What a tool did is unknown if a lost worker had the call, or one that began it could not record its end: `failed`

@@ -8,17 +8,17 @@ from typing import Any
 from hobus.bus.messages.work_order import OutputResult
 
 
-def faults_of(criteria: Mapping[str, Any], output: OutputResult, *, is_handed_out: bool = False) -> list[str]:
+def find_faults(criteria: Mapping[str, Any], output: OutputResult, *, is_handed_out: bool = False) -> list[str]:
     """Say in words what is wrong with the answer, one fault per criterion that is not met; none: it is accepted.
 
     A criterion that nobody knows how to enforce is a fault, never skipped. `is_handed_out`: the answer asks its caller
     for calls. That is an end that needs no text; the criteria are for the answer that their results lead to.
     """
     judged = {} if is_handed_out else criteria
-    return [fault for name, wanted in judged.items() if (fault := _fault(name, wanted, output))]
+    return [fault for name, wanted in judged.items() if (fault := _find_fault(name, wanted, output))]
 
 
-def _fault(name: str, wanted: Any, output: OutputResult) -> str:
+def _find_fault(name: str, wanted: Any, output: OutputResult) -> str:
     text = output.text.text
     match name:
         case "requires_response_text":

@@ -13,14 +13,14 @@ from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.actors.ho2_supervisor.learning.learning import Recalled, Weighed
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.bus.messages.ids import parse_iso, words_of
+from hobus.bus.messages.ids import normalise_words, parse_iso
 from hobus.bus.messages.memory import ArtifactFacts, Bias, Labels
 from hobus.bus.messages.work_order import LEARNED, Segment
 
 SEGMENT = LEARNED
 
 
-def weighed(run: Run, labels: Classification, found: Recalled, budget_tokens: int) -> list[Weighed]:
+def weigh_lines(run: Run, labels: Classification, found: Recalled, budget_tokens: int) -> list[Weighed]:
     """Return what is in force, strongest first, and what of it this turn's labels and the budget admit."""
     if not found.biases:
         return []
@@ -29,7 +29,7 @@ def weighed(run: Run, labels: Classification, found: Recalled, budget_tokens: in
     return weigh(found.biases, turn_labels, budget, run.requested.at)
 
 
-def segments(lines: Sequence[Fragment]) -> list[Segment]:
+def make_segments(lines: Sequence[Fragment]) -> list[Segment]:
     """Return every line verbatim in a segment of its own, with line feeds between them."""
     parts: list[Segment] = []
     for line in lines:
@@ -66,7 +66,7 @@ def weigh(artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, a
     taken = set[str]()
     left = budget.tokens
     for artifact, rank in ranked:
-        cost, words = budget.cost(artifact.context_line), words_of(artifact.context_line)
+        cost, words = budget.cost(artifact.context_line), normalise_words(artifact.context_line)
         if not _applies(artifact, turn_labels, as_of_ts):
             found.append(Weighed(artifact, rank, "labels"))
         elif words in taken or cost > left:
@@ -99,8 +99,8 @@ def _applies(artifact: ArtifactFacts, turn_labels: Labels, as_of_ts: str) -> boo
     # Timestamps have one width, so that text order is time order.
     if artifact.expires_at_event_ts is not None and artifact.expires_at_event_ts < as_of_ts:
         return False
-    return artifact.scope == "global" or not set(_pairs(artifact.labels)).isdisjoint(_pairs(turn_labels))
+    return artifact.scope == "global" or not set(_list_pairs(artifact.labels)).isdisjoint(_list_pairs(turn_labels))
 
 
-def _pairs(labels: Labels) -> Iterable[tuple[str, str]]:
+def _list_pairs(labels: Labels) -> Iterable[tuple[str, str]]:
     return [*(("domain", label) for label in labels.domain), *(("task", label) for label in labels.task)]

@@ -11,20 +11,28 @@ from typing import Literal
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext
 from hobus.actors.ho2_supervisor.learning.learning import Learning, Weighed
 from hobus.actors.ho2_supervisor.resources import Resources
-from hobus.actors.ho2_supervisor.run_task import RunTask, standstill_of
+from hobus.actors.ho2_supervisor.run_task import RunTask, find_standstill
 from hobus.actors.ho2_supervisor.session.commands import FIRST_LEASE
 from hobus.actors.ho2_supervisor.session.record import RunMemo
-from hobus.actors.ho2_supervisor.session.state import named_template
+from hobus.actors.ho2_supervisor.session.state import find_named_template
 from hobus.actors.ho2_supervisor.turn.effects import Effects
 from hobus.actors.ho2_supervisor.turn.history import History
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.errors import LedgerError, WorkOrderFault
-from hobus.bus.messages.ids import StepId, TurnId, beside_order_id, iso, lease_id_of, parse_iso, work_order_id
+from hobus.bus.messages.ids import (
+    StepId,
+    TurnId,
+    derive_beside_order_id,
+    derive_lease_id,
+    format_iso,
+    parse_iso,
+    work_order_id,
+)
 from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.session_facts import LeaseIssued, LifecycleChanged, RunStarted, StepStarted
 from hobus.config.assets import AgentFile
-from hobus.config.attention_rules import override_fault, override_warning
+from hobus.config.attention_rules import find_override_fault, find_override_warning
 
 
 class Run:
@@ -75,7 +83,7 @@ class Run:
     @property
     def named_template(self) -> str | None:
         """Return the attention template that the run, else its session, names; None: selectors choose."""
-        return named_template(self.session.record.state.session_config, self.requested.run_overrides)
+        return find_named_template(self.session.record.state.session_config, self.requested.run_overrides)
 
     @property
     def template_fault(self) -> str:
@@ -83,7 +91,7 @@ class Run:
         known, wanted = self.resources.attention.templates, self.named_template
         if wanted is None:
             return ""
-        return override_fault(known, wanted) or override_warning(known[wanted], self.agent)
+        return find_override_fault(known, wanted) or find_override_warning(known[wanted], self.agent)
 
     @property
     def run_config(self) -> RunConfig:
@@ -100,7 +108,7 @@ class Run:
             return run.config.model_copy(update={"output_schema": self.agent.output_schema})
         return run.config
 
-    def of_window(self, share: float) -> int | None:
+    def compute_window_share(self, share: float) -> int | None:
         """Return this share of the model's window in tokens; None: the configuration does not say its size."""
         chosen = self.run_config
         row = self.config.gateway.row(chosen.provider, chosen.model)
@@ -115,7 +123,7 @@ class Run:
         if self.requested.continues is not None or self.is_called:
             return "off"
         if (first := self.memo.orders.get(self.first_order_id)) is not None:
-            is_beside = beside_order_id(self.run_id) in self.memo.orders
+            is_beside = derive_beside_order_id(self.run_id) in self.memo.orders
             return "before" if first["wo_type"] == "classify" else "beside" if is_beside else "off"
         if not self.config.ho2.classify:
             return "off"
@@ -135,7 +143,7 @@ class Run:
         now = self.resources.bus.now() if run.waiting_since is None else parse_iso(run.waiting_since)
         return max(0.0, parse_iso(run.deadline_at) - now)
 
-    def order_timeout_s(self) -> float:
+    def compute_order_timeout_s(self) -> float:
         """Return an order's own time-out: a run's longest life. Raises WorkOrderFault when the run has no time left.
 
         The run's deadline is not in it: an attached request may move that while the order is on its way. When it
@@ -157,9 +165,9 @@ class Run:
         issued_at = self.session.now()
         self.effects.step(
             LeaseIssued(
-                lease_id=lease_id_of(self.run_id, FIRST_LEASE),
+                lease_id=derive_lease_id(self.run_id, FIRST_LEASE),
                 issued_at=issued_at,
-                expires_at=iso(parse_iso(issued_at) + terms.ttl_secs),
+                expires_at=format_iso(parse_iso(issued_at) + terms.ttl_secs),
                 heartbeat_timeout_secs=terms.heartbeat_timeout_secs,
                 at=issued_at,
             )
@@ -169,12 +177,12 @@ class Run:
         """Begin the next model round once the run may go on; the round observes the pending steers."""
         self.round_count += 1
         self._step_seq = 0
-        return await self.new_step()
+        return await self.begin_step()
 
-    async def new_step(self) -> OrderContext:
+    async def begin_step(self) -> OrderContext:
         """Pass a step boundary once the run may go on; return what an order of this step carries."""
         self._step_seq += 1
-        step_id = self._step(self.round_count, self._step_seq)
+        step_id = self._make_step_id(self.round_count, self._step_seq)
         is_new = not self._is_recorded(step_id)
         if is_new:
             await self.boundary()
@@ -209,7 +217,7 @@ class Run:
                 await self._task.ticket.turn()
             state = self.session.record.state
             is_paused = state.pause_requested and not state.awaited_orders
-            if not is_paused and standstill_of(state.lifecycle) is None:
+            if not is_paused and find_standstill(state.lifecycle) is None:
                 return
 
     async def _stand_still(self) -> bool:
@@ -221,14 +229,14 @@ class Run:
             state = self.session.record.state
             if state.pause_requested and not state.awaited_orders:
                 self.effects.step(LifecycleChanged(lifecycle="Paused", at=self.session.now()))
-            elif (standstill := standstill_of(state.lifecycle)) is None:
+            elif (standstill := find_standstill(state.lifecycle)) is None:
                 break
             elif self._task.standstill == standstill:
                 await self._task.stand_still(standstill)
                 continue
             await self.session.barrier()
             state = self.session.record.state
-            if not state.pause_requested and (standstill := standstill_of(state.lifecycle)) is not None:
+            if not state.pause_requested and (standstill := find_standstill(state.lifecycle)) is not None:
                 await self._task.stand_still(standstill)
         if self._task.standstill is None:
             return False
@@ -238,29 +246,29 @@ class Run:
     @property
     def is_steered(self) -> bool:
         """Return whether something was said that no round has observed; as the journal has it if the run goes on."""
-        step_id = self._step(self.round_count + 1, 1)
+        step_id = self._make_step_id(self.round_count + 1, 1)
         if self._is_recorded(step_id):
             return bool(self.memo.steers.get(str(step_id)))
         return bool(self.session.record.state.pending_steer)
 
     def is_round_recorded(self, number: int) -> bool:
         """Return whether an earlier drive of this run began this round."""
-        return self._is_recorded(self._step(number, 1))
+        return self._is_recorded(self._make_step_id(number, 1))
 
     @cached_property
     def first_order_id(self) -> str:
         """Return the id of the run's first order: the classification, where there is one."""
-        return work_order_id(self._step(1, 1))
+        return work_order_id(self._make_step_id(1, 1))
 
     @property
     def answer_order_id(self) -> str:
         """Return the id of the order that first asks a model for the answer, sent or not."""
-        return work_order_id(self._step(2 if self.classification == "before" else 1, 1))
+        return work_order_id(self._make_step_id(2 if self.classification == "before" else 1, 1))
 
     def _is_recorded(self, step_id: StepId) -> bool:
         return f"StepStarted:{step_id}" in self.memo.steps
 
-    def _step(self, turn_seq: int, step_seq: int) -> StepId:
+    def _make_step_id(self, turn_seq: int, step_seq: int) -> StepId:
         """Return the id of that round and step; one object however often it is asked for."""
         if (turn_seq, step_seq) not in self._steps:
             turn = TurnId(run_id=self.run_id, turn_seq=turn_seq)

@@ -20,10 +20,10 @@ from hobus.actors.ho2_supervisor.turn.effects import OpenOrder
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import ToolBatchId, held_id, position_of, work_order_id
+from hobus.bus.messages.ids import ToolBatchId, derive_held_id, get_position, work_order_id
 from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
 from hobus.bus.record.session_facts import LifecycleChanged, ToolBatchIssued
-from hobus.config.assets import approval_rules, names, needs_approval
+from hobus.config.assets import list_approval_rules, names, needs_approval
 from hobus.config.sections.tools import ToolsConfig
 
 
@@ -31,28 +31,28 @@ async def settle(
     run: Run, asked: Sequence[ToolCall], *, invented: Collection[str], parent_wo_id: str | None
 ) -> list[Receipt]:
     """Bring every call to its end in the journal; return the receipts in call order."""
-    context = await run.new_step()
+    context = await run.begin_step()
     batch = _CallBatch(run, context, ToolBatchId(step_id=context.step_id, batch_seq=1), parent_wo_id)
     tools = run.config.tools
-    mistaken = {call.call_id: why for call in asked if (why := batch.mistake(call, invented)) is not None}
+    mistaken = {call.call_id: why for call in asked if (why := batch.find_mistake(call, invented)) is not None}
     may_run = [call for call in asked if call.call_id not in mistaken and names(context.agent.tools, call.tool_id)]
     to_ask = [call for call in may_run if needs_approval(tools, call.tool_id)]  # nobody approves what is refused
-    if questions := [one for call in may_run if call not in to_ask for one in _questions(tools, call)]:
+    if questions := [one for call in may_run if call not in to_ask for one in _list_questions(tools, call)]:
         judged = zip(questions, await batch.settled(questions, held=[], mistaken={}), strict=True)
         stopped = {one.call_id.partition(".")[0] for one, receipt in judged if not _is_harmless(receipt)}
         to_ask = [call for call in may_run if call in to_ask or call.call_id in stopped]
         batch = replace(batch, batch_id=ToolBatchId(step_id=context.step_id, batch_seq=2))
     turn = context.step_id.turn_id
     place = f"{turn.run_id.run_seq}.{turn.turn_seq}"
-    held = [held_id(call.call_id, call.tool_id, call.arguments, place) for call in to_ask]
+    held = [derive_held_id(call.call_id, call.tool_id, call.arguments, place) for call in to_ask]
     return await batch.settled(asked, held=held, mistaken=mistaken)
 
 
-def _questions(tools: ToolsConfig, call: ToolCall) -> list[ToolCall]:
+def _list_questions(tools: ToolsConfig, call: ToolCall) -> list[ToolCall]:
     """Return the call as each rule about its tool judges it."""
     return [
         ToolCall(call_id=f"{call.call_id}.{number}", tool_id=rule, arguments=call.arguments)
-        for number, rule in enumerate(approval_rules(tools, call.tool_id), 1)
+        for number, rule in enumerate(list_approval_rules(tools, call.tool_id), 1)
     ]
 
 
@@ -61,9 +61,9 @@ def _is_harmless(receipt: Receipt) -> bool:
     return receipt.output_result is not None and receipt.output_result.text.text == "false"
 
 
-def _first(group: BaseExceptionGroup[Exception]) -> Exception:
+def _get_first(group: BaseExceptionGroup[Exception]) -> Exception:
     found = group.exceptions[0]
-    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+    return _get_first(found) if isinstance(found, BaseExceptionGroup) else found
 
 
 class _CallBatch(Struct, frozen=True):
@@ -89,11 +89,11 @@ class _CallBatch(Struct, frozen=True):
             state = session.record.state
             active = state.tool_batch
             is_active = active is not None and active.tool_batch_id == self.batch_id
-            waiting = [position_of(name) for name in active.held] if active is not None and is_active else []
+            waiting = [get_position(name) for name in active.held] if active is not None and is_active else []
             ready = [call for call in left if call.call_id not in waiting]
             if ready:
                 beside = len(state.open_orders) - len(state.awaited_orders)
-                ended |= await self.wave(ready[: state.max_in_flight_effects - beside])
+                ended |= await self.run_wave(ready[: state.max_in_flight_effects - beside])
                 continue
             if state.lifecycle == "Running" and not state.pause_requested:
                 effects.step(LifecycleChanged(lifecycle="WaitingInput", at=session.now()))
@@ -105,17 +105,17 @@ class _CallBatch(Struct, frozen=True):
                 effects.receipts[receipt.wo_id] = effects.receipts.pop(receipt.wo_id)
         return receipts
 
-    async def wave(self, calls: Sequence[ToolCall]) -> dict[str, Receipt]:
+    async def run_wave(self, calls: Sequence[ToolCall]) -> dict[str, Receipt]:
         """Run as many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""
         run, effects = self.run, self.run.effects
-        timeout_s = run.order_timeout_s()
+        timeout_s = run.compute_order_timeout_s()
         pending: dict[str, OpenOrder] = {}
         of_agents = [call for call in calls if call.tool_id in run.resources.snapshot.agents]
         used = sum(receipt.cost.total_tokens for receipt in effects.receipts.values())
         shared = max(1, (run.budget_tokens - used) // max(1, len(of_agents)))
         for call in calls:
-            if self._denial(call) is None:
-                planned = work_orders.tool_call(
+            if self._find_denial(call) is None:
+                planned = work_orders.make_tool_call(
                     self.context, call, token_budget=shared if call in of_agents else run.budget_tokens,
                     timeout_seconds=timeout_s, parent_wo_id=self.parent_wo_id,
                 )  # fmt: skip
@@ -129,9 +129,9 @@ class _CallBatch(Struct, frozen=True):
                     if call.call_id in pending
                 }
         except* (AppendRefused, RuntimeFault) as lost:  # their journal is: the first one says why
-            raise _first(lost) from None
+            raise _get_first(lost) from None
         return {
-            call.call_id: tasks[call.call_id].result() if call.call_id in tasks else self._denied(call)
+            call.call_id: tasks[call.call_id].result() if call.call_id in tasks else self._make_denied(call)
             for call in calls
         }
 
@@ -140,15 +140,15 @@ class _CallBatch(Struct, frozen=True):
         self.run.effects.step(chain.end_of_call(self.batch_id, call.call_id, receipt, self.run.session.now()))
         return receipt
 
-    def mistake(self, call: ToolCall, invented: Collection[str]) -> Receipt | None:
+    def find_mistake(self, call: ToolCall, invented: Collection[str]) -> Receipt | None:
         """Return the receipt of a call that its model got wrong; None: it can be made."""
         if call.fault:
-            return self._unmade(call, "tool_invalid_args", f"nothing was run: {call.tool_id[:64]}: {call.fault}")
+            return self._make_unmade(call, "tool_invalid_args", f"nothing was run: {call.tool_id[:64]}: {call.fault}")
         if call.tool_id not in invented:
             return None
         named, is_own = repr(call.tool_id[:64]), names(self.context.agent.tools, call.tool_id)  # required: theirs alone
         said = f"tool {named} is not offered for this answer" if is_own else f"there is no tool {named}"
-        return self._unmade(call, "tool_not_found", f"{said}; only the tools that were offered can be called")
+        return self._make_unmade(call, "tool_not_found", f"{said}; only the tools that were offered can be called")
 
     async def _finish(self, pending: OpenOrder) -> Receipt:
         receipt, session = await self.run.effects.finish(pending), self.run.session
@@ -156,19 +156,19 @@ class _CallBatch(Struct, frozen=True):
             session.flush()  # other calls may run for long; the last one leaves with the next step's write
         return receipt
 
-    def _denial(self, call: ToolCall) -> str | None:
+    def _find_denial(self, call: ToolCall) -> str | None:
         """Return why an operator refused the call; None: nobody did."""
         return self.run.memo.denied.get(f"{self.batch_id}.{call.call_id}")
 
-    def _denied(self, call: ToolCall) -> Receipt:
+    def _make_denied(self, call: ToolCall) -> Receipt:
         """Return the receipt of a call that an operator refused."""
-        reason = self._denial(call) or ""
-        return self._unmade(call, DENIED, f"the operator refused this call{reason and ': '}{reason}")
+        reason = self._find_denial(call) or ""
+        return self._make_unmade(call, DENIED, f"the operator refused this call{reason and ': '}{reason}")
 
-    def _unmade(self, call: ToolCall, code: str, message: str) -> Receipt:
+    def _make_unmade(self, call: ToolCall, code: str, message: str) -> Receipt:
         """Return the receipt of a call for which no order was made."""
         wo_id, session = work_order_id(self.context.step_id, call.call_id), self.run.session
-        return pool.failed_receipt(
+        return pool.make_failed_receipt(
             wo_id, self.context.fence, code, message,
             was="planned", cost=Cost(), by=self.run.resources.bus.instance, at=session.now(),
         )  # fmt: skip

@@ -32,8 +32,8 @@ from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
-from hobus.bus.messages.given_history import both_ends, own_words, stretches
-from hobus.bus.messages.ids import BESIDE_CALL_ID, beside_order_id
+from hobus.bus.messages.given_history import cut_middle, find_own_words, split_stretches
+from hobus.bus.messages.ids import BESIDE_CALL_ID, derive_beside_order_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.transcript import NAME as HISTORY
@@ -47,8 +47,8 @@ from hobus.bus.messages.work_order import (
 )
 from hobus.bus.record.text_parts import TextPart
 from hobus.config.assets import AgentFile
-from hobus.config.model_choice import choice_fault, named_route
-from hobus.config.prompt_contracts import contract_id_of
+from hobus.config.model_choice import find_choice_fault, get_named_route
+from hobus.config.prompt_contracts import get_contract_id
 from hobus.config.schema import AdminConfig
 
 _BUDGETS = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED"})
@@ -89,25 +89,25 @@ class Progress(Struct):
 async def take_turn(run: Run, progress: Progress) -> TurnResult:
     """Answer the run's input; RunCompleted is durable when this returns. Raises RuntimeFault: the run has failed."""
     run.begin()
-    if run.requested.model and (refused := choice_fault(run.requested.model, run.agent, run.config.gateway)):
+    if run.requested.model and (refused := find_choice_fault(run.requested.model, run.agent, run.config.gateway)):
         raise refused
-    inputs = await _begun(run, progress)
+    inputs = await _begin(run, progress)
 
     while True:
         _require_round(run, progress)
         receipt = await _synthesize(run, inputs, progress)
         if receipt.state == "failed" and receipt.wo_id in run.memo.given_up:
             continue  # the run failed with it, and goes on since
-        output = _completed_output(receipt)
+        output = _require_output(receipt)
         progress.parent = receipt.wo_id
         progress.tokens_used += receipt.cost.total_tokens
-        is_handed_out = bool(caller_tools.handed_out(output, run.run_config))
+        is_handed_out = bool(caller_tools.list_handed_out(output, run.run_config))
         if output.tool_calls and not is_handed_out:
             run.draft.take_back("tools")
             await _call_tools(run, output, progress)
             continue
         faults, rank = (
-            quality_gate.faults_of(_criteria(run.config), output, is_handed_out=is_handed_out),
+            quality_gate.find_faults(_list_criteria(run.config), output, is_handed_out=is_handed_out),
             quality_gate.rank,
         )
         if is_handed_out or progress.best is None or rank(output, faults) >= rank(*progress.best):
@@ -128,7 +128,7 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
     return await turn_record.record_answer(run, *progress.best, progress.tool_calls)
 
 
-async def _begun(run: Run, progress: Progress) -> list[Segment]:
+async def _begin(run: Run, progress: Progress) -> list[Segment]:
     """Return the prompt's inputs that stay the same in every round.
 
     Of a turn that brings results of calls they are those of the turn that asked; nothing is classified or recalled.
@@ -136,7 +136,7 @@ async def _begun(run: Run, progress: Progress) -> list[Segment]:
     if run.requested.continues is None:
         inputs, progress.with_prompt = await _understand(run, progress)
         return inputs
-    earlier = await caller_tools.continued(run.session, run.requested, run.memo.results)
+    earlier = await caller_tools.read_continued(run.session, run.requested, run.memo.results)
     progress.exchanges += earlier.exchanges
     context.record_again(run, run.requested.continues, earlier.context)
     return earlier.context
@@ -154,36 +154,38 @@ async def _is_steered(run: Run, progress: Progress) -> bool:
 
 async def _understand(run: Run, progress: Progress) -> tuple[list[Segment], list[WriteEntry]]:
     """Return the prompt's inputs (those shown before, as they were) and the entries that leave with the prompt."""
-    labels, shown = await context.understood(run, _history_limits(run), lambda beside: _classify(run, progress, beside))
-    contract = run.resources.snapshot.contracts[contract_id_of(run.agent, "synthesize")]
+    labels, shown = await context.understand(
+        run, _compute_history_limits(run), lambda beside: _classify(run, progress, beside)
+    )
+    contract = run.resources.snapshot.contracts[get_contract_id(run.agent, "synthesize")]
     is_told = "classification" in contract.input_schema.get("properties", {})  # for packs of one's own
     inputs = [
         Segment(name="system", text=run.agent.system_prompt),
         *shown.segments,
         *([Segment(name="classification", text=labels.as_text())] if is_told else []),
-        *_asked(run, shown.segments),
+        *_make_asked(run, shown.segments),
     ]
     return inputs, shown.entries
 
 
-def _asked(run: Run, shown: Sequence[Segment]) -> list[Segment]:
+def _make_asked(run: Run, shown: Sequence[Segment]) -> list[Segment]:
     """Return what is to be answered; in a first turn behind what a client told of the conversation so far.
 
     A run that goes on has that in its recorded history.
     """
     ref, text = run.requested.input_ref, run.input_text
-    given = history.given(ref, text)
+    given = history.list_given(ref, text)
     told = "".join([part.text for part in given])
     known = next((one.text for one in shown if one.name == HISTORY), "")
     if not given or (known and not known.endswith(told)):
         return [Segment(name="user_input", ref=ref, text=text, files=list(run.memo.images))]
-    own = stretches(text)[-1]
+    own = split_stretches(text)[-1]
     words = TextPart(ref, text[own.start :], f"{own.start}:{own.end}")
     return [
-        *([] if known else run.effects.one_segment(HISTORY, given)),
+        *([] if known else run.effects.make_one_segment(HISTORY, given)),
         *(
             one.model_copy(update={"files": list(run.memo.images)})
-            for one in run.effects.one_segment("user_input", [words])
+            for one in run.effects.make_one_segment("user_input", [words])
         ),
     ]
 
@@ -200,11 +202,11 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
             progress.beside = beside
             return Classification()  # nothing that is shown waits for it
         case "before":
-            receipt = await run.effects.order(_classification(run, await run.new_round(), beside))
-            if (code := chain.failure_code(receipt)) in GATEWAY_REFUSALS - _BUDGETS:
-                raise _fault_of(receipt)
+            receipt = await run.effects.order(_make_classification(run, await run.new_round(), beside))
+            if (code := chain.get_failure_code(receipt)) in GATEWAY_REFUSALS - _BUDGETS:
+                raise _make_fault(receipt)
             progress.parent = None if code else receipt.wo_id
-            labels = _labels_in(run, receipt)
+            labels = _read_labels(run, receipt)
     intents.settle(run, labels)
     return labels
 
@@ -212,41 +214,43 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
 async def settle(run: Run) -> None:
     """End an answered run's classification, which another drive of it began; the run is over then."""
     run.effects.recall()
-    if (order := await run.effects.recorded(beside_order_id(run.run_id))) is not None:
-        await _classified(run, order)
+    if (order := await run.effects.recorded(derive_beside_order_id(run.run_id))) is not None:
+        await _record_classified(run, order)
 
 
-async def _classified(run: Run, order: OpenOrder) -> None:
+async def _record_classified(run: Run, order: OpenOrder) -> None:
     """Journal what a classification beside its answer brings, whenever it comes, and then its end.
 
     So a run that is over with it leaves nothing undone.
     """
-    await run.effects.finish(order, lambda receipt: intents.settle(run, _labels_in(run, receipt)))
+    await run.effects.finish(order, lambda receipt: intents.settle(run, _read_labels(run, receipt)))
     session = run.session
     if session.record.run is not run.memo or session.record.state.lifecycle != "Running":
         session.flush()  # else somebody waits for the next write
 
 
-def _classification(run: Run, context: OrderContext, beside: Sequence[Segment], call_id: str = "") -> WorkOrder:
+def _make_classification(run: Run, context: OrderContext, beside: Sequence[Segment], call_id: str = "") -> WorkOrder:
     config, settings = run.config, run.session.record.state.session_config
-    provider_id, model_id = named_route(
-        run.resources.snapshot.model_for(run.agent, "classify", request=run.requested.run_overrides, session=settings)
+    provider_id, model_id = get_named_route(
+        run.resources.snapshot.choose_model_for(
+            run.agent, "classify", request=run.requested.run_overrides, session=settings
+        )
     )
     return work_orders.classify(
-        context, inputs=[_message_to_classify(run), *beside], call_id=call_id, provider_id=provider_id,
+        context, inputs=[_cut_message(run), *beside], call_id=call_id, provider_id=provider_id,
         model_id=model_id, token_budget=run.agent.budget_tokens("classify", config.budget),
-        timeout_seconds=min(run.order_timeout_s(), config.ho2.classify_timeout_ms / 1000),
-        headroom_tokens=_least_of_answer(run),
+        timeout_seconds=min(run.compute_order_timeout_s(), config.ho2.classify_timeout_ms / 1000),
+        headroom_tokens=_estimate_answer(run),
     )  # fmt: skip
 
 
-def _labels_in(run: Run, receipt: Receipt) -> Classification:
+def _read_labels(run: Run, receipt: Receipt) -> Classification:
     """Return what a classification says; empty where it failed."""
     parsed = None if receipt.output_result is None else receipt.output_result.parsed
     return classification.read_classification(parsed, run.config.classify_labels, is_first=run.memo.is_first)
 
 
-def _least_of_answer(run: Run) -> int:
+def _estimate_answer(run: Run) -> int:
     """Return what the answer's order will reserve at least; without that left, no classification is paid for.
 
     All that it may use, where the turn before was refused for a budget.
@@ -254,20 +258,20 @@ def _least_of_answer(run: Run) -> int:
     last = run.session.record.last_run
     if last is not None and last.code in _BUDGETS:
         return run.budget_tokens
-    contract = run.resources.snapshot.contracts[contract_id_of(run.agent, "synthesize")]
+    contract = run.resources.snapshot.contracts[get_contract_id(run.agent, "synthesize")]
     cap = min(contract.boundary.max_tokens, run.run_config.max_tokens or contract.boundary.max_tokens)
     told = len(run.input_text) + len(run.agent.system_prompt)
     return min(run.budget_tokens, told // run.config.attention.chars_per_token + cap)
 
 
-def _message_to_classify(run: Run) -> Segment:
+def _cut_message(run: Run) -> Segment:
     """Return the user's message; of one that would fill the classification's budget alone, both ends of it."""
     config = run.config
     tokens = run.agent.budget_tokens("classify", config.budget)
     chars_max = tokens * config.attention.chars_per_token // 2
     if len(run.input_text) <= chars_max:
         return Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text)
-    return Segment(name="user_input", text=both_ends(own_words(run.input_text), chars_max))
+    return Segment(name="user_input", text=cut_middle(find_own_words(run.input_text), chars_max))
 
 
 async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Receipt:
@@ -277,17 +281,17 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
     run.heard = []
     planned = work_orders.synthesize(
         step, inputs=inputs, exchanges=progress.exchanges, run_config=run.run_config,
-        token_budget=_round_budget(run, progress.tokens_used), timeout_seconds=run.order_timeout_s(),
-        criteria=_criteria(run.config), parent_wo_id=progress.parent,
+        token_budget=_compute_round_budget(run, progress.tokens_used), timeout_seconds=run.compute_order_timeout_s(),
+        criteria=_list_criteria(run.config), parent_wo_id=progress.parent,
     )  # fmt: skip
     beside, progress.beside = progress.beside, None
-    aside = None if beside is None else _classification(run, step, beside, BESIDE_CALL_ID)
+    aside = None if beside is None else _make_classification(run, step, beside, BESIDE_CALL_ID)
     for entry in progress.with_prompt:  # nothing is awaited or refused until the order is in the same write
         run.session.also(entry)
     progress.with_prompt = []
     if aside is None:
         return await run.effects.order(planned)
-    return await run.effects.order_beside(planned, aside, partial(_classified, run))
+    return await run.effects.run_order_beside(planned, aside, partial(_record_classified, run))
 
 
 async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:
@@ -298,25 +302,26 @@ async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> Non
     progress.tool_calls += chain.summarize(output.tool_calls, receipts)
     progress.tokens_used += sum(receipt.cost.total_tokens for receipt in receipts)  # of agents that were called
     results = [
-        chain.result_of_call(call.call_id, receipt) for call, receipt in zip(output.tool_calls, receipts, strict=True)
+        chain.render_call_result(call.call_id, receipt)
+        for call, receipt in zip(output.tool_calls, receipts, strict=True)
     ]
     progress.exchanges.append(Exchange(tool_calls=output.tool_calls, results=results, text=output.text))
-    is_mistaken = all(chain.failure_code(receipt) in _MISTAKES for receipt in receipts)
+    is_mistaken = all(chain.get_failure_code(receipt) in _MISTAKES for receipt in receipts)
     progress.mistakes = progress.mistakes + 1 if is_mistaken else 0
     if progress.mistakes > MISTAKES_MAX:
         raise WorkOrderFault("tool_invalid_args", "; ".join(result.text for result in results))
 
 
-def _completed_output(receipt: Receipt) -> OutputResult:
+def _require_output(receipt: Receipt) -> OutputResult:
     """Return what the order brought. Raises WorkOrderFault for a failed one: a failure is never dressed up as text."""
     if receipt.state == "failed" or receipt.output_result is None:
-        raise _fault_of(receipt)
+        raise _make_fault(receipt)
     return receipt.output_result
 
 
-def _fault_of(receipt: Receipt) -> WorkOrderFault:
+def _make_fault(receipt: Receipt) -> WorkOrderFault:
     message = "it brought no output" if receipt.error is None else receipt.error.message
-    code = chain.failure_code(receipt) or "execution_error"
+    code = chain.get_failure_code(receipt) or "execution_error"
     # A worker that stops cancels its orders. That is no refusal of the turn, which is what `cancelled` would say.
     return WorkOrderFault("execution_error" if code == "cancelled" else code, message)
 
@@ -351,24 +356,24 @@ def _has_budget(run: Run, tokens_used: int) -> bool:
     return tokens_used == 0 or run.budget_tokens - tokens_used >= run.config.budget.followup_min_remaining
 
 
-def _round_budget(run: Run, tokens_used: int) -> int:
+def _compute_round_budget(run: Run, tokens_used: int) -> int:
     """Return what a round may use: what is left; the whole budget where running over it is only warned of."""
     left = run.budget_tokens - tokens_used
     return left if left > 0 and _has_budget(run, tokens_used) else run.budget_tokens
 
 
-def _criteria(config: AdminConfig) -> dict[str, Any]:
+def _list_criteria(config: AdminConfig) -> dict[str, Any]:
     gate = config.quality_gate
     return {"requires_response_text": gate.requires_response_text, "min_response_length": gate.min_response_length}
 
 
-def _history_limits(run: Run) -> HistoryLimits:
+def _compute_history_limits(run: Run) -> HistoryLimits:
     """Return the limits of this run's prompts: what its agent may have, and not more than its model can read."""
-    own, most = history_limits(run.config, run.agent), run.of_window(limits.HISTORY_OF_WINDOW)
+    own, most = compute_history_limits(run.config, run.agent), run.compute_window_share(limits.HISTORY_OF_WINDOW)
     return own if most is None else replace(own, budget_tokens=min(own.budget_tokens, most))
 
 
-def history_limits(config: AdminConfig, *agents: AgentFile) -> HistoryLimits:
+def compute_history_limits(config: AdminConfig, *agents: AgentFile) -> HistoryLimits:
     """Return how much of the past a prompt of any of these agents may show, from the configuration."""
     tokens = [agent.budget_tokens("history", config.budget) for agent in agents]
     return HistoryLimits(

@@ -11,20 +11,20 @@ from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session_end import end_with_call
 from hobus.actors.ho2_supervisor.turn import caller_tools, chain
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
+from hobus.actors.ho2_supervisor.turn.verdicts import make_verdict_result
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import body_ref, completed_id, is_beside, requested_id, turn_key
+from hobus.bus.messages.ids import derive_body_ref, derive_completed_id, derive_requested_id, derive_turn_key, is_beside
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import CUT, REFUSAL, OutputResult
 from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payloads.orders import Escalation, RunBudget
 from hobus.bus.record.session_facts import OpenCalls, RunCompleted, RunFailed
-from hobus.bus.spent import fact_of
+from hobus.bus.spent import make_spent_fact
 
 _log = structlog.get_logger("ho2_supervisor")
 
 
-def _over_budget(run: Run) -> int:
+def _count_over_budget(run: Run) -> int:
     """Return the session's tokens beyond its budget, which mode warn allows."""
     budget = run.config.budget
     over = run.session.record.total_tokens - run.agent.budget_tokens("session", budget)
@@ -42,26 +42,26 @@ async def record_answer(
     session = run.session
     answered_by = next((wo_id for wo_id in reversed(run.effects.receipts) if not is_beside(wo_id)), "")
     receipts, elapsed_ms = list(run.effects.receipts.values()), run.elapsed_ms
-    handed_out = caller_tools.as_told(caller_tools.handed_out(answer, run.run_config), run.run_id, run.round_count)
+    handed_out = caller_tools.as_told(caller_tools.list_handed_out(answer, run.run_config), run.run_id, run.round_count)
     result = TurnResult(
         response=answer.text.text, outcome="success", session_id=session.session_id, run_id=run.run_id,
         input_id=run.requested.input_id, tool_calls=list(tool_calls), caller_calls=handed_out,
         refused=run.run_config.output_schema is not None and answer.finish_reason == REFUSAL,
         cut=answer.finish_reason if answer.finish_reason in CUT else "",
-        tools_missing=chain.tools_named(receipts, "tools_missing"),
-        tools_withheld=chain.tools_named(receipts, "tools_withheld"),
-        exchange_entry_ids=chain.prompt_records(receipts),
-        template_fault=run.template_fault, over_budget=_over_budget(run), quality_gate_passed=not faults,
-        remembered=session.untold, cost=chain.total_cost(receipts, elapsed_ms), elapsed_ms=elapsed_ms,
+        tools_missing=chain.list_tools_named(receipts, "tools_missing"),
+        tools_withheld=chain.list_tools_named(receipts, "tools_withheld"),
+        exchange_entry_ids=chain.list_prompt_records(receipts),
+        template_fault=run.template_fault, over_budget=_count_over_budget(run), quality_gate_passed=not faults,
+        remembered=session.untold, cost=chain.sum_costs(receipts, elapsed_ms), elapsed_ms=elapsed_ms,
     )  # fmt: skip
-    completion_id = completed_id(run.run_id)
+    completion_id = derive_completed_id(run.run_id)
     has_own_text = bool(handed_out) or not answer.text.ref
-    words = caller_tools.words_of_reply(answer.text.text, handed_out)
+    words = caller_tools.render_reply(answer.text.text, handed_out)
     run.session.append(
         RunCompleted(
             input_id=run.requested.input_id,
-            result_ref=body_ref(completion_id, 1),
-            reply_ref=body_ref(completion_id, 2) if has_own_text else answer.text.ref or "",
+            result_ref=derive_body_ref(completion_id, 1),
+            reply_ref=derive_body_ref(completion_id, 2) if has_own_text else answer.text.ref or "",
             open_calls=OpenCalls(wo_id=answered_by, call_ids=[call.tool_call_id for call in handed_out])
             if handed_out
             else None,
@@ -70,7 +70,7 @@ async def record_answer(
             at=run.session.now(),
         ),
         bodies=[pack_result(result), *([words.encode()] if has_own_text else [])],
-        once=turn_key(run.session.session_id, run.requested.input_id),
+        once=derive_turn_key(run.session.session_id, run.requested.input_id),
         trace=run.trace,
         result=result,
     )
@@ -87,7 +87,7 @@ async def record_answer(
         await session.barrier()
     if run.learning is None or session.record.state.is_answered:
         return result
-    learned = await run.learning.durably_and_learned(session, trace=run.trace)
+    learned = await run.learning.persist_and_learn(session, trace=run.trace)
     return result.model_copy(
         update={
             "consolidation_candidates": list(learned.candidates),
@@ -98,15 +98,15 @@ async def record_answer(
 
 async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[ToolCallSummary]) -> TurnResult:
     """Record a verdict as the input's one answer: RunFailed is durable before the reply."""
-    result = verdict_result(
+    result = make_verdict_result(
         fault.code, session_id=run.session.session_id, run_id=run.run_id, input_id=run.requested.input_id,
         receipts=list(run.effects.receipts.values()), elapsed_ms=run.elapsed_ms, tool_calls=tool_calls,
         detail=fault.detail,
     )  # fmt: skip
-    once = turn_key(run.session.session_id, result.input_id)
+    once = derive_turn_key(run.session.session_id, result.input_id)
     _append_failed(run.session, result.input_id, fault.code, pack_result(result), trace=run.trace, once=once)
     learning = run.learning
-    await (run.session.barrier() if learning is None else learning.durably_and_learned(run.session, trace=run.trace))
+    await (run.session.barrier() if learning is None else learning.persist_and_learn(run.session, trace=run.trace))
     return result
 
 
@@ -120,7 +120,7 @@ def record_failure(session: OwnedSession, input_id: str, fault: RuntimeFault, *,
 def _append_failed(  # noqa: PLR0913 - what the event says, and whether it is the input's answer
     session: OwnedSession, input_id: str, code: str, detail: bytes, *, trace: str, once: str | None = None
 ) -> None:
-    detail_ref = body_ref(session.new_id("RunFailed"), 1)
+    detail_ref = derive_body_ref(session.new_id("RunFailed"), 1)
     event = RunFailed(input_id=input_id, code=code, detail_ref=detail_ref, at=session.now())
     requested = session.record.run and session.record.run.requested
     session.append(event, bodies=[detail], once=once, trace=trace)
@@ -128,15 +128,15 @@ def _append_failed(  # noqa: PLR0913 - what the event says, and whether it is th
         end_with_call(session, requested, trace=trace)
 
 
-def spent(run: Run | None) -> dict[str, Any]:
+def sum_spent(run: Run | None) -> dict[str, Any]:
     """Return what a failed run has cost so far, as a fact of its fault: whoever degrades adds that cost.
 
     An order that was sent and has no receipt may have cost something: money is unknown then.
     """
     if run is None:
         return {}
-    cost = chain.total_cost(run.effects.receipts.values(), run.elapsed_ms)
-    return fact_of(cost.model_copy(update={"cost_usd": None}) if run.effects.has_open_model_calls else cost)
+    cost = chain.sum_costs(run.effects.receipts.values(), run.elapsed_ms)
+    return make_spent_fact(cost.model_copy(update={"cost_usd": None}) if run.effects.has_open_model_calls else cost)
 
 
 def warn_of_budget(run: Run, tokens_used: int) -> None:
@@ -148,7 +148,7 @@ def warn_of_budget(run: Run, tokens_used: int) -> None:
             "BUDGET_WARNING",
             RunBudget(tokens_used, run.budget_tokens),
             provenance=run.session.provenance(run.run_id.run_seq),
-            parents=[requested_id(run.session.session_id, run.requested.input_id)],
+            parents=[derive_requested_id(run.session.session_id, run.requested.input_id)],
             reason="followup_min_remaining",
             trace=run.trace,
         )

@@ -45,7 +45,7 @@ def is_verdict(code: str) -> bool:
     return code in SENTENCES
 
 
-def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
+def make_verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
     code: str,
     *,
     session_id: str,
@@ -65,8 +65,8 @@ def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
         run_id=run_id,
         input_id=input_id,
         tool_calls=list(tool_calls),
-        exchange_entry_ids=chain.prompt_records(receipts),
-        cost=chain.total_cost(receipts, elapsed_ms),
+        exchange_entry_ids=chain.list_prompt_records(receipts),
+        cost=chain.sum_costs(receipts, elapsed_ms),
         elapsed_ms=elapsed_ms,
         code=code,
     )
@@ -76,7 +76,7 @@ WAITING = "run_waiting"
 """The code of an error that ends nothing: the run goes on when an operator says so."""
 
 
-def held_up(
+def make_held_up(
     session_id: str, run_id: RunId | None, input_id: str, standstill: str | None, held: Sequence[HeldCall]
 ) -> TurnResult:
     """Return what a client is told whose time is over while the run stands still; no verdict."""

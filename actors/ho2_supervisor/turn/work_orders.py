@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from hobus.actors.ho2_supervisor.turn import order_codec
-from hobus.bus.messages.base import made_of
-from hobus.bus.messages.ids import StepId, body_ref, work_order_id
+from hobus.bus.messages.base import make_from
+from hobus.bus.messages.ids import StepId, derive_body_ref, work_order_id
 from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import (
     CLASSIFICATION,
@@ -22,10 +22,10 @@ from hobus.bus.messages.work_order import (
     ToolCall,
     WorkOrder,
     WorkOrderType,
-    moved,
+    move_state,
 )
 from hobus.config.assets import AgentFile
-from hobus.config.prompt_contracts import contract_id_of
+from hobus.config.prompt_contracts import get_contract_id
 
 CREATED_BY = "ho2"
 LLM_TYPES = frozenset({"classify", "synthesize", "consolidate"})
@@ -52,9 +52,9 @@ def classify(context: OrderContext, *, inputs: Sequence[Segment], call_id: str =
     `bounds`, here and below: token_budget, timeout_seconds and the like; here also provider_id and model_id, None: its
     domain tag routes it.
     """
-    contract_id = contract_id_of(context.agent, "classify")
-    limits = made_of(Constraints, context, prompt_contract_id=contract_id, domain_tags=[CLASSIFICATION], **bounds)
-    return _order(context, "classify", limits, call_id, input_context=list(inputs))
+    contract_id = get_contract_id(context.agent, "classify")
+    limits = make_from(Constraints, context, prompt_contract_id=contract_id, domain_tags=[CLASSIFICATION], **bounds)
+    return _make_order(context, "classify", limits, call_id, input_context=list(inputs))
 
 
 def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
@@ -68,11 +68,11 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
     **bounds: Any,
 ) -> WorkOrder:
     """Build one model round towards the answer; it names the run's provider and model."""
-    limits = made_of(
+    limits = make_from(
         Constraints,
         context,
         run_config,
-        prompt_contract_id=contract_id_of(context.agent, "synthesize"),
+        prompt_contract_id=get_contract_id(context.agent, "synthesize"),
         tools_allowed=list(context.agent.tools),
         provider_id=run_config.provider,
         model_id=run_config.model,
@@ -81,7 +81,7 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
         sampling=run_config.sampling if context.agent.takes_sampling else None,
         **bounds,
     )
-    return _order(
+    return _make_order(
         context,
         "synthesize",
         limits,
@@ -92,17 +92,17 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
     )
 
 
-def tool_call(context: OrderContext, call: ToolCall, *, parent_wo_id: str | None, **bounds: Any) -> WorkOrder:
+def make_tool_call(context: OrderContext, call: ToolCall, *, parent_wo_id: str | None, **bounds: Any) -> WorkOrder:
     """Build the order of one call that the model, or an operator, asked for."""
-    limits = made_of(Constraints, context, tools_allowed=list(context.agent.tools), **bounds)
+    limits = make_from(Constraints, context, tools_allowed=list(context.agent.tools), **bounds)
     bare = call.model_copy(update={"given_back": {}})  # of its model alone
-    return _order(context, "tool_call", limits, call.call_id, tool_call=bare, parent_wo_id=parent_wo_id)
+    return _make_order(context, "tool_call", limits, call.call_id, tool_call=bare, parent_wo_id=parent_wo_id)
 
 
-def _order(
+def _make_order(
     context: OrderContext, wo_type: WorkOrderType, limits: Constraints, call_id: str = "", **parts: Any
 ) -> WorkOrder:
-    return planned(
+    return plan_order(
         context.agent,
         context,
         wo_id=work_order_id(context.step_id, call_id),
@@ -118,13 +118,13 @@ def offers_tools(order: WorkOrder) -> bool:
     return bool(order.constraints.tools_allowed or order.constraints.caller_tools)
 
 
-def planned(agent: AgentFile, *sources: object, fence: Fence, **own: Any) -> WorkOrder:
+def plan_order(agent: AgentFile, *sources: object, fence: Fence, **own: Any) -> WorkOrder:
     """Build an order for this agent from `own` parts and those that a source has under the same name."""
     about = {"session_id": fence.run_id.session_id, "fence": fence, "state": "planned", "created_by": CREATED_BY}
-    return made_of(WorkOrder, *sources, agent, **about, **own)
+    return make_from(WorkOrder, *sources, agent, **about, **own)
 
 
-def faults(order: WorkOrder, completed: Collection[str]) -> list[str]:
+def find_faults(order: WorkOrder, completed: Collection[str]) -> list[str]:
     """Return every fault of an order, in words; empty: it may be dispatched. `completed`: ids of completed orders."""
     limits = order.constraints
     needs_budget = order.wo_type in LLM_TYPES
@@ -145,7 +145,7 @@ def faults(order: WorkOrder, completed: Collection[str]) -> list[str]:
     return [words for is_wrong, words in checks if is_wrong]
 
 
-def dispatched(
+def prepare_dispatch(
     order: WorkOrder, submission_id: str, known: Mapping[str, str], composed: Collection[str] = ()
 ) -> tuple[WorkOrder, dict[str, str]]:
     """Return the order as it is sent, longer texts by ref, and the texts (text -> ref) that it brings as bodies.
@@ -157,17 +157,17 @@ def dispatched(
     """
     brought: dict[str, str] = {}
 
-    def owned(segment: Segment) -> Segment:
+    def own_segment(segment: Segment) -> Segment:
         text = segment.text
         if segment.ref is not None or not text:
             return segment
         standing = known if text in known else brought
-        ref = standing[text] if text in standing else body_ref(submission_id, len(brought) + 1)
+        ref = standing[text] if text in standing else derive_body_ref(submission_id, len(brought) + 1)
         if len(text) <= len(ref) and text not in composed:
             return segment
         if standing is brought:
             brought[text] = ref
         return segment.model_copy(update={"ref": ref})
 
-    state = moved(order.wo_id, order.state, "dispatched", "ho2")
-    return order_codec.with_segments(order, owned, state=state), brought
+    state = move_state(order.wo_id, order.state, "dispatched", "ho2")
+    return order_codec.with_segments(order, own_segment, state=state), brought

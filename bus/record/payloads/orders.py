@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta
 
-from hobus.bus.messages.ids import RunId, body_ref, by_writer, iso, parse_iso
+from hobus.bus.messages.ids import RunId, derive_body_ref, derive_writer_id, format_iso, parse_iso
 from hobus.bus.messages.work_order import (
     Cost,
     Fence,
@@ -20,7 +20,7 @@ from hobus.bus.messages.work_order import (
     WorkOrderError,
 )
 from hobus.bus.record.entry import Entry, WriteEntry
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payload import read_payload
 
 ToldPeople = Literal["printed", "traceback"]
 
@@ -70,7 +70,9 @@ class OrderEnd(NamedTuple):
 
 def with_refs(files: Sequence[ToolFile], submission_id: str) -> list[ToolFile]:
     """Return the files of a tool under the refs that they have in this end of their order."""
-    return [file.model_copy(update={"ref": body_ref(submission_id, number)}) for number, file in enumerate(files, 2)]
+    return [
+        file.model_copy(update={"ref": derive_body_ref(submission_id, number)}) for number, file in enumerate(files, 2)
+    ]
 
 
 def end_of(
@@ -83,8 +85,8 @@ def end_of(
 ) -> OrderEnd:
     """Return what an entry of this id and this time says of a receipt; `has_own_text`: its body 1."""
     result = receipt.output_result or _NOTHING
-    is_writer = submission_id.endswith(f":{by_writer(receipt.wo_id, receipt.executed_by)}")
-    is_now = iso(at_us / 1_000_000) == receipt.completed_at
+    is_writer = submission_id.endswith(f":{derive_writer_id(receipt.wo_id, receipt.executed_by)}")
+    is_now = format_iso(at_us / 1_000_000) == receipt.completed_at
     return OrderEnd(
         session_epoch=receipt.fence.session_epoch,
         step_epoch=receipt.fence.step_epoch,
@@ -106,24 +108,24 @@ def end_of(
     )
 
 
-def said_in(entry: Entry) -> dict[str, str]:
+def read_said(entry: Entry) -> dict[str, str]:
     """Return what the tool of an ended order told people: printed, traceback; what was erased is left out.
 
     Raises ValueError for what is no end of an order.
     """
-    end = payload_in(OrderEnd, entry)
+    end = read_payload(OrderEnd, entry)
     if end is None or not end.said:
         return {}
     texts = zip(end.said, entry.bodies[-len(end.said) :], strict=False)
     return {name: text.decode("utf-8", "replace") for name, text in texts if text is not None}
 
 
-def receipt_in(entry: Entry | WriteEntry) -> Receipt | None:
+def read_receipt(entry: Entry | WriteEntry) -> Receipt | None:
     """Return the receipt that an end records, its text blank where it has a ref; None where it was erased.
 
     Raises ValueError for what is no end of an order.
     """
-    end, about = payload_in(OrderEnd, entry), entry.provenance
+    end, about = read_payload(OrderEnd, entry), entry.provenance
     if end is None:
         return None
     run_id = RunId(session_id=about.session_id, run_seq=about.run_seq)
@@ -133,17 +135,17 @@ def receipt_in(entry: Entry | WriteEntry) -> Receipt | None:
         wo_id=about.work_order_id,
         fence=fence,
         state="completed" if end.failure is None else "failed",
-        output_result=_result_in(entry, end) if end.failure is None else None,
+        output_result=_read_result(entry, end) if end.failure is None else None,
         error=None if end.failure is None else WorkOrderError(code=entry.reason, message=end.failure),
         cost=end.used,
         prompt_received_ids=[parent for parent in entry.parents if parent.startswith(_ANSWER)],
         executed_by=end.executed_by or writer,
-        completed_at=iso((end.completed_at_us or entry.at_us) / 1_000_000),
+        completed_at=format_iso((end.completed_at_us or entry.at_us) / 1_000_000),
     )
 
 
-def _result_in(entry: Entry | WriteEntry, end: OrderEnd) -> OutputResult:
-    ref = body_ref(entry.submission_id, 1) if end.text == _OWN_TEXT else end.text or None
+def _read_result(entry: Entry | WriteEntry, end: OrderEnd) -> OutputResult:
+    ref = derive_body_ref(entry.submission_id, 1) if end.text == _OWN_TEXT else end.text or None
     return OutputResult(
         text=Segment(name=end.text_name, ref=ref, files=with_refs(end.files, entry.submission_id)),
         parsed=end.parsed,

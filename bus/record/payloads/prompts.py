@@ -45,27 +45,27 @@ class PromptSent(NamedTuple):
     called_in: Annotated[tuple[str, ...], Meta(description="sessions of the agents that called it, nearest first")] = ()
 
 
-def scopes_of(about: Provenance, sent: PromptSent) -> tuple[str, ...]:
+def list_scopes(about: Provenance, sent: PromptSent) -> tuple[str, ...]:
     """Return the names of the budgets that a send holds its tokens in, the narrowest first."""
-    order = () if sent.token_budget is None else (order_scope(about.work_order_id),)
-    sessions = map(session_scope, (about.session_id, *sent.called_in))
-    return *order, *sessions, agent_scope(about.agent_id), provider_scope(sent.provider_id)
+    order = () if sent.token_budget is None else (name_order_scope(about.work_order_id),)
+    sessions = map(name_session_scope, (about.session_id, *sent.called_in))
+    return *order, *sessions, name_agent_scope(about.agent_id), name_provider_scope(sent.provider_id)
 
 
-def order_scope(work_order_id: str) -> str:
+def name_order_scope(work_order_id: str) -> str:
     """Return the budget of an order, which lasts as long as the order calls, and a while after."""
     return f"work_order:{work_order_id}"
 
 
-def session_scope(session_id: str) -> str:
+def name_session_scope(session_id: str) -> str:
     return f"session:{session_id}"
 
 
-def agent_scope(agent_id: str) -> str:
+def name_agent_scope(agent_id: str) -> str:
     return f"agent:{agent_id}"
 
 
-def provider_scope(provider_id: str) -> str:
+def name_provider_scope(provider_id: str) -> str:
     return f"provider:{provider_id}"
 
 
@@ -99,7 +99,7 @@ class SentMessage(NamedTuple):
         )
 
 
-def messages_sha256(messages: Iterable[tuple[str, str, Sequence[ToolCall], str]]) -> bytes:
+def hash_messages(messages: Iterable[tuple[str, str, Sequence[ToolCall], str]]) -> bytes:
     """Digest a transcript: of each message its role, text, tool calls and tool call id."""
     return hashlib.sha256(pack([*messages])).digest()
 

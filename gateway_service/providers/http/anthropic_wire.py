@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from hobus.bus.messages.gateway import Prompt, PromptMessage, SeenImage, texts_of
+from hobus.bus.messages.gateway import Prompt, PromptMessage, SeenImage, list_texts
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.config.sections.gateway import AnthropicProvider
 from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid, is_count
@@ -15,13 +15,13 @@ from hobus.gateway_service.providers.http.wire import (
     BadAnswer,
     CallIds,
     ToolNames,
-    a_text,
-    an_object,
-    blocks_of,
-    facts,
-    given_back,
+    find_given_back,
+    read_blocks,
+    read_facts,
+    read_object,
+    read_text,
+    split_images,
     with_images,
-    words_and_images,
 )
 
 _KEPT = {"type": "ephemeral"}
@@ -30,14 +30,14 @@ PATH = "/v1/messages"
 MODELS_PATH = "/v1/models"
 
 
-def request(
+def make_request(
     prompt: Prompt, model_id: str, names: ToolNames, config: AnthropicProvider, *, stream: bool
 ) -> dict[str, Any]:
-    system, rest = _parted(prompt.messages)
+    system, rest = _part_system(prompt.messages)
     body: dict[str, Any] = {
         "model": model_id,
         "max_tokens": prompt.max_tokens,
-        "messages": _messages(rest, model_id, names),
+        "messages": _make_messages(rest, model_id, names),
     }
     if system:
         body["system"] = [{"type": "text", "text": system, "cache_control": _KEPT}]
@@ -50,7 +50,7 @@ def request(
     if prompt.reasoning_effort is not None and "reasoning_effort" not in config.omit:
         output["effort"] = prompt.reasoning_effort.lower()
     if prompt.structured_output and prompt.output_schema is not None and config.structured != "none":
-        schema = taken_schema(prompt.output_schema)
+        schema = make_taken_schema(prompt.output_schema)
         output |= {} if schema is None else {"format": {"type": "json_schema", "schema": schema}}
     if output:
         body["output_config"] = output
@@ -66,7 +66,7 @@ def request(
     return body
 
 
-def taken_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
+def make_taken_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
     """Return the schema in the form that its API takes, as the SDK makes it: closed objects, other bounds as words.
 
     None for one that has no such form: it is not asked for, and the answer is judged by it all the same. An object of
@@ -99,23 +99,23 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
         case "error":
             raise ErrorSaid(event.get("error") or event)
         case "message_start":
-            _count(reader, an_object(event.get("message"), "message").get("usage"))
+            _count(reader, read_object(event.get("message"), "message").get("usage"))
         case "message_delta":
             _count(reader, event.get("usage"))
-            reader.end(an_object(event.get("delta"), "delta").get("stop_reason"))
+            reader.end(read_object(event.get("delta"), "delta").get("stop_reason"))
         case "content_block_start":
-            _block(reader, event.get("index"), an_object(event.get("content_block"), "content_block"))
+            _read_block(reader, event.get("index"), read_object(event.get("content_block"), "content_block"))
         case "content_block_delta":
-            _delta(reader, event.get("index"), an_object(event.get("delta"), "delta"))
+            _read_delta(reader, event.get("index"), read_object(event.get("delta"), "delta"))
         case "message_stop":
             reader.is_whole = True
         case "message" | None:
-            _message(reader, event)
+            _read_message(reader, event)
         case _:  # ping, and what may come to be
             pass
 
 
-def _message(reader: AnswerReader, answer: dict[str, Any]) -> None:
+def _read_message(reader: AnswerReader, answer: dict[str, Any]) -> None:
     if answer.get("error"):
         _count(reader, answer.get("usage"))
         raise ErrorSaid(answer["error"])
@@ -124,41 +124,41 @@ def _message(reader: AnswerReader, answer: dict[str, Any]) -> None:
             raise ErrorSaid(answer)
         raise BadAnswer("the answer holds no content")
     _count(reader, answer.get("usage"))
-    for number, block in enumerate(blocks_of(answer["content"], "content")):
-        _block(reader, number, block)
+    for number, block in enumerate(read_blocks(answer["content"], "content")):
+        _read_block(reader, number, block)
     reader.end(answer.get("stop_reason"))
 
 
-def _block(reader: AnswerReader, index: Any, block: dict[str, Any]) -> None:
+def _read_block(reader: AnswerReader, index: Any, block: dict[str, Any]) -> None:
     match block.get("type"):
         case "text":
-            reader.say(a_text(block.get("text"), "content.text"))
+            reader.say(read_text(block.get("text"), "content.text"))
         case "tool_use":
             reader.call(index, block.get("id"), block.get("name"), block.get("input") or None, {}, is_new=True)
         case "thinking" | "redacted_thinking":
             reader.given_back.setdefault("blocks", []).append({**block})
             reader.has_begun = reader.is_hidden = True
-            reader.think(a_text(block.get("thinking"), "thinking"))
+            reader.think(read_text(block.get("thinking"), "thinking"))
         case _:
             pass
 
 
-def _delta(reader: AnswerReader, index: Any, delta: dict[str, Any]) -> None:
+def _read_delta(reader: AnswerReader, index: Any, delta: dict[str, Any]) -> None:
     match delta.get("type"):
         case "text_delta":
-            reader.say(a_text(delta.get("text"), "text"))
+            reader.say(read_text(delta.get("text"), "text"))
         case "input_json_delta" if any(call.index == index for call in reader.calls):  # else of a tool of the server's
-            reader.call(index, None, None, a_text(delta.get("partial_json"), "partial_json"), {}, is_new=False)
+            reader.call(index, None, None, read_text(delta.get("partial_json"), "partial_json"), {}, is_new=False)
         case "thinking_delta" | "signature_delta":
             name = "thinking" if "thinking" in delta else "signature"
-            blocks, text = reader.given_back.get("blocks") or [{}], a_text(delta.get(name), name)
-            blocks[-1][name] = a_text(blocks[-1].get(name), name) + text
+            blocks, text = reader.given_back.get("blocks") or [{}], read_text(delta.get(name), name)
+            blocks[-1][name] = read_text(blocks[-1].get(name), name) + text
             reader.think(text if name == "thinking" else "")
         case _:
             pass
 
 
-def _parted(messages: Sequence[PromptMessage]) -> tuple[str, list[PromptMessage]]:
+def _part_system(messages: Sequence[PromptMessage]) -> tuple[str, list[PromptMessage]]:
     """Split what the system says before all others from the rest; if nobody else speaks, its words are the user's."""
     first = next((number for number, message in enumerate(messages) if message.role != "system"), None)
     if first is None:
@@ -166,22 +166,22 @@ def _parted(messages: Sequence[PromptMessage]) -> tuple[str, list[PromptMessage]
     return "\n\n".join(message.text for message in messages[:first] if message.text.strip()), list(messages[first:])
 
 
-def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames) -> list[dict[str, Any]]:
+def _make_messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames) -> list[dict[str, Any]]:
     """Return messages in turns: what one side says in a row is one, and all results of a round stand in one."""
     told: list[dict[str, Any]] = []
     kept: dict[str, Any] = {}
     ids, pictured = CallIds(), with_images(messages)
-    for message, text in zip(messages, texts_of(messages), strict=True):
+    for message, text in zip(messages, list_texts(messages), strict=True):
         ids.add(message.tool_calls)
         blocks: list[dict[str, Any]] = []
         if message.role == "tool":
             call_id = ids[message.tool_call_id]
-            blocks.append({"type": "tool_result", "tool_use_id": call_id, "content": _result(message)})
+            blocks.append({"type": "tool_result", "tool_use_id": call_id, "content": _make_result(message)})
         elif message.tool_calls:
-            blocks += given_back(message.tool_calls[0], model_id, "message").get("blocks", [])
+            blocks += find_given_back(message.tool_calls[0], model_id, "message").get("blocks", [])
         if message.role != "tool" and text.strip():  # a blank block is refused
-            for part in words_and_images(message, text) if message in pictured else [text]:
-                blocks.append({"type": "text", "text": part} if isinstance(part, str) else _image(part))
+            for part in split_images(message, text) if message in pictured else [text]:
+                blocks.append({"type": "text", "text": part} if isinstance(part, str) else _make_image(part))
         blocks += [
             {"type": "tool_use", "id": ids[call.call_id], "name": names.names[call.tool_id], "input": call.arguments}
             for call in message.tool_calls
@@ -199,26 +199,26 @@ def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames
     return told
 
 
-def _result(message: PromptMessage) -> str | list[dict[str, Any]]:
+def _make_result(message: PromptMessage) -> str | list[dict[str, Any]]:
     """Return what a tool brought; its images stand behind its text, which names them."""
     if not message.images:
         return message.text
-    return [{"type": "text", "text": message.text}, *map(_image, message.images)]
+    return [{"type": "text", "text": message.text}, *map(_make_image, message.images)]
 
 
-def _image(image: SeenImage) -> dict[str, Any]:
+def _make_image(image: SeenImage) -> dict[str, Any]:
     data = b64encode(image.data).decode()
     return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": data}}
 
 
 def _count(reader: AnswerReader, value: Any) -> None:
     """Count usage; cache reads and writes are no part of what Anthropic calls input, and here they are."""
-    usage = facts(value)
+    usage = read_facts(value)
     cached = usage.get("cache_read_input_tokens")
     parts = [usage.get("input_tokens"), cached, usage.get("cache_creation_input_tokens")]
     reader.count(
         input_tokens=sum(part for part in parts if is_count(part)),
         output_tokens=usage.get("output_tokens"),
         cached_tokens=cached,
-        reasoning_tokens=facts(usage.get("output_tokens_details")).get("thinking_tokens"),
+        reasoning_tokens=read_facts(usage.get("output_tokens_details")).get("thinking_tokens"),
     )

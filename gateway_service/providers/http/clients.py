@@ -119,7 +119,7 @@ _NOT_ASKED_FOR = "unused"
 """An SDK insists on a key; where there is none, the transport lets no header with one leave."""
 
 
-def client_of(
+def make_client(
     config: OpenAIProvider | AnthropicProvider,
     gateway: GatewayConfig,
     *,
@@ -132,7 +132,7 @@ def client_of(
         del os.environ[name]
     pool = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
     transport = GuardedTransport(
-        httpx2.AsyncHTTPTransport(verify=_trusted(), limits=pool, trust_env=False),
+        httpx2.AsyncHTTPTransport(verify=_load_trusted(), limits=pool, trust_env=False),
         breathe,
         has_key=bool(key),
     )
@@ -141,10 +141,10 @@ def client_of(
     library = import_module(config.kind)  # a second's work, and only where it is configured
     make = library.AsyncOpenAI if config.kind == "openai" else library.AsyncAnthropic
     sdk = make(api_key=key or _NOT_ASKED_FOR, base_url=config.base_url, max_retries=0, http_client=http)
-    return SdkClient(sdk, _events_of(library.AsyncStream), httpx2.Timeout, connect_s=connect_s, silence_s=silence_s)
+    return SdkClient(sdk, _read_events(library.AsyncStream), httpx2.Timeout, connect_s=connect_s, silence_s=silence_s)
 
 
-def _events_of(base: Any) -> Any:
+def _read_events(base: Any) -> Any:
     """Make an SDK's stream read by `events.py`: an SDK skips what is not as its own provider documents it."""
 
     class Events(base[object]):
@@ -165,6 +165,6 @@ def _events_of(base: Any) -> Any:
 
 
 @cache
-def _trusted() -> ssl.SSLContext:
+def _load_trusted() -> ssl.SSLContext:
     """Load the certificates that this machine trusts, once for all instances: 20 ms and some megabytes each."""
     return httpx2.create_ssl_context(trust_env=False)

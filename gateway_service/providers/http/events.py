@@ -40,7 +40,7 @@ class ReadBody:
 
     def feed(self, piece: bytes) -> Iterator[Any]:
         """Yield what the next piece, cut anywhere, completes."""
-        for line in self._lines(piece):
+        for line in self._split_lines(piece):
             if not self.is_whole:
                 yield from self._read(line)
 
@@ -55,14 +55,14 @@ class ReadBody:
             return
         if len(rest) > ANSWER_MAX_BYTES:
             raise AnswerTooLarge(f"it is longer than {ANSWER_MAX_BYTES} bytes")
-        value = _value(rest)
+        value = _read_value(rest)
         if not self._has_events:
             if isinstance(value, str):
                 raise ErrorSaid(value)
             self.is_whole = True
         yield value
 
-    def _lines(self, piece: bytes) -> Iterator[bytes]:
+    def _split_lines(self, piece: bytes) -> Iterator[bytes]:
         """Yield lines without their ends, which are those of events: no other character ends a line of a JSON text."""
         for part in piece.splitlines(keepends=True):
             if self._line and self._line[-1].endswith(b"\r"):
@@ -79,7 +79,7 @@ class ReadBody:
         word, _colon, value = line.partition(b":")
         match word:
             case b"error":
-                raise ErrorSaid(_value(value))
+                raise ErrorSaid(_read_value(value))
             case b"event":
                 self._name = value.strip()
             case b"data":
@@ -89,18 +89,18 @@ class ReadBody:
             case b"":
                 name, text = self._name, b"\n".join(self._data)
                 self._name, self._data = b"", []
-                yield from self._event(name, text)
+                yield from self._make_event(name, text)
             case _:
                 self._beside.append(line)
 
-    def _event(self, name: bytes, text: bytes) -> Iterator[Any]:
+    def _make_event(self, name: bytes, text: bytes) -> Iterator[Any]:
         if name == _ERROR:
-            raise ErrorSaid(_value(text))
+            raise ErrorSaid(_read_value(text))
         if text.startswith(b"[DONE]"):
             self.is_whole = True
         elif text.strip() and name != b"ping":
             self._has_events = True
-            yield _value(text)
+            yield _read_value(text)
 
 
 def _is_whole(text: bytes) -> bool:
@@ -111,7 +111,7 @@ def _is_whole(text: bytes) -> bool:
     return text.startswith(b"[DONE]")
 
 
-def _value(text: bytes) -> Any:
+def _read_value(text: bytes) -> Any:
     """Return the JSON value; what does not begin as an object or a list is a text."""
     said = text.decode("utf-8", "replace").removeprefix("\ufeff").strip()
     try:

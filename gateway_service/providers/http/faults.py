@@ -21,7 +21,7 @@ from hobus.config.sections.gateway import AnthropicProvider, OpenAIProvider
 from hobus.gateway_service.limits import SAID_MAX_CHARS
 from hobus.gateway_service.providers.http.retry_after import retry_after_ms
 from hobus.gateway_service.providers.http.wire import SENTENCES, BadAnswer
-from hobus.gateway_service.routing import window_mend
+from hobus.gateway_service.routing import describe_window_mend
 
 
 class AnswerRefused(Exception):
@@ -51,7 +51,7 @@ def without_key(text: str, key: str) -> str:
 
     In whatever case: some of what is quoted was folded on its way.
     """
-    text = _whole(text, key)
+    text = _hide_whole(text, key)
     folded_key, at = key.lower(), 0
     while at + _KEY_PART_CHARS <= len(text):
         if text[at : at + _KEY_PART_CHARS].lower() not in folded_key:
@@ -65,30 +65,30 @@ def without_key(text: str, key: str) -> str:
     return text
 
 
-def said_without_key(text: str, key: str) -> str:
+def hide_key(text: str, key: str) -> str:
     """Hide a whole key in what a model says; parts of one are left, for it may speak of how keys look."""
-    return _whole(text, key) if len(key) >= _SECRET_CHARS else text
+    return _hide_whole(text, key) if len(key) >= _SECRET_CHARS else text
 
 
 def answer_without_key(answer: PromptResponse, key: str) -> PromptResponse:
     """Return the answer with the key in none of its texts."""
     if len(key) < _SECRET_CHARS:
         return answer
-    calls = [call.model_copy(update=_hidden(asdict(call), key)) for call in answer.tool_calls]
-    return answer.model_copy(update=_hidden(asdict(answer), key) | {"tool_calls": calls})
+    calls = [call.model_copy(update=_hide(asdict(call), key)) for call in answer.tool_calls]
+    return answer.model_copy(update=_hide(asdict(answer), key) | {"tool_calls": calls})
 
 
-def _hidden(value: Any, key: str) -> Any:
+def _hide(value: Any, key: str) -> Any:
     if isinstance(value, str):
-        return said_without_key(value, key)
+        return hide_key(value, key)
     if isinstance(value, list):
-        return [_hidden(item, key) for item in value]
+        return [_hide(item, key) for item in value]
     if isinstance(value, dict):
-        return {_hidden(name, key): _hidden(item, key) for name, item in value.items()}
+        return {_hide(name, key): _hide(item, key) for name, item in value.items()}
     return value
 
 
-def _whole(text: str, key: str) -> str:
+def _hide_whole(text: str, key: str) -> str:
     return re.sub(re.escape(key), HIDDEN, text, flags=re.IGNORECASE) if key else text
 
 
@@ -173,7 +173,7 @@ class AskedProvider(Struct, frozen=True):
     prompt: Prompt | None = None
 
 
-def of_error(
+def make_fault(
     error: BaseException, asked: AskedProvider, *, is_sent: bool, cost: Mapping[str, Any] | None = None
 ) -> GatewayError:
     """Return the fault of a call that ended with this error of an SDK, or of what lies below it, without the key.
@@ -182,29 +182,31 @@ def of_error(
     holds; without any it costs what its status says. Raises CallUnparsed for a mistake of the model's.
     """
     try:
-        fault = _fault(error, asked, is_sent=is_sent, cost=cost or {})
+        fault = _classify_error(error, asked, is_sent=is_sent, cost=cost or {})
     except CallUnparsed as unparsed:
         raise CallUnparsed(without_key(str(unparsed), asked.key)) from None
     detail = without_key(fault.detail, asked.key)
     return GatewayError(fault.code, detail, retryable=fault.retryable, facts=fault.facts)
 
 
-def _fault(error: BaseException, asked: AskedProvider, *, is_sent: bool, cost: Mapping[str, Any]) -> GatewayError:
-    chain = list(_chain(error))
+def _classify_error(
+    error: BaseException, asked: AskedProvider, *, is_sent: bool, cost: Mapping[str, Any]
+) -> GatewayError:
+    chain = list(_walk_chain(error))
     for cause in chain:
         if isinstance(cause, GatewayError):
             return cause
         if isinstance(cause, (BadAnswer, AnswerRefused)):
-            return _unusable_answer(cause, asked)
-    status, body = _first(chain, "status_code"), _first(chain, "body")
+            return _make_unusable(cause, asked)
+    status, body = _find_first(chain, "status_code"), _find_first(chain, "body")
     if isinstance(status, int) and status >= 300:  # noqa: PLR2004 - what is below is an answer
-        headers = getattr(_first(chain, "response"), "headers", None)
-        return _of_status(status, headers or {}, body, asked)
+        headers = getattr(_find_first(chain, "response"), "headers", None)
+        return _make_status_fault(status, headers or {}, body, asked)
     if isinstance(body, str) and _WEB_PAGE.match(body):
         page = f"{asked.config.base_url} answers with a web page, and not with JSON; correct base_url"
         return GatewayError("PROVIDER_REFUSED", f"provider {asked.provider_id}: {page}", facts={"unbilled": True})
     if body is not None:  # said in the place of an answer, or in the middle of one
-        fault = _of_status(_status_in(body), {}, body, asked)
+        fault = _make_status_fault(_find_status(body), {}, body, asked)
         if cost:  # what was made is paid for
             del fault.facts["unbilled" if "unbilled" in fault.facts else "unknown"]
             fault.facts |= cost
@@ -225,24 +227,24 @@ def _fault(error: BaseException, asked: AskedProvider, *, is_sent: bool, cost: M
     )
 
 
-def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: AskedProvider) -> GatewayError:
+def _make_status_fault(status: int, headers: Mapping[str, str], body: Any, asked: AskedProvider) -> GatewayError:
     """Return the fault of an answer with an error's status."""
-    said = _said(body, asked)
+    said = _quote_provider(body, asked)
     who = f"provider {asked.provider_id} answered {status}"
     retry_after = retry_after_ms(headers, asked.now)
     facts: dict[str, Any] = {"status": status}
     facts |= {} if retry_after is None else {"retry_after_ms": retry_after}
     facts |= {"unknown": True} if status in _MAY_HAVE_WORKED else {"unbilled": True}
-    words = _words(body)
+    words = _find_words(body)
     if status != _TOO_MANY and _is_of_cap(words):
         return GatewayError("PROVIDER_REFUSED", f"{who}: {_cap_fix(asked, words)}{said}", facts=facts)
     if status != _TOO_MANY and _is_of_window(words):
-        fix = f"the prompt is longer than the window of {asked.model_id}: {window_mend(asked.provider_id)}"
+        fix = f"the prompt is longer than the window of {asked.model_id}: {describe_window_mend(asked.provider_id)}"
         return GatewayError("CONTEXT_TOO_LONG", f"{who}: {fix}{said}", facts=facts)
-    if asked.prompt is not None and asked.prompt.tools and _UNPARSED_CALL.search(_words(body)):
+    if asked.prompt is not None and asked.prompt.tools and _UNPARSED_CALL.search(_find_words(body)):
         raise CallUnparsed(f"{who}{said}")
     if status == _TOO_MANY:
-        is_final = bool({_named(body, "code"), _named(body, "type")} & _FOREVER)
+        is_final = bool({_find_name(body, "code"), _find_name(body, "type")} & _FOREVER)
         fix = "its quota is used up: look at the account" if is_final else "it takes no more for now"
         return GatewayError("PROVIDER_RATE_LIMITED", f"{who}: {fix}{said}", retryable=not is_final, facts=facts)
     if status >= _LEAST_ERROR or status in _MAY_HAVE_WORKED:
@@ -292,7 +294,7 @@ def _fix(status: int, asked: AskedProvider) -> str:
             return "it refuses this request"
 
 
-def _unusable_answer(cause: BadAnswer | AnswerRefused, asked: AskedProvider) -> GatewayError:
+def _make_unusable(cause: BadAnswer | AnswerRefused, asked: AskedProvider) -> GatewayError:
     used = cause.used if isinstance(cause, BadAnswer) else {}
     facts: dict[str, Any] = dict(used) or {"unknown": True}
     facts |= {TOO_LARGE: True} if isinstance(cause, AnswerTooLarge) else {}
@@ -301,7 +303,7 @@ def _unusable_answer(cause: BadAnswer | AnswerRefused, asked: AskedProvider) -> 
     return GatewayError("PROVIDER_ERROR", detail, retryable=isinstance(cause, BadAnswer), facts=facts)
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _walk_chain(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -309,12 +311,12 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _first(chain: Iterable[BaseException], name: str) -> Any:
+def _find_first(chain: Iterable[BaseException], name: str) -> Any:
     """Return this attribute of the outermost error that has it; None where none has."""
     return next((found for cause in chain if (found := getattr(cause, name, None)) is not None), None)
 
 
-def _error_in(body: Any) -> Any:
+def _find_error(body: Any) -> Any:
     """Return what says what is wrong: the body itself, or an error in it, or the first of some."""
     if isinstance(body, list):
         body = body[0] if body else ""
@@ -327,32 +329,32 @@ def _error_in(body: Any) -> Any:
     return body
 
 
-def _named(body: Any, *names: str) -> str:
-    found = _error_in(body)
+def _find_name(body: Any, *names: str) -> str:
+    found = _find_error(body)
     values = [found.get(name) for name in names] if isinstance(found, Mapping) else []
     return next((value for value in values if isinstance(value, str) and value), "")
 
 
-def _words(body: Any) -> str:
+def _find_words(body: Any) -> str:
     """Return all that the provider says of the error: its sentence, or its name for it."""
-    found = _error_in(body)
-    said = found if isinstance(found, str) else _named(body, *SENTENCES)
-    return " ".join(filter(None, (said, _named(body, "code"), _named(body, "type"))))
+    found = _find_error(body)
+    said = found if isinstance(found, str) else _find_name(body, *SENTENCES)
+    return " ".join(filter(None, (said, _find_name(body, "code"), _find_name(body, "type"))))
 
 
-def _status_in(body: Any) -> int:
+def _find_status(body: Any) -> int:
     """Return the status that an error would have had, had it come in the place of an answer."""
-    found = _error_in(body)
+    found = _find_error(body)
     codes = [found.get(name) for name in ("code", "status", "status_code")] if isinstance(found, Mapping) else []
     numbers = [int(code) for code in codes if isinstance(code, int) or (isinstance(code, str) and code.isdecimal())]
     own = next((number for number in numbers if 400 <= number < 600), 500)  # noqa: PLR2004 - what HTTP has for errors
-    return _OF_TYPES.get(_named(body, "type", "code"), own)
+    return _OF_TYPES.get(_find_name(body, "type", "code"), own)
 
 
-def _said(body: Any, asked: AskedProvider) -> str:
+def _quote_provider(body: Any, asked: AskedProvider) -> str:
     """Return what the provider said itself, as far as it can be told on: one line without the prompt."""
-    found = _error_in(body)
-    text = found if isinstance(found, str) else _named(body, *SENTENCES, "type")
+    found = _find_error(body)
+    text = found if isinstance(found, str) else _find_name(body, *SENTENCES, "type")
     text = "".join(char if char.isprintable() else " " for char in text[:SAID_MAX_CHARS]).strip()
     if not text or (asked.prompt is not None and _is_quoted(text, asked.prompt)):
         return ""

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hobus.bus.errors import GatewayError
-from hobus.bus.json_text import text_of
-from hobus.bus.messages.gateway import Prompt, PromptResponse, SeenImage, texts_of
+from hobus.bus.json_text import write_json
+from hobus.bus.messages.gateway import Prompt, PromptResponse, SeenImage, list_texts
 from hobus.config.sections.gateway import OpenAIProvider
 from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid, is_count
 from hobus.gateway_service.providers.http.wire import (
@@ -18,14 +18,14 @@ from hobus.gateway_service.providers.http.wire import (
     BadAnswer,
     CallIds,
     ToolNames,
-    a_list,
-    a_text,
-    an_object,
-    blocks_of,
-    facts,
-    given_back,
+    find_given_back,
+    read_blocks,
+    read_facts,
+    read_list,
+    read_object,
+    read_text,
+    split_images,
     with_images,
-    words_and_images,
 )
 from hobus.gateway_service.vectors import VectorPrompt
 
@@ -34,10 +34,12 @@ MODELS_PATH = "/models"
 EMBEDDINGS_PATH = "/embeddings"
 
 
-def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvider, *, stream: bool) -> dict[str, Any]:
+def make_request(
+    prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvider, *, stream: bool
+) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": model_id,
-        "messages": _messages(prompt, model_id, names, config.omit),
+        "messages": _make_messages(prompt, model_id, names, config.omit),
         config.max_tokens_field: prompt.max_tokens,
     }
     if "temperature" not in config.omit:
@@ -71,10 +73,10 @@ def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvi
 
 def read(reader: AnswerReader, event: dict[str, Any]) -> None:
     """Read the first choice of a chat completion, or of a chunk of one. Raises BadAnswer, ErrorSaid."""
-    choices = a_list(event.get("choices"), "choices")
-    first = an_object(choices[0], "choices.0") if choices else {}
-    usage = event.get("usage") or facts(event.get("x_groq")).get("usage")
-    _count(reader, facts(usage))
+    choices = read_list(event.get("choices"), "choices")
+    first = read_object(choices[0], "choices.0") if choices else {}
+    usage = event.get("usage") or read_facts(event.get("x_groq")).get("usage")
+    _count(reader, read_facts(usage))
     if (error := event.get("error") or first.get("error")) is not None:
         raise ErrorSaid(error)
     is_chunk = "delta" in first or event.get("object") == "chat.completion.chunk"
@@ -87,8 +89,8 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
         reader.is_whole = bool(reader.finish_reason)
         return
     part = "delta" if is_chunk else "message"
-    said = an_object(first.get(part), f"choices.0.{part}")
-    _message(reader, said or {"content": first.get("text")}, is_whole=not is_chunk)
+    said = read_object(first.get(part), f"choices.0.{part}")
+    _read_message(reader, said or {"content": first.get("text")}, is_whole=not is_chunk)
     reader.end(first.get("finish_reason"))
     reader.is_whole = bool(reader.finish_reason) and usage is not None
 
@@ -98,25 +100,25 @@ _GIVEN_BACK = (*_THOUGHT, "reasoning_details")
 """Of a message: some providers refuse its calls without it."""
 
 
-def _message(reader: AnswerReader, said: dict[str, Any], *, is_whole: bool) -> None:
+def _read_message(reader: AnswerReader, said: dict[str, Any], *, is_whole: bool) -> None:
     for name in _GIVEN_BACK:
         if name in said:
             _keep(reader.given_back, name, said[name])
     for thought in [said[name] for name in _THOUGHT if name in said and isinstance(said[name], str)][:1]:
         reader.think(thought)
     legacy = said.get("function_call")
-    for call in [*a_list(said.get("tool_calls"), "tool_calls"), *([{"function": legacy}] if legacy else [])]:
-        piece = an_object(call, "a tool call")
-        function = an_object(piece.get("function") or piece, "a tool call's function")
+    for call in [*read_list(said.get("tool_calls"), "tool_calls"), *([{"function": legacy}] if legacy else [])]:
+        piece = read_object(call, "a tool call")
+        function = read_object(piece.get("function") or piece, "a tool call's function")
         extra = {"extra_content": piece["extra_content"]} if piece.get("extra_content") else {}
         about = piece.get("id"), function.get("name"), function.get("arguments")
         reader.call(piece.get("index"), *about, extra, is_new=is_whole)
-    for block in blocks_of(said.get("content"), "content"):
-        reader.say(a_text(block.get("text"), "content.text"))
-        reader.refuse(a_text(block.get("refusal"), "refusal"))
-        for thought in blocks_of(block.get("thinking"), "thinking"):
-            reader.think(a_text(thought.get("text"), "thinking"))
-    reader.refuse(a_text(said.get("refusal"), "refusal"))
+    for block in read_blocks(said.get("content"), "content"):
+        reader.say(read_text(block.get("text"), "content.text"))
+        reader.refuse(read_text(block.get("refusal"), "refusal"))
+        for thought in read_blocks(block.get("thinking"), "thinking"):
+            reader.think(read_text(thought.get("text"), "thinking"))
+    reader.refuse(read_text(said.get("refusal"), "refusal"))
 
 
 def _keep(kept: dict[str, Any], name: str, value: Any) -> None:
@@ -125,13 +127,13 @@ def _keep(kept: dict[str, Any], name: str, value: Any) -> None:
         kept[name] = kept[name] + value if name in kept and type(kept[name]) is type(value) else value
 
 
-def _messages(prompt: Prompt, model_id: str, names: ToolNames, omit: Sequence[str]) -> list[dict[str, Any]]:
+def _make_messages(prompt: Prompt, model_id: str, names: ToolNames, omit: Sequence[str]) -> list[dict[str, Any]]:
     """Return messages; what the user's side says in a row is one, each a part of it: many templates refuse two."""
     told: list[dict[str, Any]] = []
     pictured = with_images(prompt.messages)
     images: list[dict[str, Any]] = []  # of the results so far: a message of a tool holds text alone
     ids = CallIds()
-    for message, text in zip(prompt.messages, texts_of(prompt.messages), strict=True):
+    for message, text in zip(prompt.messages, list_texts(prompt.messages), strict=True):
         if images and message.role != "tool":
             told.append({"role": "user", "content": images})
             images = []
@@ -140,7 +142,7 @@ def _messages(prompt: Prompt, model_id: str, names: ToolNames, omit: Sequence[st
             one["tool_call_id"] = ids[message.tool_call_id]
             for segment in message.segments:
                 for image in segment.files:
-                    images += _image(image) if isinstance(image, SeenImage) else ()
+                    images += _make_image(image) if isinstance(image, SeenImage) else ()
         elif message.role == "assistant" and (calls := message.tool_calls):
             ids.add(calls)
             one["content"] = text or None
@@ -148,39 +150,39 @@ def _messages(prompt: Prompt, model_id: str, names: ToolNames, omit: Sequence[st
                 {
                     "id": ids[call.call_id],
                     "type": "function",
-                    "function": {"name": names.names[call.tool_id], "arguments": text_of(call.arguments)},
-                    **(given_back(call, model_id, "call") if call.given_back else {}),
+                    "function": {"name": names.names[call.tool_id], "arguments": write_json(call.arguments)},
+                    **(find_given_back(call, model_id, "call") if call.given_back else {}),
                 }
                 for call in calls
             ]
-            one |= given_back(calls[0], model_id, "message") if calls[0].given_back else {}
+            one |= find_given_back(calls[0], model_id, "message") if calls[0].given_back else {}
         elif message in pictured:
-            shown = words_and_images(message, text)
-            parts = [_text(part) if isinstance(part, str) else _image_url(part) for part in shown]
+            shown = split_images(message, text)
+            parts = [_make_text(part) if isinstance(part, str) else _make_image_url(part) for part in shown]
             one["content"] = parts if message.images else "\n".join(part for part in shown if isinstance(part, str))
         if message.role == "user" and told and told[-1]["role"] == "user":
-            told[-1]["content"] = _joined(told[-1]["content"], one["content"], omit)
+            told[-1]["content"] = _join(told[-1]["content"], one["content"], omit)
             continue
         told.append(one)
     return [*told, {"role": "user", "content": images}] if images else told
 
 
-def _joined(before: str | list[Any], content: str | list[Any], omit: Sequence[str]) -> str | list[Any]:
+def _join(before: str | list[Any], content: str | list[Any], omit: Sequence[str]) -> str | list[Any]:
     if isinstance(before, str) and isinstance(content, str) and "text_parts" in omit:
         return f"{before}\n\n{content}"
-    return [part for said in (before, content) for part in ([_text(said)] if isinstance(said, str) else said)]
+    return [part for said in (before, content) for part in ([_make_text(said)] if isinstance(said, str) else said)]
 
 
-def _text(text: str) -> dict[str, str]:
+def _make_text(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
-def _image(image: SeenImage) -> list[dict[str, Any]]:
+def _make_image(image: SeenImage) -> list[dict[str, Any]]:
     said = f"[the image {image.name} of the tool's result above]"
-    return [_text(said), _image_url(image)]
+    return [_make_text(said), _make_image_url(image)]
 
 
-def _image_url(image: SeenImage) -> dict[str, Any]:
+def _make_image_url(image: SeenImage) -> dict[str, Any]:
     url = f"data:{image.media_type};base64,{b64encode(image.data).decode()}"
     return {"type": "image_url", "image_url": {"url": url}}
 
@@ -229,7 +231,7 @@ def keeps_strictly(schema: Any) -> bool:
 
 
 def _count(reader: AnswerReader, usage: dict[str, Any]) -> None:
-    asked, said = facts(usage.get("prompt_tokens_details")), facts(usage.get("completion_tokens_details"))
+    asked, said = read_facts(usage.get("prompt_tokens_details")), read_facts(usage.get("completion_tokens_details"))
     reader.count(
         input_tokens=usage.get("prompt_tokens"),
         output_tokens=usage.get("completion_tokens"),
@@ -241,28 +243,28 @@ def _count(reader: AnswerReader, usage: dict[str, Any]) -> None:
 # --- vectors ----------------------------------------------------------------------------------------------------------
 
 
-def embedding_request(prompt: VectorPrompt, model_id: str) -> dict[str, Any]:
+def make_embedding_request(prompt: VectorPrompt, model_id: str) -> dict[str, Any]:
     """Return the request for the vectors of the messages: in base64, which is shorter, where the server knows it."""
     body = {"model": model_id, "input": [message.text for message in prompt.messages], "encoding_format": "base64"}
     return body | ({"dimensions": prompt.vector_numbers} if prompt.vector_numbers else {})
 
 
-def vectors(answer: Any, prompt: VectorPrompt) -> PromptResponse:
+def read_vectors(answer: Any, prompt: VectorPrompt) -> PromptResponse:
     """Return the vectors of an answer, in the order of the texts. Raises BadAnswer, ErrorSaid.
 
     GatewayError(MODEL_UNFIT) for those of another length than was asked for.
     """
-    told = an_object(answer, "the answer")
+    told = read_object(answer, "the answer")
     if "error" in told or (told.keys() & ERROR_KEYS and "data" not in told):
         raise ErrorSaid(told.get("error", told))
-    rows = [an_object(row, f"data.{number}") for number, row in enumerate(a_list(told.get("data"), "data"))]
+    rows = [read_object(row, f"data.{number}") for number, row in enumerate(read_list(told.get("data"), "data"))]
     if all(type(row.get("index")) is int for row in rows):
         rows.sort(key=lambda row: row["index"])
-    found = [_numbers(row.get("embedding")) for row in rows]
+    found = [_read_numbers(row.get("embedding")) for row in rows]
     lengths = {len(vector) for vector in found}
     if len(found) != len(prompt.messages) or len(lengths) != 1 or 0 in lengths:
         raise BadAnswer(f"the answer holds {len(found)} vectors of {sorted(lengths)[:4]} numbers")
-    usage = facts(told.get("usage"))
+    usage = read_facts(told.get("usage"))
     counts = (usage.get("prompt_tokens"), usage.get("total_tokens"))
     used = next((count for count in counts if is_count(count)), 0)
     if prompt.vector_numbers and lengths != {prompt.vector_numbers}:
@@ -276,10 +278,10 @@ def vectors(answer: Any, prompt: VectorPrompt) -> PromptResponse:
     return PromptResponse(outcome="SUCCESS", content=content, finish_reason="stop", input_tokens=used)
 
 
-def _numbers(value: Any) -> array[float]:
+def _read_numbers(value: Any) -> array[float]:
     """Return Float32 numbers, as every wire has them. Raises BadAnswer."""
     try:
-        found = array("f", b64decode(value, validate=True) if isinstance(value, str) else a_list(value, "embedding"))
+        found = array("f", b64decode(value, validate=True) if isinstance(value, str) else read_list(value, "embedding"))
     except (ValueError, TypeError, OverflowError):
         raise BadAnswer("an embedding is neither a list of numbers nor float32 in base64") from None
     if not all(map(math.isfinite, found)):

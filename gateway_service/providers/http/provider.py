@@ -23,11 +23,11 @@ from hobus.bus.port import Anew
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import limits, pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
-from hobus.gateway_service.providers.http.faults import AskedProvider, answer_without_key, said_without_key
+from hobus.gateway_service.providers.http.faults import AskedProvider, answer_without_key, hide_key
 from hobus.gateway_service.providers.http.reader import AnswerReader
 from hobus.gateway_service.providers.http.thinking import SpokenText
-from hobus.gateway_service.providers.http.wire import BadAnswer, ToolNames, a_list, an_object, window_in
-from hobus.gateway_service.providers.keys import read_key, state_of, unusable
+from hobus.gateway_service.providers.http.wire import BadAnswer, ToolNames, read_list, read_object, read_window
+from hobus.gateway_service.providers.keys import make_unusable, read_key, read_state
 from hobus.gateway_service.vectors import VectorPrompt
 
 _log = structlog.get_logger("gateway")
@@ -70,16 +70,16 @@ class SdkClient:
 
     async def post(self, path: str, body: Any, timeout_s: float) -> Any:
         """Return the answer as JSON. Raises ErrorSaid, BadAnswer."""
-        found = [event async for event in self._sent(path, body, self._options(timeout_s))]
+        found = [event async for event in self._send(path, body, self._make_options(timeout_s))]
         if len(found) != 1:
             raise BadAnswer(_IN_PIECES if found else "it is empty")
         return found[0]
 
     def stream(self, path: str, body: Any, timeout_s: float) -> AsyncGenerator[Any]:
         """Yield the events of the answer as JSON; closed with its last one, or with whoever reads them."""
-        return self._sent(path, body, self._options(timeout_s, min(self.silence_s, timeout_s)))
+        return self._send(path, body, self._make_options(timeout_s, min(self.silence_s, timeout_s)))
 
-    async def _sent(self, path: str, body: Any, options: dict[str, Any]) -> AsyncGenerator[Any]:
+    async def _send(self, path: str, body: Any, options: dict[str, Any]) -> AsyncGenerator[Any]:
         events = await self.sdk.post(
             path, body=body, cast_to=object, options=options, stream=True, stream_cls=self.stream_cls
         )
@@ -88,12 +88,12 @@ class SdkClient:
                 yield event
 
     async def get(self, path: str, timeout_s: float) -> Any:
-        return await self.sdk.get(path, cast_to=object, options=self._options(timeout_s))
+        return await self.sdk.get(path, cast_to=object, options=self._make_options(timeout_s))
 
     async def close(self) -> None:
         await self.sdk.close()
 
-    def _options(self, timeout_s: float, read_s: float | None = None) -> dict[str, Any]:
+    def _make_options(self, timeout_s: float, read_s: float | None = None) -> dict[str, Any]:
         timeout = self.timeout(timeout_s, connect=min(self.connect_s, timeout_s), read=read_s or timeout_s)
         return {"timeout": timeout, "max_retries": 0, "follow_redirects": False}
 
@@ -126,18 +126,18 @@ class HttpProvider:
 
     async def prepare(self) -> None:
         """Load the SDK and read the key. Raises GatewayError(PROVIDER_UNUSABLE); the next call tries again."""
-        await self._ready()
+        await self._prepare_client()
 
     async def complete(
         self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
     ) -> PromptResponse:
         """Make one request and return its answer. Raises GatewayError; cancelling closes the connection."""
-        client = await self._ready()
+        client = await self._prepare_client()
         if isinstance(prompt, VectorPrompt):
-            return await self._vectors(client, prompt, model_id, timeout_s)
-        reader = self._reader(prompt, model_id)
+            return await self._ask_vectors(client, prompt, model_id, timeout_s)
+        reader = self._make_reader(prompt, model_id)
         try:
-            with self._asking(model_id, prompt, reader):
+            with self._guard_request(model_id, prompt, reader):
                 answer = await self._answer(client, prompt, reader, timeout_s, on_delta)
                 response = answer_without_key(answer, self._key)
         except faults.CallUnparsed as fault:  # the model's to mend, as a call that came and cannot be read
@@ -153,13 +153,15 @@ class HttpProvider:
             self._closes_alone.discard(model_id)
         return pricing.with_usage(prompt, response, self.chars_per_token, thought_chars=reader.thought_chars)
 
-    async def _vectors(
+    async def _ask_vectors(
         self, client: SdkClient, prompt: VectorPrompt, model_id: str, timeout_s: float
     ) -> PromptResponse:
         try:
-            with self._asking(model_id, prompt):
-                body = openai_wire.embedding_request(prompt, model_id)
-                answer = openai_wire.vectors(await client.post(openai_wire.EMBEDDINGS_PATH, body, timeout_s), prompt)
+            with self._guard_request(model_id, prompt):
+                body = openai_wire.make_embedding_request(prompt, model_id)
+                answer = openai_wire.read_vectors(
+                    await client.post(openai_wire.EMBEDDINGS_PATH, body, timeout_s), prompt
+                )
         except GatewayError as fault:
             if fault.facts.get("status") not in limits.NO_VECTORS or fault.code == "CONTEXT_TOO_LONG":
                 raise
@@ -167,7 +169,7 @@ class HttpProvider:
             raise GatewayError("MODEL_UNFIT", f"{fault.detail}; {mend}", facts=fault.facts) from None
         if answer.input_tokens:
             return answer
-        estimate = pricing.input_tokens(prompt, self.chars_per_token)
+        estimate = pricing.estimate_input_tokens(prompt, self.chars_per_token)
         return answer.model_copy(update={"input_tokens": estimate, "usage_is_estimated": True})
 
     async def close(self) -> None:
@@ -180,21 +182,23 @@ class HttpProvider:
 
     async def models(self, *, timeout_s: float) -> dict[str, int | None]:
         """Return the models that the server offers to this key, with windows if known. Raises GatewayError."""
-        named = ((said_without_key(str(item["id"]), self._key), item) for item in await self._listed(timeout_s))
-        return {name: window_in(item) for name, item in sorted(named, key=lambda pair: pair[0])}
+        named = ((hide_key(str(item["id"]), self._key), item) for item in await self._list_models(timeout_s))
+        return {name: read_window(item) for name, item in sorted(named, key=lambda pair: pair[0])}
 
-    async def _listed(self, timeout_s: float) -> list[dict[str, Any]]:
-        client = await self._ready()
-        with self._asking("", None):
+    async def _list_models(self, timeout_s: float) -> list[dict[str, Any]]:
+        client = await self._prepare_client()
+        with self._guard_request("", None):
             try:
                 async with asyncio.timeout(timeout_s):
                     found = await client.get(self._wire.MODELS_PATH, timeout_s)
             except TimeoutError:
                 over = f"provider {self.provider_id} did not list its models within {timeout_s:.0f} s"
                 raise GatewayError("PROVIDER_TIMEOUT", over) from None
-            return [an_object(item, "a model") for item in a_list(found["data"], "the list of models") if item["id"]]
+            return [
+                read_object(item, "a model") for item in read_list(found["data"], "the list of models") if item["id"]
+            ]
 
-    def _reader(self, prompt: Prompt, model_id: str) -> AnswerReader:
+    def _make_reader(self, prompt: Prompt, model_id: str) -> AnswerReader:
         is_known = any(row.model_id == model_id and row.thinks_first for row in self.config.models)
         content = SpokenText(closes_alone=model_id in self._closes_alone, thinks_first=is_known)
         return AnswerReader(self._wire, ToolNames.of(prompt), model_id, content)
@@ -210,11 +214,11 @@ class HttpProvider:
 
     async def _look_for_windows(self) -> None:
         try:
-            found = await self._listed(limits.CONNECT_TIMEOUT_MS / 1000)
+            found = await self._list_models(limits.CONNECT_TIMEOUT_MS / 1000)
         except GatewayError as fault:
             self._windows = None if fault.retryable and fault.facts.get("unbilled") else {}
         else:
-            self._windows = {str(item["id"]): size for item in found if (size := window_in(item))}
+            self._windows = {str(item["id"]): size for item in found if (size := read_window(item))}
 
     async def _answer(
         self,
@@ -225,23 +229,23 @@ class HttpProvider:
         on_delta: Callable[[str], None] | None,
     ) -> PromptResponse:
         wire, stream = self._wire, on_delta is not None
-        body = wire.request(prompt, reader.model_id, reader.names, self.config, stream=stream)
+        body = wire.make_request(prompt, reader.model_id, reader.names, self.config, stream=stream)
         if on_delta is None:
             answer = reader.whole(await client.post(wire.PATH, body, timeout_s))
             if not _is_done():
                 raise BadAnswer(_IN_PIECES)
             return answer
         async with aclosing(client.stream(wire.PATH, body, timeout_s)) as events:
-            async for event in self._until_whole(events, reader, timeout_s):
+            async for event in self._read_until_whole(events, reader, timeout_s):
                 had_closed = reader.content.has_closed_alone
-                text = said_without_key(reader.add(event), self._key)
+                text = hide_key(reader.add(event), self._key)
                 if reader.content.has_closed_alone and not had_closed:
                     on_delta(Anew(text))
                 elif text:
                     on_delta(text)
         return reader.ended(is_done=_is_done())
 
-    async def _until_whole(
+    async def _read_until_whole(
         self, events: AsyncGenerator[Any], answer: AnswerReader, timeout_s: float
     ) -> AsyncGenerator[Any]:
         """Yield the events up to the end; where the answer is whole, wait for the end only a moment.
@@ -266,7 +270,7 @@ class HttpProvider:
                 raise
             yield event
 
-    async def _ready(self) -> SdkClient:
+    async def _prepare_client(self) -> SdkClient:
         if self._client is not None:
             self._renew_key(self._client)
             return self._client
@@ -276,7 +280,7 @@ class HttpProvider:
 
     def _renew_key(self, client: SdkClient) -> None:
         """Use a key file that was written anew from the next call on; one that holds no key now, once it does."""
-        if (state := state_of(self.config.key)) == self._key_state:
+        if (state := read_state(self.config.key)) == self._key_state:
             return
         self._key_state = state
         try:
@@ -287,26 +291,28 @@ class HttpProvider:
     async def _load(self) -> SdkClient:
         """Load beside the loop: an SDK takes a second, and this process says every moment that it lives."""
         try:
-            client: SdkClient = await self.beside(self._loaded)
+            client: SdkClient = await self.beside(self._load_client)
         except ImportError as error:
             missing = f"{error.name or 'its SDK'} is not installed"
-            raise unusable(self.provider_id, missing, f"pip install 'hobus[{self.config.kind}]'") from None
+            raise make_unusable(self.provider_id, missing, f"pip install 'hobus[{self.config.kind}]'") from None
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001 - an HTTP library takes fewer addresses than the configuration
             fix = f"correct gateway.providers.{self.provider_id}.base_url"
-            raise unusable(self.provider_id, f"its client cannot be made ({type(error).__name__})", fix) from None
+            raise make_unusable(self.provider_id, f"its client cannot be made ({type(error).__name__})", fix) from None
         self._client = client
         return client
 
-    def _loaded(self) -> SdkClient:
-        self._key_state = state_of(self.config.key)
+    def _load_client(self) -> SdkClient:
+        self._key_state = read_state(self.config.key)
         self._key = read_key(self.provider_id, self.config.key, self.given())
         clients = importlib.import_module("hobus.gateway_service.providers.http.clients")
-        return clients.client_of(self.config, self.gateway, key=self._key, breathe=self.breathe)
+        return clients.make_client(self.config, self.gateway, key=self._key, breathe=self.breathe)
 
     @contextmanager
-    def _asking(self, model_id: str, prompt: Prompt | None, reader: AnswerReader | None = None) -> Generator[None]:
+    def _guard_request(
+        self, model_id: str, prompt: Prompt | None, reader: AnswerReader | None = None
+    ) -> Generator[None]:
         """Turn whatever goes wrong with one request into a GatewayError."""
         exchange = RequestSent()
         current.set(exchange)
@@ -315,4 +321,4 @@ class HttpProvider:
         except Exception as error:  # noqa: BLE001 - SDKs raise their own, their HTTP library's and plain ones
             asked = AskedProvider(self.provider_id, self.config, self._key, model_id, self.now(), prompt)
             cost = None if reader is None else reader.cost
-            raise faults.of_error(error, asked, is_sent=exchange.is_sent, cost=cost) from None
+            raise faults.make_fault(error, asked, is_sent=exchange.is_sent, cost=cost) from None

@@ -12,13 +12,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
-from hobus.bus.json_text import is_within, mended, mended_json, value_of
+from hobus.bus.json_text import is_within, mend, mend_json, read_json
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.work_order import REFUSAL, TOO_LARGE, WINDOW, ToolCall
 from hobus.gateway_service.limits import ARGUMENTS_MAX_CHARS, WRITTEN_MAX_CHARS
 from hobus.gateway_service.providers.http.thinking import SpokenText
-from hobus.gateway_service.providers.http.wire import BadAnswer, ToolNames, a_text, an_object, kind_of
+from hobus.gateway_service.providers.http.wire import BadAnswer, ToolNames, name_kind, read_object, read_text
 
 FINISH_WORDS = {
     **dict.fromkeys(("end_turn", "stop_sequence", "eos", "eos_token", "STOP"), "stop"),
@@ -70,7 +70,7 @@ class CallRead:
             return False
         if name != self.name or (call_id and self.call_id and call_id != self.call_id):
             return True
-        return bool(arguments) and self.text.rstrip().endswith("}") and not arguments_of(self.text)[1]
+        return bool(arguments) and self.text.rstrip().endswith("}") and not parse_arguments(self.text)[1]
 
 
 @dataclass
@@ -107,11 +107,11 @@ class AnswerReader:
         if isinstance(event, str) and self.finish_reason:
             return ""
         if isinstance(event, str) or (
-            isinstance(event, list) and event and "error" in an_object(event[0], "the answer")
+            isinstance(event, list) and event and "error" in read_object(event[0], "the answer")
         ):
             raise ErrorSaid(event)
         try:
-            self.wire.read(self, an_object(event, "the answer"))
+            self.wire.read(self, read_object(event, "the answer"))
         except BadAnswer as fault:
             raise BadAnswer(fault.what, self.usage) from None
         news, self._news = "".join(self._news), []
@@ -148,7 +148,7 @@ class AnswerReader:
         finish = FINISH_WORDS.get(self.finish_reason, self.finish_reason)
         if finish in ("length", TOO_LARGE):
             self.content.cut()
-        said, refusal = "".join(self.content.said), mended("".join(self.refusal))
+        said, refusal = "".join(self.content.said), mend("".join(self.refusal))
         if finish == "stop" and self.calls:
             finish = "tool_calls"
         used = self.usage
@@ -187,8 +187,8 @@ class AnswerReader:
         self, index: object, call_id: Any, name: Any, arguments: Any, extra: dict[str, Any], *, is_new: bool
     ) -> None:
         """Add a call, or a piece of one. `index`: None: it says none; `is_new`: it is certainly no piece of another."""
-        identity, tool, text = a_text(call_id, "id"), a_text(name, "a tool call's name"), _text_of(arguments)
-        found = None if is_new else self._begun(index, identity, tool)
+        identity, tool, text = read_text(call_id, "id"), read_text(name, "a tool call's name"), _write_text(arguments)
+        found = None if is_new else self._find_begun(index, identity, tool)
         self.has_begun = True
         if found is not None and index is not None and not identity and self.names.go_on(found.name, tool, found.text):
             tool, found.name = found.name + tool, ""
@@ -205,13 +205,13 @@ class AnswerReader:
 
     def end(self, reason: Any) -> None:
         """Note why the model stopped, if it did."""
-        self.finish_reason = a_text(reason, "finish_reason") or self.finish_reason
+        self.finish_reason = read_text(reason, "finish_reason") or self.finish_reason
 
     @property
     def thought_chars(self) -> int:
         return sum(map(len, (*self.thought, *self.content.thought)))
 
-    def _begun(self, index: object, call_id: str, name: str) -> CallRead | None:
+    def _find_begun(self, index: object, call_id: str, name: str) -> CallRead | None:
         """Return the call that such a piece belongs to, or None; a piece that names nothing continues the last."""
         if index is None:
             same = [one for one in self.calls if call_id and one.call_id == call_id]
@@ -222,16 +222,16 @@ class AnswerReader:
         return None if name or not self.calls else self.calls[-1]
 
     def _call(self, number: int, read: CallRead) -> ToolCall:
-        arguments, fault = arguments_of(read.text)
+        arguments, fault = parse_arguments(read.text)
         if fault:  # its calls stand in the next prompt without what nobody can read
-            fault = f"{fault}. It wrote: {mended(read.text[:WRITTEN_MAX_CHARS])}"
+            fault = f"{fault}. It wrote: {mend(read.text[:WRITTEN_MAX_CHARS])}"
             fault += "" if len(read.text) <= WRITTEN_MAX_CHARS else " …"
-        name = mended(read.name)
+        name = mend(read.name)
         parts = {"call": read.extra, "message": self.given_back if number == 1 else {}}
-        kept = {part: json.loads(mended_json(json.dumps(value))) for part, value in parts.items() if value}
+        kept = {part: json.loads(mend_json(json.dumps(value))) for part, value in parts.items() if value}
         return ToolCall(
             call_id=str(number),  # until the gateway numbers them
-            provider_call_id=mended(read.call_id),
+            provider_call_id=mend(read.call_id),
             tool_id=self.names.tool_id(name),
             arguments=arguments,
             fault=fault if name else "it names no tool",
@@ -239,7 +239,7 @@ class AnswerReader:
         )
 
 
-def arguments_of(text: str) -> tuple[dict[str, Any], str]:
+def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
     """Return the arguments that a model wrote, and what is wrong with them; empty: nothing."""
     if len(text) > ARGUMENTS_MAX_CHARS:
         return {}, f"its arguments are {len(text)} characters, at most {ARGUMENTS_MAX_CHARS} are taken"
@@ -248,7 +248,7 @@ def arguments_of(text: str) -> tuple[dict[str, Any], str]:
         for _ in range(_STRINGS_MAX):
             if not isinstance(value, str):
                 break
-            value = _value(value) if value.strip() else {}
+            value = _parse_value(value) if value.strip() else {}
     except json.JSONDecodeError as fault:
         size = len(fault.doc)
         place = (
@@ -260,7 +260,7 @@ def arguments_of(text: str) -> tuple[dict[str, Any], str]:
     if value is None:
         return {}, ""
     if not isinstance(value, dict):
-        return {}, f"its arguments are {kind_of(value)}, not an object"
+        return {}, f"its arguments are {name_kind(value)}, not an object"
     return (value, "") if is_within(value, PARAMETERS_DEPTH_MAX) else ({}, "its arguments are nested too deeply")
 
 
@@ -273,14 +273,14 @@ _COUNT_MAX = 2**53
 """Up to here a number is the same one for every reader of JSON."""
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
-        return value_of(text)
+        return read_json(text)
     except ValueError:  # nothing that a message carries, before it is mended
-        return value_of(mended_json(text))
+        return read_json(mend_json(text))
 
 
-def _text_of(arguments: Any) -> str:
+def _write_text(arguments: Any) -> str:
     if arguments is None:
         return ""
     return arguments if isinstance(arguments, str) else json.dumps(arguments)

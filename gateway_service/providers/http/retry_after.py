@@ -27,9 +27,9 @@ _RESET = re.compile(r"(?:x-ratelimit-reset(-.+)?|anthropic-ratelimit(-.+)-reset)
 def retry_after_ms(headers: Mapping[str, str], now: float) -> int | None:
     """Return when another try may be allowed; None if the headers do not say. `now`: seconds since 1970 UTC."""
     named = {name.lower(): value for name, value in headers.items()}
-    now = _moment(named.get("date", "")) or now
-    milliseconds = _number(named.get("retry-after-ms", ""))
-    after_s = _seconds(named.get("retry-after", ""), now) if milliseconds is None else milliseconds / 1000
+    now = _parse_moment(named.get("date", "")) or now
+    milliseconds = _parse_number(named.get("retry-after-ms", ""))
+    after_s = _parse_seconds(named.get("retry-after", ""), now) if milliseconds is None else milliseconds / 1000
     if after_s is None:
         after_s = _reset_s(named, now)
     return None if after_s is None or after_s < 0 else min(math.ceil(after_s * 1000), _AFTER_MAX_MS)
@@ -39,28 +39,28 @@ def _reset_s(headers: Mapping[str, str], now: float) -> float | None:
     """Return when the limits that are used up are there again; where none says so, the first of all."""
     resets: list[tuple[bool, float]] = []
     for name, value in headers.items():
-        match, after_s = _RESET.fullmatch(name), _seconds(value, now)
+        match, after_s = _RESET.fullmatch(name), _parse_seconds(value, now)
         if match is not None and after_s is not None and after_s >= 0:
             left = headers.get(name.replace("reset", "remaining"), "")
-            resets.append((_number(left) == 0, after_s))
+            resets.append((_parse_number(left) == 0, after_s))
     used_up = [after_s for is_used_up, after_s in resets if is_used_up]
     return max(used_up) if used_up else min((after_s for _, after_s in resets), default=None)
 
 
-def _seconds(text: str, now: float) -> float | None:
+def _parse_seconds(text: str, now: float) -> float | None:
     """Return the seconds until then: by a number, a duration, or a moment."""
-    number = _number(text)
+    number = _parse_number(text)
     if number is None:
         if _DURATION.fullmatch(text.strip()):
             return sum(float(size) * _SECONDS[unit] for size, unit in _PART.findall(text))
-        moment = _moment(text)
+        moment = _parse_moment(text)
         return None if moment is None else moment - now
     if number >= _A_MOMENT_S:
         return (number / 1000 if number >= _A_MOMENT_S * 1000 else number) - now
     return number
 
 
-def _moment(text: str) -> float | None:
+def _parse_moment(text: str) -> float | None:
     for read in (parsedate_to_datetime, datetime.fromisoformat):
         try:
             found = read(text.strip())
@@ -70,7 +70,7 @@ def _moment(text: str) -> float | None:
     return None
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:

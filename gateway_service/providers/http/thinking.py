@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from hobus.bus.json_text import mended
+from hobus.bus.json_text import mend
 
 OPENING, CLOSING = "<think>", "</think>"
 _TAG = re.compile(r"<think>|(?<![`'\"(])</think>(?![.,;:!?)])(?!(?<=[ \t]</think>)[ \t]+\S)")
@@ -43,20 +43,20 @@ class SpokenText:
         self._held += piece
         if _HIGH.search(self._held):
             return ""
-        self._held = mended(self._held)
-        return self._told(is_last=False)
+        self._held = mend(self._held)
+        return self._take_told(is_last=False)
 
     def close(self) -> str:
         """Return the rest, once nothing more comes."""
-        self._held = mended(self._held)
-        return self._told(is_last=True)
+        self._held = mend(self._held)
+        return self._take_told(is_last=True)
 
     def cut(self) -> None:
         """Cut a closed answer: of a model that thinks first, and did not end that, no word is told."""
         if self._thinks_first and not self._is_settled:
             self.thought, self.said = [*self.thought, *self.said], []
 
-    def _told(self, *, is_last: bool) -> str:
+    def _take_told(self, *, is_last: bool) -> str:
         if self._state == "begin":
             start = self._held.lstrip()
             if start.startswith(OPENING):
@@ -72,7 +72,7 @@ class SpokenText:
 
     def _think(self, *, is_last: bool) -> None:
         thought, closing, rest = self._held.partition(CLOSING)
-        at = len(thought) if closing or is_last else len(thought) - _beginning(thought, CLOSING)
+        at = len(thought) if closing or is_last else len(thought) - _count_beginning(thought, CLOSING)
         self.thought.append(thought[:at])
         self._held = rest if closing else thought[at:]
         if closing:
@@ -85,14 +85,14 @@ class SpokenText:
             text = before + self._held
             tag = next((one for one in _TAG.finditer(text) if not self._is_code(text, one, len(before))), None)
             if tag is None:
-                at -= 0 if is_last else _beginning(self._held, OPENING, CLOSING)
+                at -= 0 if is_last else _count_beginning(self._held, OPENING, CLOSING)
             elif tag[0] == OPENING:
                 self._is_settled = True
             elif is_last or not _UNDECIDED.search(text):
                 self.thought, self.said = [*self.said, text[len(before) : tag.start()]], []
                 self._state, self._held = "thought", text[tag.end() :]
                 self._is_settled = self.has_closed_alone = True
-                return self._told(is_last=is_last)
+                return self._take_told(is_last=is_last)
             else:
                 at = tag.start() - len(before)
             if self._closes_alone and not (is_last or self._is_settled):
@@ -108,7 +108,7 @@ class SpokenText:
         return tag[0] == CLOSING and (self._backticks + text.count("`", start, tag.start())) % 2 == 1
 
 
-def _beginning(text: str, *tags: str) -> int:
+def _count_beginning(text: str, *tags: str) -> int:
     """Return how many of the last characters may be the beginning of one of these tags."""
     begun = "<" + text.rpartition("<")[2]
     return len(begun) if text.endswith(begun) and any(tag[:-1].startswith(begun) for tag in tags) else 0

@@ -31,41 +31,41 @@ ERROR_KEYS = frozenset({"errors", "detail", "base_resp", *SENTENCES})
 """Where servers that know no `error` say one."""
 
 
-def facts(value: Any) -> dict[str, Any]:
+def read_facts(value: Any) -> dict[str, Any]:
     """Read the JSON object of what no answer is refused for; whatever else stands there counts as an empty one."""
     return value if isinstance(value, dict) else {}
 
 
-def an_object(value: Any, where: str) -> dict[str, Any]:
+def read_object(value: Any, where: str) -> dict[str, Any]:
     """Read a JSON object; all that is empty counts as one: some servers have one word for it (`[]`, `false`, `""`)."""
-    return value if type(value) is dict else _of_kind(dict, value, where)
+    return value if type(value) is dict else _read_kind(dict, value, where)
 
 
-def a_list(value: Any, where: str) -> list[Any]:
+def read_list(value: Any, where: str) -> list[Any]:
     """Read a JSON array; all that is empty counts as one."""
-    return value if type(value) is list else _of_kind(list, value, where)
+    return value if type(value) is list else _read_kind(list, value, where)
 
 
-def a_text(value: Any, where: str) -> str:
+def read_text(value: Any, where: str) -> str:
     """Read a text; all that is empty counts as one, and a number as its digits."""
-    return value if type(value) is str else str(value) if type(value) is int else _of_kind(str, value, where)
+    return value if type(value) is str else str(value) if type(value) is int else _read_kind(str, value, where)
 
 
-def blocks_of(value: Any, where: str) -> list[dict[str, Any]]:
+def read_blocks(value: Any, where: str) -> list[dict[str, Any]]:
     """Return the parts of a content, which may be one text, one part, or a list of either."""
     parts = value if isinstance(value, list) else [value]
-    return [part if isinstance(part, dict) else {"type": "text", "text": a_text(part, where)} for part in parts]
+    return [part if isinstance(part, dict) else {"type": "text", "text": read_text(part, where)} for part in parts]
 
 
-def _of_kind(kind: type[Any], value: Any, where: str) -> Any:
+def _read_kind(kind: type[Any], value: Any, where: str) -> Any:
     if not value:
         return kind()
     if not isinstance(value, kind):
-        raise BadAnswer(f"{where} is {kind_of(value)}, not {_KINDS[kind]}")
+        raise BadAnswer(f"{where} is {name_kind(value)}, not {_KINDS[kind]}")
     return value
 
 
-def kind_of(value: Any) -> str:
+def name_kind(value: Any) -> str:
     return _KINDS.get(type(value), "a number")
 
 
@@ -79,7 +79,7 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
 
 @lru_cache(maxsize=1024)
-def _taken(name: str) -> str:
+def _make_taken(name: str) -> str:
     """Return what a provider takes in the place of a name or an id; cached, as the same ones come again and again."""
     return _FOREIGN.sub("_", name)[:_NAME_MAX_CHARS]
 
@@ -94,7 +94,7 @@ class ToolNames:
         for tool_id in tool_ids:
             if tool_id in self.names:
                 continue
-            wanted = _taken(tool_id) or "_"
+            wanted = _make_taken(tool_id) or "_"
             name, number = wanted, 1
             while name in self._ids:
                 number += 1
@@ -133,7 +133,7 @@ class CallIds(dict[str, str]):
         An id that stood in an earlier answer too (some servers count anew each time) is made different.
         """
         for call in calls:
-            own = _taken(call.provider_call_id)
+            own = _make_taken(call.provider_call_id)
             if not own or own in self._used:
                 own = f"call_{len(self._used)}_{call.call_id}"
             self._used[own] = None
@@ -148,7 +148,7 @@ def with_images(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
     return [one for one in messages if one.role == "user" for segment in one.segments if segment.files]
 
 
-def words_and_images(message: PromptMessage, text: str) -> list[str | SeenImage]:
+def split_images(message: PromptMessage, text: str) -> list[str | SeenImage]:
     """Return a person's words verbatim, each image in the place of its line; before them those of earlier messages.
 
     The line of an image that is not shown stands in a block of its own, which says so.
@@ -171,7 +171,7 @@ def words_and_images(message: PromptMessage, text: str) -> list[str | SeenImage]
     return [*(part for pair in named for part in pair), *parts]
 
 
-def given_back(call: ToolCall, model_id: str, part: str) -> dict[str, Any]:
+def find_given_back(call: ToolCall, model_id: str, part: str) -> dict[str, Any]:
     """Return this part of what this model wants back with its call; nothing of another model's."""
     kept = call.given_back
     return kept[part] if part in kept and kept.get("model") == model_id else {}
@@ -184,7 +184,7 @@ _WINDOW = (
 """What servers call a model's window in their list of models: vLLM, OpenRouter, Groq, Mistral, Anthropic, llama.cpp."""
 
 
-def window_in(model: dict[str, Any]) -> int | None:
+def read_window(model: dict[str, Any]) -> int | None:
     """Return the window of a model of such a list, in tokens; None where it does not say."""
     meta = model.get("meta")
     told = model | meta if isinstance(meta, dict) else model

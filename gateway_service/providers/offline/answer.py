@@ -44,28 +44,28 @@ def answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
     if not reading.asked:
         return RulesAnswer(_NO_MESSAGE)
     if "reduced mode" in reading.system:
-        return RulesAnswer(_reduced(reading))
+        return RulesAnswer(_write_reduced(reading))
     words, steers = reading.words, reading.asked[1:]
-    if not reading.done and (named := named_in(words, reading.tools)) is not None:
+    if not reading.done and (named := find_named_calls(words, reading.tools)) is not None:
         return RulesAnswer(*named)
-    asked, text = words, grammar.normal(words)
+    asked, text = words, grammar.normalise(words)
     if grammar.says("again", text):
         asked = next(
-            (one.text for one in reversed(reading.said) if one.who == "user" and _ids(one.text, grammar)), words
+            (one.text for one in reversed(reading.said) if one.who == "user" and _find_ids(one.text, grammar)), words
         )
     is_change = grammar.changes.search(text) is not None
     looked_back = _look_back(reading, text, grammar)
-    calls = [] if is_change or looked_back else _calls(asked, reading, grammar)
-    calls = [one for steer in steers for one in _calls(steer, reading, grammar) if one not in calls] + calls
+    calls = [] if is_change or looked_back else _list_calls(asked, reading, grammar)
+    calls = [one for steer in steers for one in _list_calls(steer, reading, grammar) if one not in calls] + calls
     if calls and len(reading.done) < _CALLS_MAX:
         return RulesAnswer(calls=tuple(calls))
     told = [told for one in reading.answered if (told := tell(one)) not in reading.draft]
     if not told and not reading.draft:
-        told = [looked_back or _alone(reading, text, asked, grammar, is_change=is_change)]
-    heard = [line for steer in steers if (line := f"Meanwhile you said: “{_short(steer)}”") not in reading.draft]
+        told = [looked_back or _answer_alone(reading, text, asked, grammar, is_change=is_change)]
+    heard = [line for steer in steers if (line := f"Meanwhile you said: “{_shorten(steer)}”") not in reading.draft]
     answer = "\n\n".join([*([reading.draft] if reading.draft else []), *told, *heard])
     wishes = [*steers, words, *reading.blocks.get("preferences", "").splitlines()]
-    forms = (name for wish in map(grammar.normal, wishes) for name in ("brief", "full") if grammar.says(name, wish))
+    forms = (name for wish in map(grammar.normalise, wishes) for name in ("brief", "full") if grammar.says(name, wish))
     is_brief = next(forms, "") == "brief"
     return RulesAnswer(" ".join(answer.replace(":\n- ", ": ").replace("\n- ", "; ").split()) if is_brief else answer)
 
@@ -104,22 +104,22 @@ _HEADINGS = {
 _COLUMNS = (("package_id", "framework_id", "tool_id", "version"), ("title", "description"))
 
 
-def _reduced(reading: Reading) -> str:
+def _write_reduced(reading: Reading) -> str:
     return (
         "I can only answer in a reduced mode right now, without memory, earlier messages and tools. "
-        f"{SELF}. Without the tools I cannot look anything up, and so not answer “{_short(reading.words)}”. "
+        f"{SELF}. Without the tools I cannot look anything up, and so not answer “{_shorten(reading.words)}”. "
         "Please ask again in a moment."
     )
 
 
-def named_in(text: str, offered: Mapping[str, Mapping[str, Any]]) -> tuple[str, tuple[ToolWanted, ...]] | None:
+def find_named_calls(text: str, offered: Mapping[str, Mapping[str, Any]]) -> tuple[str, tuple[ToolWanted, ...]] | None:
     """Return the calls that a message of that form names, or why there are none; None for any other message."""
     found = [_LINE.fullmatch(line.strip()) for line in text.splitlines() if line.strip()]
     calls: list[ToolWanted] = []
     for match in found:
         if match is None or len(found) > _CALLS_MAX:
             return None
-        tool_id, arguments = match[1], _object(match[2])
+        tool_id, arguments = match[1], _read_object(match[2])
         if match[3] and (takes := offered.get(tool_id)) is not None:
             texts = [name for name, one in takes.get("properties", {}).items() if one.get("type") == "string"]
             needed = takes.get("required") or texts[:1]
@@ -135,7 +135,7 @@ def named_in(text: str, offered: Mapping[str, Mapping[str, Any]]) -> tuple[str, 
     return ("", tuple(calls)) if calls else None
 
 
-def _object(text: str | None) -> dict[str, Any] | None:
+def _read_object(text: str | None) -> dict[str, Any] | None:
     try:
         value = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -143,14 +143,16 @@ def _object(text: str | None) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _ids(text: str, grammar: Grammar) -> list[str]:
-    return [intent.tool_id for intent in grammar.intents_in(grammar.normal(text))]
+def _find_ids(text: str, grammar: Grammar) -> list[str]:
+    return [intent.tool_id for intent in grammar.find_intents(grammar.normalise(text))]
 
 
-def _calls(text: str, reading: Reading, grammar: Grammar) -> list[ToolWanted]:
+def _list_calls(text: str, reading: Reading, grammar: Grammar) -> list[ToolWanted]:
     """Return a call for each tool that a text is about and that was not asked yet."""
-    wanted = [tool_id for tool_id in _ids(text, grammar) if tool_id in reading.tools and tool_id not in reading.done]
-    return [ToolWanted(tool_id, _arguments(reading.tools[tool_id], text, grammar)) for tool_id in wanted]
+    wanted = [
+        tool_id for tool_id in _find_ids(text, grammar) if tool_id in reading.tools and tool_id not in reading.done
+    ]
+    return [ToolWanted(tool_id, _find_arguments(reading.tools[tool_id], text, grammar)) for tool_id in wanted]
 
 
 def _look_back(reading: Reading, text: str, grammar: Grammar) -> str:
@@ -158,15 +160,15 @@ def _look_back(reading: Reading, text: str, grammar: Grammar) -> str:
     if grammar.says("asked_before", text):
         asked = [said.text for said in reading.said if said.who == "user"]
         first = "This is the first message of our conversation that I can see."
-        return f"You asked: “{_short(asked[0] if grammar.says('first', text) else asked[-1])}”" if asked else first
+        return f"You asked: “{_shorten(asked[0] if grammar.says('first', text) else asked[-1])}”" if asked else first
     if grammar.says("said_before", text):
         answers = [said.text for said in reading.said if said.who == "assistant"]
         said = "I have not said anything in this conversation yet."
-        return f"I said: “{_short(answers[-1])}”" if answers else said
-    return _summary(reading) if grammar.says("summarise", text) else ""
+        return f"I said: “{_shorten(answers[-1])}”" if answers else said
+    return _summarise(reading) if grammar.says("summarise", text) else ""
 
 
-def _summary(reading: Reading) -> str:
+def _summarise(reading: Reading) -> str:
     """Return the first sentence of each thing that the prompt shows, in order."""
     said = [f"{'You' if one.who == 'user' else 'I'}: {one.text}" for one in reading.said if one.text.strip()]
     lines = [line for line in reading.blocks.get("context", "").splitlines()[1:] if line.strip()] + said
@@ -175,9 +177,9 @@ def _summary(reading: Reading) -> str:
     return "\n".join(["In short:", *(f"- {_SENTENCE.split(line.strip().splitlines()[0])[0]}" for line in lines)])
 
 
-def _alone(reading: Reading, text: str, asked: str, grammar: Grammar, *, is_change: bool) -> str:
+def _answer_alone(reading: Reading, text: str, asked: str, grammar: Grammar, *, is_change: bool) -> str:
     """Return what rules say without tools to the message's normal text, which may mean one that was asked before."""
-    abilities = _abilities(reading, grammar)
+    abilities = _list_abilities(reading, grammar)
     if is_change:
         return f"I can look things up in this system, but I change nothing. {abilities}"
     if grammar.says("farewell", text) and grammar.says("closes", text):
@@ -186,14 +188,14 @@ def _alone(reading: Reading, text: str, asked: str, grammar: Grammar, *, is_chan
         return f"Hello{' again' if reading.said else ''}. {abilities}"
     if grammar.says("identity", text):
         return f"{SELF}. {abilities}"
-    if missing := [one.says for one in grammar.intents_in(grammar.normal(asked))]:
+    if missing := [one.says for one in grammar.find_intents(grammar.normalise(asked))]:
         return f"To {' and '.join(missing)} I would need a tool that I was not given here. {abilities}"
     if reading.blocks.get("context"):
-        return f"{SELF}, so I cannot reason about this. What I was given says:\n{_summary(reading)}\n{HELP}"
+        return f"{SELF}, so I cannot reason about this. What I was given says:\n{_summarise(reading)}\n{HELP}"
     return f"{SELF}, so I cannot answer that. {HELP} {abilities}"
 
 
-def _abilities(reading: Reading, grammar: Grammar) -> str:
+def _list_abilities(reading: Reading, grammar: Grammar) -> str:
     able = [intent.says for intent in grammar.intents if intent.tool_id in reading.tools]
     if not able:
         return "Without tools I can only talk about this conversation."
@@ -201,12 +203,12 @@ def _abilities(reading: Reading, grammar: Grammar) -> str:
     return f"Ask me about this system: I can {', '.join(before)}{', and ' if before else ''}{last}."
 
 
-def _arguments(parameters: Mapping[str, Any], question: str, grammar: Grammar) -> dict[str, Any]:
+def _find_arguments(parameters: Mapping[str, Any], question: str, grammar: Grammar) -> dict[str, Any]:
     """Return arguments that the question names, of those that the tool declares."""
     declared: Mapping[str, Any] = parameters.get("properties", {})
     if not declared:
         return {}
-    text = grammar.normal(question)
+    text = grammar.normalise(question)
     found: dict[str, Any] = {}
     if (path := _PATH.search(text)) and path.group().partition(".")[0] in grammar.config_sections:
         found["path"] = path.group()
@@ -218,14 +220,14 @@ def _arguments(parameters: Mapping[str, Any], question: str, grammar: Grammar) -
         found["limit"] = int(limit.group(1))
     if "this session" in text:
         found["session_id"] = "this"
-    return {name: _bounded(value, declared[name]) for name, value in found.items() if name in declared}
+    return {name: _bound(value, declared[name]) for name, value in found.items() if name in declared}
 
 
-def _bounded(value: Any, schema: Any) -> Any:
+def _bound(value: Any, schema: Any) -> Any:
     if isinstance(value, int) and isinstance(schema, dict):
         return max(schema.get("minimum", value), min(schema.get("maximum", value), value))
     return value
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _QUOTED_CHARS else text[: _QUOTED_CHARS - 1] + "…"

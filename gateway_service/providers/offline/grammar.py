@@ -43,11 +43,11 @@ class Grammar(NamedTuple):
         half = (self.read_chars - len(_CUT)) // 2
         return f"{text[:half]}{_CUT}{text[-half:]}"
 
-    def normal(self, text: str) -> str:
+    def normalise(self, text: str) -> str:
         """Return what is read of the text, as the patterns want it: lower case, straight quotes, single spaces."""
         return " ".join(self.read(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").lower().split())
 
-    def intents_in(self, text: str) -> list[Intent]:
+    def find_intents(self, text: str) -> list[Intent]:
         """Return what a normal text asks for, in the order in which it speaks of it."""
         found = [
             (match.start(), number, intent)
@@ -72,16 +72,25 @@ def load_grammar() -> Grammar:
     return Grammar(
         read_chars=data["read_chars"],
         intents=tuple(
-            Intent(row["tool_id"], row["domain"], row["says"], _any(row["any"]), _any(row["none"] or ["(?!)"]))
+            Intent(
+                row["tool_id"],
+                row["domain"],
+                row["says"],
+                _join_patterns(row["any"]),
+                _join_patterns(row["none"] or ["(?!)"]),
+            )
             for row in data["intents"]
         ),
         config_sections={name: re.compile(rf"\b{name.replace('_', '[_ ]')}s?\b") for name in data["config_sections"]},
         speech={name: re.compile(pattern) for name, pattern in data["speech"].items()},
-        labels={kind: tuple((row["label"], _any(row["any"])) for row in data[kind]) for kind in ("tasks", "domains")},
+        labels={
+            kind: tuple((row["label"], _join_patterns(row["any"])) for row in data[kind])
+            for kind in ("tasks", "domains")
+        },
         changes=re.compile(data["changes"]),
     )
 
 
-def _any(patterns: Iterable[str]) -> _Pattern:
+def _join_patterns(patterns: Iterable[str]) -> _Pattern:
     """Return a pattern that finds the first place where any of them matches."""
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))

@@ -14,7 +14,7 @@ from hobus.gateway_service.providers.offline import answer as rules
 from hobus.gateway_service.providers.offline.answer import RulesAnswer
 from hobus.gateway_service.providers.offline.grammar import Grammar
 from hobus.gateway_service.providers.offline.reading import Reading, ToolWanted
-from hobus.gateway_service.providers.offline.structured import classify, consolidate, filled, least_instance
+from hobus.gateway_service.providers.offline.structured import classify, consolidate, fill_schema, make_least_instance
 
 MODELS = ("offline-rules-1",)
 """The models there are."""
@@ -24,7 +24,7 @@ def complete(request: Mapping[str, Any], grammar: Grammar, chars_per_token: int)
     """Return the answer within max_tokens. Raises GatewayError where the request's schema takes large values only."""
     answer = _answer(Reading(request), grammar)
     room = request["max_tokens"] * chars_per_token
-    text, calls = answer.text[:room], _that_fit(answer.calls, room)
+    text, calls = answer.text[:room], _select_fitting(answer.calls, room)
     is_cut = len(text) < len(answer.text) or len(calls) < len(answer.calls)
     message = {
         "role": "assistant",
@@ -39,21 +39,21 @@ def complete(request: Mapping[str, Any], grammar: Grammar, chars_per_token: int)
 
 def _answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
     if '"speech_act"' in reading.system:
-        return RulesAnswer(_json(classify(reading, grammar)))
+        return RulesAnswer(_write_json(classify(reading, grammar)))
     if '"context_line"' in reading.system and (line := consolidate(reading, grammar)):
-        return RulesAnswer(_json(line))
+        return RulesAnswer(_write_json(line))
     answer = rules.answer(reading, grammar)
     if answer.calls:
         return answer
     if reading.must_call and reading.tools:
         name, parameters = next(iter(reading.tools.items()))
-        return RulesAnswer(calls=(ToolWanted(name, least_instance(dict(parameters))),))
+        return RulesAnswer(calls=(ToolWanted(name, make_least_instance(dict(parameters))),))
     if reading.schema is not None:
-        return RulesAnswer(_json(filled(dict(reading.schema), reading.words, answer.text)))
+        return RulesAnswer(_write_json(fill_schema(dict(reading.schema), reading.words, answer.text)))
     return answer
 
 
-def _that_fit(calls: tuple[ToolWanted, ...], room: int) -> list[ToolWanted]:
+def _select_fitting(calls: tuple[ToolWanted, ...], room: int) -> list[ToolWanted]:
     kept: list[ToolWanted] = []
     for call in calls:
         room -= len(call.name) + len(json.dumps(call.arguments))
@@ -63,5 +63,5 @@ def _that_fit(calls: tuple[ToolWanted, ...], room: int) -> list[ToolWanted]:
     return kept
 
 
-def _json(value: Any) -> str:
+def _write_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)

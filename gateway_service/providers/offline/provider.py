@@ -56,7 +56,7 @@ class OfflineProvider:
                 f"it has {', '.join(model.MODELS)}",
                 facts={"unbilled": True},
             )
-        response = self._response(prompt, model_id)
+        response = self._make_response(prompt, model_id)
         words: list[str] = [""] if on_delta is None else _WORD.findall(response.content) or [""]
         for word in words:
             if self.latency_ms:
@@ -65,10 +65,10 @@ class OfflineProvider:
                 on_delta(word)
         return response
 
-    def _response(self, prompt: Prompt, model_id: str) -> PromptResponse:
+    def _make_response(self, prompt: Prompt, model_id: str) -> PromptResponse:
         """Return what the model answers, with its usage; it counts characters."""
         names = ToolNames.of(prompt)
-        request = openai_wire.request(prompt, model_id, names, _DIALECT, stream=False)
+        request = openai_wire.make_request(prompt, model_id, names, _DIALECT, stream=False)
         answer = AnswerReader(openai_wire, names).whole(model.complete(request, self._grammar, self.chars_per_token))
         about = {"usage_is_estimated": False, "provider_id": self.provider_id, "model_id": model_id}
         return pricing.with_usage(prompt, answer, self.chars_per_token).model_copy(update=about)

@@ -19,7 +19,7 @@ _IMAGE = "[the image "
 _TOLD_BEFORE = re.compile(r"(Instructions of the caller|Said earlier in this conversation):\n")
 
 
-def words_in(content: str | list[Any]) -> str:
+def read_words(content: str | list[Any]) -> str:
     """Return what stands in a message: parts of text as one, without what names an image before it is shown."""
     if isinstance(content, str):
         return content
@@ -75,17 +75,17 @@ class Heard:
                 case "assistant" if message.get("tool_calls"):
                     waiting = {call["id"]: call["function"]["name"] for call in message["tool_calls"]}
                 case "assistant":
-                    self._answered_by(message["content"])
+                    self._note_answer(message["content"])
                 case _:
                     self._hear(message["content"])
 
-    def _answered_by(self, text: str) -> None:
+    def _note_answer(self, text: str) -> None:
         self._sent = (list(self.asked), set(self.done))
         self.answers += [*(Utterance("user", one) for one in self.asked), Utterance("assistant", text)]
         self.asked, self.answered, self.done, self.draft = [], [], set(), ""
 
     def _hear(self, content: str | list[Any]) -> None:
-        if not (content := words_in(content)):
+        if not (content := read_words(content)):
             return
         if (note := _NOT_SENT.match(content)) and self.answers:
             self.asked, self.done = self._sent
@@ -123,7 +123,7 @@ class Reading(Heard):
         new = len(messages)
         while new and (messages[new - 1]["role"] != "assistant" or messages[new - 1].get("tool_calls")):
             new -= 1
-        heard = [words_in(one["content"]) for one in messages[new:] if one["role"] == "user"]
+        heard = [read_words(one["content"]) for one in messages[new:] if one["role"] == "user"]
         if not all(heard or [""]) or any(map(_NOT_SENT.match, heard)):  # the last answer is none yet
             new = 0
         self._before = messages[:new]

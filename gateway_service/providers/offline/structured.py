@@ -23,11 +23,11 @@ _GREETINGS = ("greeting", "reentry_greeting", "farewell")
 def classify(reading: Reading, grammar: Grammar) -> dict[str, Any]:
     """Return what these rules say of the message, by its words; labels are of the prompt's list alone."""
     message = reading.words
-    text, objective = grammar.normal(message), reading.blocks.get("active_objective", "")
+    text, objective = grammar.normalise(message), reading.blocks.get("active_objective", "")
     is_first = not objective and not reading.blocks.get("earlier_messages")
-    act = _speech_act(text, grammar, is_first=is_first)
-    ambiguity = _ambiguity(text, grammar, act)
-    domains = _domain_of(text, grammar), _domain_of(grammar.normal(objective), grammar)
+    act = _find_speech_act(text, grammar, is_first=is_first)
+    ambiguity = _judge_ambiguity(text, grammar, act)
+    domains = _find_domain(text, grammar), _find_domain(grammar.normalise(objective), grammar)
     is_elsewhere = "general" not in domains and domains[0] != domains[1]
     if act == "farewell":
         action = "close"
@@ -35,7 +35,7 @@ def classify(reading: Reading, grammar: Grammar) -> dict[str, Any]:
         action = "new"
     else:
         action = "unclear" if ambiguity == "high" else "continue"
-    labels = {"domain": domains[0], "task": _task_of(text, grammar)}
+    labels = {"domain": domains[0], "task": _find_task(text, grammar)}
     labels = dict.fromkeys(labels, "general") if act in _GREETINGS else labels
     found: dict[str, Any] = {
         "speech_act": act,
@@ -45,21 +45,21 @@ def classify(reading: Reading, grammar: Grammar) -> dict[str, Any]:
             "candidate_objective": " ".join(message.split()[:_OBJECTIVE_WORDS]),
             "confidence": 0.4 if ambiguity == "high" else 0.8,
         },
-        "labels": {kind: label for kind, label in labels.items() if label in _vocabulary(reading, kind)},
+        "labels": {kind: label for kind, label in labels.items() if label in _read_vocabulary(reading, kind)},
     }
-    if wish := _lasting_wish(message, grammar):
-        kind = "preference" if grammar.says("wish", grammar.normal(wish)) else "constraint"
+    if wish := _find_lasting_wish(message, grammar):
+        kind = "preference" if grammar.says("wish", grammar.normalise(wish)) else "constraint"
         found["explicit_preference"] = {"statement": wish, "kind": kind, "scope": "global"}
     return found
 
 
-def _vocabulary(reading: Reading, kind: str) -> list[str]:
+def _read_vocabulary(reading: Reading, kind: str) -> list[str]:
     return [
         word.strip() for name, row in _VOCABULARY.findall(reading.system) if name == kind for word in row.split(",")
     ]
 
 
-def _speech_act(text: str, grammar: Grammar, *, is_first: bool) -> str:
+def _find_speech_act(text: str, grammar: Grammar, *, is_first: bool) -> str:
     if grammar.says("farewell", text) and grammar.says("closes", text):
         return "farewell"
     if grammar.says("greeting", text):
@@ -67,32 +67,32 @@ def _speech_act(text: str, grammar: Grammar, *, is_first: bool) -> str:
     return "question" if grammar.says("question", text) else "command"
 
 
-def _ambiguity(text: str, grammar: Grammar, act: str) -> str:
-    if act in _GREETINGS or grammar.intents_in(text):
+def _judge_ambiguity(text: str, grammar: Grammar, act: str) -> str:
+    if act in _GREETINGS or grammar.find_intents(text):
         return "low"
     if not text or grammar.says("vague", text):
         return "high"
     return "medium" if len(text.split()) <= _SHORT_WORDS else "low"
 
 
-def _lasting_wish(message: str, grammar: Grammar) -> str:
+def _find_lasting_wish(message: str, grammar: Grammar) -> str:
     """Return the last sentence that says how to be served, or what never to do, from now on; else empty."""
     for marked in reversed(_SENTENCE.split(grammar.read(message))):
         before = _BEFORE_WORDS.match(marked)
         one = marked[before.end() if before else 0 :].rstrip(" \t\r\n*_")
-        text = grammar.normal(one)
+        text = grammar.normalise(one)
         if (grammar.says("wish", text) or grammar.says("rule", text)) and not grammar.says("question", text):
             return one
     return ""
 
 
-def _domain_of(text: str, grammar: Grammar) -> str:
-    intents = grammar.intents_in(text)
+def _find_domain(text: str, grammar: Grammar) -> str:
+    intents = grammar.find_intents(text)
     return intents[0].domain if intents else grammar.label("domains", text) or "general"
 
 
-def _task_of(text: str, grammar: Grammar) -> str:
-    return grammar.label("tasks", text) or ("inspect" if grammar.intents_in(text) else "general")
+def _find_task(text: str, grammar: Grammar) -> str:
+    return grammar.label("tasks", text) or ("inspect" if grammar.find_intents(text) else "general")
 
 
 _SIGNAL = re.compile(r"^Signal: ([a-z_]+):(\S+)\nSeen (\d+) times in (\d+) sessions\.$", re.MULTILINE)
@@ -116,20 +116,22 @@ def consolidate(reading: Reading, grammar: Grammar) -> dict[str, Any]:
     if signal is None:
         return {}
     kind, label, count, sessions = signal.groups()
-    asked = [grammar.normal(text) for text in _ASKED.findall(reading.asked[0])]
+    asked = [grammar.normalise(text) for text in _ASKED.findall(reading.asked[0])]
     labels = {
-        "domain": [label] if kind == "domain" else _most([_domain_of(text, grammar) for text in asked]),
-        "task": [label] if kind == "task" else _most([_task_of(text, grammar) for text in asked]),
+        "domain": [label] if kind == "domain" else _list_most([_find_domain(text, grammar) for text in asked]),
+        "task": [label] if kind == "task" else _list_most([_find_task(text, grammar) for text in asked]),
     }
     return {
         "artifact_type": _TYPES.get(kind, "task_pattern"),
-        "labels": {name: [one for one in found if one in _vocabulary(reading, name)] for name, found in labels.items()},
+        "labels": {
+            name: [one for one in found if one in _read_vocabulary(reading, name)] for name, found in labels.items()
+        },
         "context_line": (SAYS.get(f"{kind}:{label}") or SAYS.get(kind, _OTHERWISE)).format(label=label),
         "weight": round(min(0.9, 0.3 + 0.1 * min(int(sessions), int(count) / 2)), 2),
     }
 
 
-def _most(labels: list[str]) -> list[str]:
+def _list_most(labels: list[str]) -> list[str]:
     return [max(labels, key=labels.count)] if labels else []
 
 
@@ -137,49 +139,49 @@ LEAST_MAX_CHARS = 100_000
 """No contract asks for so much; a schema that does was made to."""
 
 
-def least_instance(schema: dict[str, Any]) -> Any:  # noqa: C901 - a case per type
+def make_least_instance(schema: dict[str, Any]) -> Any:  # noqa: C901 - a case per type
     """Return a value that a plain JSON Schema takes: first of an enum, required keys only, empty or minimal otherwise.
 
     Raises GatewayError(INVALID_INPUT) where even the least one is very large: schemas come from whoever sends prompts.
     """
     left_chars = LEAST_MAX_CHARS
 
-    def given(value: Any, chars: int = 0) -> Any:
+    def charge_chars(value: Any, chars: int = 0) -> Any:
         nonlocal left_chars
         left_chars -= chars or len(json.dumps(value))
         if left_chars < 0:
-            raise _too_much(f"has more than {LEAST_MAX_CHARS} characters")
+            raise _refuse_too_much(f"has more than {LEAST_MAX_CHARS} characters")
         return value
 
-    def least(one: dict[str, Any]) -> Any:
+    def make_least(one: dict[str, Any]) -> Any:
         if "const" in one or one.get("enum"):
-            return given(one["const"] if "const" in one else one["enum"][0])
+            return charge_chars(one["const"] if "const" in one else one["enum"][0])
         if choices := one.get("anyOf") or one.get("oneOf"):
-            return least(choices[0])
+            return make_least(choices[0])
         wanted, text = one.get("type", "object"), {"type": "string"}
         match wanted[0] if isinstance(wanted, list) else wanted:
             case "object":
                 properties = one.get("properties", {})
-                return {given(name): least(properties.get(name, text)) for name in one.get("required", [])}
+                return {charge_chars(name): make_least(properties.get(name, text)) for name in one.get("required", [])}
             case "array":
-                return [least(given(one.get("items", text), 1)) for _ in range(one.get("minItems", 0))]
+                return [make_least(charge_chars(one.get("items", text), 1)) for _ in range(one.get("minItems", 0))]
             case "integer" | "number":
-                return given(one.get("minimum", 0))
+                return charge_chars(one.get("minimum", 0))
             case "boolean":
                 return False
             case "null":
                 return None
             case _:
-                length = given(max(0, one.get("minLength", 0)), one.get("minLength", 0) + 1)
+                length = charge_chars(max(0, one.get("minLength", 0)), one.get("minLength", 0) + 1)
                 return "unknown".ljust(length, ".")
 
     try:
-        return least(schema)
+        return make_least(schema)
     except RecursionError:
-        raise _too_much("is nested too deeply") from None
+        raise _refuse_too_much("is nested too deeply") from None
 
 
-def _too_much(why: str) -> GatewayError:
+def _refuse_too_much(why: str) -> GatewayError:
     detail = f"the least value that output_schema takes {why}"
     return GatewayError("INVALID_INPUT", detail, facts={"unbilled": True})
 
@@ -188,12 +190,12 @@ _SAID = re.compile(r"\b(\w+)\s*[:=]\s*\"?([^,;\"\n]+)")
 """`name: value` in a message."""
 
 
-def filled(schema: dict[str, Any], message: str, answer: str) -> dict[str, Any]:
+def fill_schema(schema: dict[str, Any], message: str, answer: str) -> dict[str, Any]:
     """Return the least object that the schema takes, with `name: value` of the message; any object: the answer."""
     properties = schema.get("properties")
     if not properties and schema.get("additionalProperties") is not False:
         return {"answer": answer}
-    found: dict[str, Any] = least_instance(schema)
+    found: dict[str, Any] = make_least_instance(schema)
     for name, said in _SAID.findall(message):
         match (properties or {}).get(name, {}).get("type"):
             case "string":

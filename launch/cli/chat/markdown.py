@@ -13,8 +13,8 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from hobus.launch.console.output import Styled, harmless
-from hobus.launch.console.terminal import lines_of
+from hobus.launch.console.output import Styled, make_harmless
+from hobus.launch.console.terminal import render_lines
 
 _CODE_THEME = "ansi_dark"
 """Colours of the terminal itself, which suit its background."""
@@ -22,8 +22,8 @@ _CODE_THEME = "ansi_dark"
 _THEME = Theme({"markdown.code": "cyan", "markdown.link_url": "underline", "markdown.block_quote": "italic"})
 
 
-def markdown_lines(text: str, *, columns: int) -> list[Styled]:
-    return lines_of(_Shown(text), columns=columns, theme=_THEME)
+def render_markdown(text: str, *, columns: int) -> list[Styled]:
+    return render_lines(_Shown(text), columns=columns, theme=_THEME)
 
 
 class _Heading(Heading):
@@ -87,4 +87,4 @@ class _Shown:
             style = segment.style
             if style is not None and style.link:
                 style = style.update_link(None)
-            yield Segment(harmless(segment.text), style)
+            yield Segment(make_harmless(segment.text), style)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hobus.bus.errors import RuntimeFault
 from hobus.launch.cli.answer_view import AnswerView
-from hobus.launch.cli.chat.slash import LEAVING, told
+from hobus.launch.cli.chat.slash import LEAVING, run_slash
 from hobus.launch.cli.chat.talk import Other, Talk, TypedLine
-from hobus.launch.cli.outcome import failed
+from hobus.launch.cli.outcome import render_fault
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import CommandError
-from hobus.launch.sessions.notifications import Noticed, follow, in_chat, in_shell
+from hobus.launch.sessions.notifications import Noticed, describe_in_chat, describe_in_shell, follow
 
 _DIM = "bright_black"
 _LATER = "it is kept, and sent when this turn is over"
@@ -31,7 +31,7 @@ class Meanwhile:
 
     async def _follow(self, place: Place, session_id: str, input_id: str) -> None:
         """Tell of pauses, approvals, steers and take-overs, whoever is behind them."""
-        says, talk = in_shell if self._is_piped else in_chat, self._talk
+        says, talk = describe_in_shell if self._is_piped else describe_in_chat, self._talk
         noticed = Noticed(session_id, says=says, own=talk.own_commands, shown=talk.shown_calls)
         await follow(place, session_id, input_id if self._is_fresh else "", noticed, self._view.tell)
 
@@ -48,10 +48,10 @@ class Meanwhile:
         try:
             if said.is_run_command or said.is_message:
                 await self._talk.is_active(place, session_id, input_id)
-                self._view.tell(await self._talk.commanded(place, session_id, said))
+                self._view.tell(await self._talk.send_command(place, session_id, said))
             else:
-                self._view.tell(await told(said.text, self._talk))
+                self._view.tell(await run_slash(said.text, self._talk))
         except (RuntimeFault, CommandError) as error:
-            self._view.tell([*failed(error), *([(_LATER, _DIM)] if said.is_message else [])])
+            self._view.tell([*render_fault(error), *([(_LATER, _DIM)] if said.is_message else [])])
             return not said.is_message
         return True

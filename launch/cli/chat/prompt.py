@@ -34,7 +34,7 @@ from hobus.bus.messages.base import Message
 from hobus.launch.cli.answer_view import Provisional, say_answer, say_rows
 from hobus.launch.cli.outcome import Line
 from hobus.launch.console import terminal
-from hobus.launch.console.output import can_be_commanded, colours, harmless, window
+from hobus.launch.console.output import can_be_commanded, colours, make_harmless, measure_window
 
 _PRIVATE = 0o600
 _READ_AT_ONCE = 1 << 16
@@ -69,7 +69,7 @@ class LinePrompt:
         sys.stdout.write(_YOU)
         sys.stdout.flush()
         descriptor = sys.stdin.fileno()
-        await _readable(descriptor)
+        await _on_readable(descriptor)
         self._is_open = False
         data = os.read(descriptor, _READ_AT_ONCE)
         if not data:
@@ -87,7 +87,7 @@ class LinePrompt:
         sys.stdout.flush()
 
 
-async def _readable(descriptor: int) -> None:
+async def _on_readable(descriptor: int) -> None:
     """There is something to read, or the end."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
@@ -106,8 +106,8 @@ class EditedPrompt:
         output = Vt100_Output.from_pty(sys.stdout)
         output.enable_cpr = False  # a terminal need not say where its cursor is: a prompt begins where nothing stands
         self._session: PromptSession[str] = PromptSession(
-            self._above, history=history, completer=_Commands(commands), complete_while_typing=False,
-            key_bindings=_keys(on_interrupt), multiline=True,
+            self._render_above, history=history, completer=_Commands(commands), complete_while_typing=False,
+            key_bindings=_make_keys(on_interrupt), multiline=True,
             enable_suspend=True, prompt_continuation=" " * len(_YOU), erase_when_done=True,
             color_depth=None if colours() else ColorDepth.DEPTH_1_BIT, input=_Keyboard(sys.stdin),
             output=output,
@@ -117,8 +117,8 @@ class EditedPrompt:
         """Return what Return ended; it stands above from then on, or its end where it is longer than the screen."""
         line = await self._session.prompt_async(handle_sigint=False)
         if line.strip():
-            columns, rows = window()
-            echo = terminal.last_rows(harmless(_YOU + line), columns - 1, rows)
+            columns, rows = measure_window()
+            echo = terminal.cut_last_rows(make_harmless(_YOU + line), columns - 1, rows)
             self.say(lambda: say_rows("\n".join(echo), None))
         return line
 
@@ -130,11 +130,11 @@ class EditedPrompt:
         """Print above the line that is open, without losing a key of it."""
         run_in_terminal(write)
 
-    def _above(self) -> StyleAndTextTuples:
+    def _render_above(self) -> StyleAndTextTuples:
         you: StyleAndTextTuples = [("bold" if colours() else "", _YOU)]
         if self._provisional is None:
             return you
-        columns, rows = window()
+        columns, rows = measure_window()
         typed = len(self._session.default_buffer.document.lines)
         shown, is_answer = self._provisional.rows(columns - 1, rows - 1 - typed)
         return [("" if is_answer or not colours() else _DIM, "\n".join(shown) + "\n"), *you]
@@ -179,7 +179,7 @@ def tell(prompt: ChatPrompt, lines: Sequence[Line]) -> None:
         prompt.say(write)
 
 
-def prompt_of_terminal(on_interrupt: Callable[[], None], *, history: Path, commands: Sequence[str]) -> ChatPrompt:
+def make_terminal_prompt(on_interrupt: Callable[[], None], *, history: Path, commands: Sequence[str]) -> ChatPrompt:
     """Return the prompt that this terminal can have; `on_interrupt`: Ctrl-C; `commands`: what Tab completes."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, on_interrupt)
     if not can_be_commanded():
@@ -222,7 +222,7 @@ class _Keyboard(Vt100Input):
         return nullcontext()
 
 
-def _keys(on_interrupt: Callable[[], None]) -> KeyBindings:
+def _make_keys(on_interrupt: Callable[[], None]) -> KeyBindings:
     """Return key bindings: Return ends a message, Alt-Return a line of it; a pasted text keeps its own."""
     keys = KeyBindings()
 
@@ -260,7 +260,7 @@ _NO_PASTE_MARKS = b"\x1b[?2004l"
 
 
 @contextmanager
-def restored() -> Generator[None]:
+def restore_terminal() -> Generator[None]:
     """Restore the terminal however this ends, by a signal too; the signal then ends the process."""
     try:
         descriptor = sys.stdin.fileno()

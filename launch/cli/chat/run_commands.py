@@ -54,16 +54,16 @@ def needs_held(line: str) -> bool:
     return line.split(maxsplit=1)[0] in ("/approve", "/deny")
 
 
-def command_of(line: str, held: Sequence[HeldCall] = ()) -> Command:
+def parse_command(line: str, held: Sequence[HeldCall] = ()) -> Command:
     """Return the command that a line means; `held`: calls that wait and were shown. Raises CommandError (usage)."""
     name, _, rest = line.strip().partition(" ")
     rest = rest.strip()
     if name in _TAKES_NOTHING and rest:
-        raise _misused(name, "takes no arguments")
+        raise _make_misused(name, "takes no arguments")
     match name:
         case "/steer" | "/followup":
             if not rest:
-                raise _misused(name, "needs a text")
+                raise _make_misused(name, "needs a text")
             return events.Steer(text=rest) if name == "/steer" else events.FollowUp(text=rest)
         case "/pause":
             return events.Pause()
@@ -72,27 +72,27 @@ def command_of(line: str, held: Sequence[HeldCall] = ()) -> Command:
         case "/cancel":
             return events.Cancel(reason=rest or None)
         case _:
-            return _decision(name, rest, held)
+            return _parse_decision(name, rest, held)
 
 
 _CALL = re.compile(r"\d+(-[0-9a-f]*)?")
 """A call as it was shown; a number alone, which names none, is answered by the session."""
 
 
-def _decision(name: str, rest: str, held: Sequence[HeldCall]) -> Command:
+def _parse_decision(name: str, rest: str, held: Sequence[HeldCall]) -> Command:
     first, _, reason = rest.partition(" ")
     if _CALL.fullmatch(first):
         call_id = first
     else:
-        call_id, reason = _the_one(name, held).call_id, rest
+        call_id, reason = _require_one(name, held).call_id, rest
     if name == "/deny":
         return events.Deny(call_id=call_id, reason=reason.strip() or None)
     if reason.strip():
-        raise _misused(name, "takes only a call as it was shown")
+        raise _make_misused(name, "takes only a call as it was shown")
     return events.Approve(call_id=call_id)
 
 
-def _the_one(name: str, held: Sequence[HeldCall]) -> HeldCall:
+def _require_one(name: str, held: Sequence[HeldCall]) -> HeldCall:
     if len(held) == 1:
         return held[0]
     if not held:
@@ -101,11 +101,11 @@ def _the_one(name: str, held: Sequence[HeldCall]) -> HeldCall:
     raise UsageFault(f"{len(held)} tool calls wait for an approval: {which}", hint=f"{name} and one of them")
 
 
-def _misused(name: str, how: str) -> CommandError:
+def _make_misused(name: str, how: str) -> CommandError:
     return UsageFault(f"{name} {how}", hint=f"type {_USAGE[name]}")
 
 
-def applied(verdict: CommandVerdict, command: Command) -> Line:
+def render_applied(verdict: CommandVerdict, command: Command) -> Line:
     match command:
         case events.Steer():
             said = "steered: the next round of the turn sees it"
@@ -126,7 +126,7 @@ def applied(verdict: CommandVerdict, command: Command) -> Line:
     return said, _DIM
 
 
-def refused(verdict: CommandVerdict) -> CommandError:
+def make_refused(verdict: CommandVerdict) -> CommandError:
     """Return a rejected command as what it means and what to type next."""
-    fault = refusals.refused(verdict)
+    fault = refusals.make_refused(verdict)
     return RefusedFault(fault.message, hint=_NEXT.get(fault.code, fault.hint), code=fault.code)

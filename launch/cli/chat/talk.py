@@ -15,7 +15,7 @@ from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import VERDICT_CODES, RuntimeFault
 from hobus.bus.messages.gateway import Budget, ReadBudget
-from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.messages.session import (
     EndSession,
     FollowUp,
@@ -26,16 +26,23 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.launch.cli.answer_view import AnswerView, show_end
-from hobus.launch.cli.chat.run_commands import applied, command_of, is_command, is_run_command, needs_held, refused
+from hobus.launch.cli.chat.run_commands import (
+    is_command,
+    is_run_command,
+    make_refused,
+    needs_held,
+    parse_command,
+    render_applied,
+)
 from hobus.launch.cli.outcome import RUN_WAITING, Line
-from hobus.launch.cluster.client import asked, connected, place_of
+from hobus.launch.cluster.client import ask_operator, connect_bus, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import RunFile, running
-from hobus.launch.sessions.commands import Fences, host_command, verdict_on, view_of
-from hobus.launch.sessions.notifications import Noticed, body_text, in_chat, newest
-from hobus.launch.sessions.summary import SessionStanding, standing_of
-from hobus.launch.sessions.turns import beside
+from hobus.launch.cluster.run_file import RunFile, find_running
+from hobus.launch.sessions.commands import Fences, make_host_command, read_view, send_command
+from hobus.launch.sessions.notifications import Noticed, describe_in_chat, read_body_text, read_newest
+from hobus.launch.sessions.summary import SessionStanding, fold_standing
+from hobus.launch.sessions.turns import run_beside
 from hobus.launch.sessions.watched_turn import ROLE, answer_of
 
 
@@ -60,7 +67,7 @@ class TypedLine:
         return is_run_command(self.line)
 
 
-def said(line: str) -> TypedLine:
+def read_typed(line: str) -> TypedLine:
     return TypedLine(line, f"chat-{SystemClock().new_id()}")
 
 
@@ -73,7 +80,7 @@ class Sayings:
 
     def add(self, line: str) -> None:
         if line.strip():
-            self.lines.append(said(line))
+            self.lines.append(read_typed(line))
             self._is_news.set()
 
     async def first(self) -> TypedLine:
@@ -118,7 +125,7 @@ class Talk:
 
     def place(self) -> Place:
         """Return the cluster that runs now. Raises CommandError (not reachable) when there is none."""
-        run = running(self.home)
+        run = find_running(self.home)
         known = self._run
         if (
             self._place is None
@@ -130,9 +137,9 @@ class Talk:
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    def turn_of(self, text: str) -> ProcessTurn:
+    def make_turn(self, text: str) -> ProcessTurn:
         """Return the next turn, under an input id of its own."""
-        return self._turn(self.session_id, SystemClock().new_id(), text)
+        return self._make_turn(self.session_id, SystemClock().new_id(), text)
 
     async def answer(self, turn: ProcessTurn, view: AnswerView, others: Sequence[Other] = ()) -> TurnResult:
         """Return the turn's one answer, shown; wait for a turn of somebody else to be over.
@@ -141,12 +148,13 @@ class Talk:
         Raises RuntimeFault, CommandError.
         """
         place = self.place()
-        session_id = turn.session_id or session_id_of(ROLE, turn.input_id)
+        session_id = turn.session_id or derive_session_id(ROLE, turn.input_id)
         self._waited_for, self._is_active = session_id, False
         view.begin()
         try:
-            result = await beside(
-                self._answered(place, turn, view), *(other(place, session_id, turn.input_id) for other in others)
+            result = await run_beside(
+                self._ask_until_answered(place, turn, view),
+                *(other(place, session_id, turn.input_id) for other in others),
             )
         except BaseException as error:
             view.abandon()
@@ -165,7 +173,7 @@ class Talk:
             self.session_id = result.session_id
         return result
 
-    async def _answered(self, place: Place, turn: ProcessTurn, view: AnswerView) -> TurnResult:
+    async def _ask_until_answered(self, place: Place, turn: ProcessTurn, view: AnswerView) -> TurnResult:
         """Ask again where the turn stands still longer than one asking takes, unless a time was given."""
         limit_s = self._timeout_s or place.snapshot.config.host.turn_timeout_ms / 1000
         while True:
@@ -173,7 +181,7 @@ class Talk:
             if result.code != RUN_WAITING or self._timeout_s is not None:
                 return result
 
-    def _turn(self, session_id: str | None, input_id: str, text: str) -> ProcessTurn:
+    def _make_turn(self, session_id: str | None, input_id: str, text: str) -> ProcessTurn:
         return ProcessTurn(
             session_id=session_id, input_id=input_id, text=text, agent_id=self.agent_id, run_overrides=self.overrides,
             stream=self._is_streamed,
@@ -186,55 +194,55 @@ class Talk:
         clock = SystemClock()
         deadline = clock.monotonic() + place.client_timeout_s
         while not self._is_active and clock.monotonic() < deadline:
-            async with connected(place, "operator") as bus:
-                entries = await newest(place, bus, session_id)
-            self._is_active = bool(standing_of(entries).input_id) or any(
+            async with connect_bus(place, "operator") as bus:
+                entries = await read_newest(place, bus, session_id)
+            self._is_active = bool(fold_standing(entries).input_id) or any(
                 entry.submission_id.endswith(f"/{input_id}") for entry in entries
             )
             if not self._is_active:
                 await asyncio.sleep(limits.RETRY_INTERVAL_MS / 1000)
 
-    async def commanded(self, place: Place, session_id: str, said: TypedLine) -> list[Line]:
+    async def send_command(self, place: Place, session_id: str, said: TypedLine) -> list[Line]:
         """Return what became of a line that acts on the run, or follows up. Raises RuntimeFault, CommandError."""
         if said.is_message:
             command = FollowUp(text=said.text)
         else:
-            held = (await self._standing(place, session_id)).held_calls() if needs_held(said.text) else ()
-            command = command_of(said.text, [one for one in held if one.call_id in self.shown_calls])
+            held = (await self._read_standing(place, session_id)).held_calls() if needs_held(said.text) else ()
+            command = parse_command(said.text, [one for one in held if one.call_id in self.shown_calls])
         self.own_commands.add(said.command_id)
         said.is_sent = True
-        sent = host_command(session_id, command, Fences(), said.command_id)
-        verdict = await verdict_on(place, session_id, sent, timeout_s=place.client_timeout_s)
+        sent = make_host_command(session_id, command, Fences(), said.command_id)
+        verdict = await send_command(place, session_id, sent, timeout_s=place.client_timeout_s)
         if verdict.outcome == "rejected":
             said.is_sent = False
-            raise refused(verdict)
+            raise make_refused(verdict)
         if isinstance(command, FollowUp) and verdict.input_id is not None:
-            self.follow_ups.append(self._turn(session_id, verdict.input_id, command.text))
-        return [applied(verdict, command)]
+            self.follow_ups.append(self._make_turn(session_id, verdict.input_id, command.text))
+        return [render_applied(verdict, command)]
 
     async def command(self, said: TypedLine) -> list[Line]:
         """Do as `commanded` in the session of the last turn, while nothing is waited for."""
         if self.session_id is None:
             return [("there is no session yet: the first message begins one", "bright_black")]
-        return await self.commanded(self.place(), self.session_id, said)
+        return await self.send_command(self.place(), self.session_id, said)
 
-    async def _standing(self, place: Place, session_id: str) -> SessionStanding:
-        async with connected(place, "operator") as bus:
-            return standing_of(await newest(place, bus, session_id))
+    async def _read_standing(self, place: Place, session_id: str) -> SessionStanding:
+        async with connect_bus(place, "operator") as bus:
+            return fold_standing(await read_newest(place, bus, session_id))
 
     async def found(self) -> list[Line]:
         """Return how a continued session stands; a turn of it that is not over is one that `/wait` waits for."""
         session_id, place = self.session_id or "", self.place()
-        noticed = Noticed(session_id, says=in_chat, shown=self.shown_calls)
-        async with connected(place, "operator") as bus:
-            noticed.catch_up(await newest(place, bus, session_id), input_id="")
+        noticed = Noticed(session_id, says=describe_in_chat, shown=self.shown_calls)
+        async with connect_bus(place, "operator") as bus:
+            noticed.catch_up(await read_newest(place, bus, session_id), input_id="")
             ref = noticed.standing.input_ref
-            text = await body_text(bus, ref, timeout_s=place.client_timeout_s) if ref else None
+            text = await read_body_text(bus, ref, timeout_s=place.client_timeout_s) if ref else None
         if not noticed.standing.input_id:
             return []
         if text is not None:
-            self.unfetched = self._turn(session_id, noticed.standing.input_id, text)
-        stands = noticed.how_it_stands() or [("a turn of this session is at work", "yellow")]
+            self.unfetched = self._make_turn(session_id, noticed.standing.input_id, text)
+        stands = noticed.describe_standing() or [("a turn of this session is at work", "yellow")]
         return [*stands, ("/wait shows its answer when it is there", "bright_black")]
 
     # --- the session --------------------------------------------------------------------------------------------------
@@ -246,14 +254,14 @@ class Talk:
     async def end_session(self) -> int | None:
         """Leave and close the session; return how many turns it had, None: unknown, nor whether it is closed."""
         place, question = self.place(), EndSession(session_id=self.session_id or "")
-        async with connected(place, ROLE) as bus:
+        async with connect_bus(place, ROLE) as bus:
             closed = await bus.request("host", question, expect=SessionClosed, timeout_s=place.client_timeout_s)
         self.leave_session()
         return closed.turn_count
 
     async def view(self) -> SessionView:
         place = self.place()
-        return await view_of(place, self.current_session or "", timeout_s=place.client_timeout_s)
+        return await read_view(place, self.current_session or "", timeout_s=place.client_timeout_s)
 
     async def budget(self) -> Budget:
-        return await asked(self.place(), "gateway", ReadBudget(session_id=self.current_session or ""), Budget)
+        return await ask_operator(self.place(), "gateway", ReadBudget(session_id=self.current_session or ""), Budget)

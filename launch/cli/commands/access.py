@@ -15,19 +15,19 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.join_token import JoinToken
 from hobus.bus.limits import JOIN_TTL_MAX_S
 from hobus.bus.messages.control import CreateToken, Done, RevokeKey, RotateKey, TokenCreated
-from hobus.bus.messages.ids import iso, parse_iso
+from hobus.bus.messages.ids import format_iso, parse_iso
 from hobus.bus.zeromq import curve, key_book
-from hobus.bus.zeromq.key_book import WorkerFile, enrolled_in, tokens_in, workers_in
+from hobus.bus.zeromq.key_book import WorkerFile, enrolled_in, read_tokens, read_workers
 from hobus.launch.cli.commands.cluster_options import ask
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster import run_file
-from hobus.launch.cluster.client import cluster_of
-from hobus.launch.cluster.endpoints import is_every_host, parts_of
+from hobus.launch.cluster.client import find_cluster
+from hobus.launch.cluster.endpoints import is_every_host, split_address
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import UsageFault, next_command, next_here, of_os_error
-from hobus.launch.console.output import day_and_minute, duration, note, say, zone
+from hobus.launch.console.errors import UsageFault, format_next_command, format_next_here, make_os_fault
+from hobus.launch.console.output import format_duration, format_minute, format_zone, note, say
 from hobus.launch.console.view import Columns, print_rows
-from hobus.launch.filters.quantities import duration_of
+from hobus.launch.filters.quantities import parse_duration
 from hobus.launch.http import keys as http_keys
 
 
@@ -36,10 +36,10 @@ def token() -> None:
     """Create and list tokens for workers on other hosts and keys for HTTP clients."""
 
 
-def seconds_of(text: str, option: str = "--ttl") -> int:
+def parse_seconds(text: str, option: str = "--ttl") -> int:
     """Return `90s`, `10m`, `1h30m`, `2d` as seconds, at least one. Raises UsageFault."""
     try:
-        seconds = int(duration_of(text))
+        seconds = int(parse_duration(text))
     except ValueError as error:
         raise UsageFault(f"{option} {text[:40]}: {error}") from None
     if not seconds:
@@ -47,16 +47,16 @@ def seconds_of(text: str, option: str = "--ttl") -> int:
     return seconds
 
 
-def _role(_ctx: click.Context, _parameter: click.Parameter, given: str) -> str:
+def _check_role(_ctx: click.Context, _parameter: click.Parameter, given: str) -> str:
     """Says of roles that cannot be elsewhere why not."""
     if given in ("ho2", "gateway"):
         raise UsageFault(
             f"--role {given}: only executors (ho1) run on other hosts; a supervisor may write any session's "
             "journal and speak for anybody, a gateway holds the providers' keys, and no order bounds that",
-            hint=next_here("scale ho2=4"),
+            hint=format_next_here("scale ho2=4"),
         )
     if given not in ("ho1", "http"):
-        raise UsageFault(f"--role {given[:40]!r}: expected ho1 or http", hint=next_here("token create --help"))
+        raise UsageFault(f"--role {given[:40]!r}: expected ho1 or http", hint=format_next_here("token create --help"))
     return given
 
 
@@ -64,7 +64,7 @@ def _role(_ctx: click.Context, _parameter: click.Parameter, given: str) -> str:
 @click.option(
     "--role",
     metavar="ho1|http",
-    callback=_role,
+    callback=_check_role,
     default="ho1",
     show_default=True,
     help="Who it is for: a worker (ho1), or a client over HTTP.",
@@ -109,62 +109,62 @@ def create(  # noqa: PLR0913 - one per option
     if role == "http":
         if ephemeral is not None:
             raise UsageFault("--ephemeral: only for workers' tokens (--role ho1)")
-        return _http_key(home, name, ttl, may or "use")
+        return _create_http_key(home, name, ttl, may or "use")
     if name is not None:
         raise UsageFault("--name: a worker's name is made when it joins")
     if may is not None:
         raise UsageFault("--may: only for HTTP keys (--role http)")
     ttl = ttl or "1h"
-    gone_s = seconds_of(ephemeral, "--ephemeral") if ephemeral is not None else 0
-    document = worker_token(home, seconds_of(ttl), uses, gone_s, address)
+    gone_s = parse_seconds(ephemeral, "--ephemeral") if ephemeral is not None else 0
+    document = create_worker_token(home, parse_seconds(ttl), uses, gone_s, address)
     at_once = " at once" * bool(gone_s)
     good_for = f"{'one worker' if uses == 1 else f'{uses} workers'}{at_once} within {ttl}, at {document['address']}"
-    about = f"{document['token_id']}: valid for {good_for}.  {next_command('ps', home.root)}"
-    return _secret(document, str(document["command"]), about)
+    about = f"{document['token_id']}: valid for {good_for}.  {format_next_command('ps', home.root)}"
+    return _print_secret(document, str(document["command"]), about)
 
 
-def worker_token(home: Home, ttl_s: int, uses: int, gone_s: int, address: str | None) -> dict[str, object]:
+def create_worker_token(home: Home, ttl_s: int, uses: int, gone_s: int, address: str | None) -> dict[str, object]:
     """Return a new token for workers, with what is told of it. Raises CommandError, BusError.
 
     `gone_s`: a worker's key is revoked once it was gone for so long; 0: never. `address`: where the workers reach this
     cluster, if not where it listens.
     """
-    place = cluster_of(home)
-    if beyond := key_book.beyond_bounds(ttl_s, uses):
+    place = find_cluster(home)
+    if beyond := key_book.find_excess_bound(ttl_s, uses):
         raise UsageFault(beyond)
-    pair = curve.new_pair()
+    pair = curve.draw_pair()
     wanted = {"public_key": pair.public.decode(), "role": "ho1", "ttl_s": ttl_s, "uses": uses, "gone_s": gone_s}
     created = ask(place, "broker", CreateToken.model_validate(wanted), TokenCreated)
-    reached_at = _reached_at(created.address, address)
-    word = JoinToken(reached_at, curve.raw(created.broker_key.encode()), curve.raw(pair.secret)).encode()
+    reached_at = _choose_address(created.address, address)
+    word = JoinToken(reached_at, curve.decode_key(created.broker_key.encode()), curve.decode_key(pair.secret)).encode()
     return {
         "token_id": created.token_id, "token": word, "command": f"hobus worker join {word}", "address": reached_at,
-        "role": "ho1", "uses": uses, "ephemeral_s": gone_s, "expires_at": iso(created.expires_at_us / 1_000_000),
+        "role": "ho1", "uses": uses, "ephemeral_s": gone_s, "expires_at": format_iso(created.expires_at_us / 1_000_000),
     }  # fmt: skip
 
 
-def _http_key(home: Home, name: str | None, ttl: str | None, may: http_keys.May) -> Output:
+def _create_http_key(home: Home, name: str | None, ttl: str | None, may: http_keys.May) -> Output:
     principal = name or "default"
     if not http_keys.PRINCIPAL.fullmatch(principal):
         raise UsageFault(
             f"--name {principal[:60]!r}: up to 40 of a-z, 0-9, `_` and `-`, the first one a letter or digit"
         )
     clock = SystemClock()
-    ttl_s = None if ttl is None else seconds_of(ttl)
+    ttl_s = None if ttl is None else parse_seconds(ttl)
     try:
         word = http_keys.create(
             home, principal, new_id=clock.new_id, now_us=round(clock.now() * 1e6), ttl_s=ttl_s, may=may
         )
     except FileExistsError:
-        hint = next_command(f"keys revoke {principal}", home.root)
+        hint = format_next_command(f"keys revoke {principal}", home.root)
         raise UsageFault(f"{principal} has a key", hint=hint) from None
     except OSError as error:
-        raise of_os_error(error, doing="no key can be written") from error
+        raise make_os_fault(error, doing="no key can be written") from error
     document = {"key": word, "principal": principal, "role": "http", "may": may, "expires_in_s": ttl_s}
-    return _secret(document, word, f"the key of {principal}: Authorization: Bearer <key>; it is shown this once")
+    return _print_secret(document, word, f"the key of {principal}: Authorization: Bearer <key>; it is shown this once")
 
 
-def _secret(document: Mapping[str, object], line: str, about: str) -> Output:
+def _print_secret(document: Mapping[str, object], line: str, about: str) -> Output:
     """Print the secret alone on stdout, what it is on stderr."""
 
     def show() -> None:
@@ -174,16 +174,18 @@ def _secret(document: Mapping[str, object], line: str, about: str) -> Output:
     return Output(document, show, indent=None)
 
 
-def _reached_at(bound: str, given: str | None) -> str:
+def _choose_address(bound: str, given: str | None) -> str:
     """Return the address that stands in the token. Raises UsageFault."""
     if given is not None:
-        with_port = given if re.search(r":\d+$", given) and not given.endswith("]") else f"{given}:{parts_of(bound)[1]}"
-        parts_of(with_port)
+        with_port = (
+            given if re.search(r":\d+$", given) and not given.endswith("]") else f"{given}:{split_address(bound)[1]}"
+        )
+        split_address(with_port)
         return with_port
     if is_every_host(bound):
         raise UsageFault(
             f"the cluster listens at {bound}, on every address of this machine: say which one the other host reaches",
-            hint=next_here("token create --address HOST"),
+            hint=format_next_here("token create --address HOST"),
         )
     return bound
 
@@ -198,25 +200,26 @@ def list_tokens(*, home: Home) -> Output:
             "token_id": known.token_id,
             "role": known.role,
             "uses": known.uses,
-            "used": key_book.used_of(known, enrolled),
+            "used": key_book.count_used(known, enrolled),
             "ephemeral_s": known.gone_s,
-            "expires_at": iso(known.expires_at_us / 1_000_000),
+            "expires_at": format_iso(known.expires_at_us / 1_000_000),
             "expires_in_s": round(known.expires_at_us / 1_000_000 - now, 3),
         }
-        for known in tokens_in(home.keys)
+        for known in read_tokens(home.keys)
     ]
     columns: Columns = {
-        "TOKEN": "token_id", "ROLE": "role", "USED": _used, "EXPIRES": lambda row: _expires(row["expires_in_s"]),
+        "TOKEN": "token_id", "ROLE": "role", "USED": _describe_used,
+        "EXPIRES": lambda row: _describe_expiry(row["expires_in_s"]),
     }  # fmt: skip
     return Output({"tokens": rows}, lambda: print_rows(rows, columns, empty="no token is open"), indent=None)
 
 
-def _used(row: Mapping[str, Any]) -> str:
+def _describe_used(row: Mapping[str, Any]) -> str:
     return f"{row['used']} of {row['uses']}{' at once' * bool(row['ephemeral_s'])}"
 
 
-def _expires(in_s: float) -> str:
-    return f"in {duration(in_s)}" if in_s > 0 else "expired"
+def _describe_expiry(in_s: float) -> str:
+    return f"in {format_duration(in_s)}" if in_s > 0 else "expired"
 
 
 @click.group(cls=Family)
@@ -228,10 +231,10 @@ def keys() -> None:
 @with_json
 def list_keys(*, home: Home) -> Output:
     """List enrolled workers, connected or not, and HTTP keys."""
-    rows, now = keys_in(home), SystemClock().now()
+    rows, now = read_keys(home), SystemClock().now()
     columns: Columns = {
         "NAME": "name", "KEY": lambda row: f"{row['key']}{_ends(row['ends_at'], now)}", "HOST": "host",
-        "TOKEN": "token_id", f"SINCE {zone(now)}": lambda row: day_and_minute(parse_iso(row["enrolled_at"])),
+        "TOKEN": "token_id", f"SINCE {format_zone(now)}": lambda row: format_minute(parse_iso(row["enrolled_at"])),
     }  # fmt: skip
     empty = "nobody has a key: no worker has joined, no key for HTTP was created"
     show = partial(print_rows, rows, columns, empty=empty, spare=("HOST", "TOKEN"))
@@ -239,15 +242,23 @@ def list_keys(*, home: Home) -> Output:
 
 
 def _ends(at: str, now: float) -> str:
-    return f", ends in {duration(max(0.0, parse_iso(at) - now))}" if at else ""
+    return f", ends in {format_duration(max(0.0, parse_iso(at) - now))}" if at else ""
 
 
-def keys_in(home: Home) -> list[dict[str, str]]:
+def read_keys(home: Home) -> list[dict[str, str]]:
     """Return enrolled workers, then keys for HTTP; `ends_at`: of one that is rotated."""
     names = ("name", "key", "host", "token_id", "version", "enrolled_at", "ends_at")
     workers = [
-        (one.name, one.fingerprint, one.host, one.token_id, one.version, _at(one.enrolled_at_us), _at(one.ends_at_us))
-        for one in workers_in(home.keys)
+        (
+            one.name,
+            one.fingerprint,
+            one.host,
+            one.token_id,
+            one.version,
+            _format_time(one.enrolled_at_us),
+            _format_time(one.ends_at_us),
+        )
+        for one in read_workers(home.keys)
     ]
     now_us = round(SystemClock().now() * 1_000_000)
     bearers = [
@@ -257,17 +268,17 @@ def keys_in(home: Home) -> list[dict[str, str]]:
             "",
             f"http {one.may}",
             "",
-            _at(one.created_at_us),
-            _at(one.ends_at_us),
+            _format_time(one.created_at_us),
+            _format_time(one.ends_at_us),
         )
-        for one in http_keys.keys_in(home)
+        for one in http_keys.list_keys(home)
         if one.ends_at_us is None or one.ends_at_us > now_us
     ]
     return [dict(zip(names, row, strict=True)) for row in workers + bearers]
 
 
-def _at(us: int | None) -> str:
-    return iso(us / 1_000_000) if us else ""
+def _format_time(us: int | None) -> str:
+    return format_iso(us / 1_000_000) if us else ""
 
 
 @keys.command(name="rotate")
@@ -280,7 +291,7 @@ def rotate_key(*, home: Home, name: str, grace: str) -> Output:
     NAME: as `hobus keys list` shows it; for workers also a pattern, e.g. 'ho1/remote-*'. A worker finishes its orders
     and returns with its new key; after --grace it must join anew. A new HTTP key is shown once.
     """
-    grace_s, clock = seconds_of(grace, "--grace"), SystemClock()
+    grace_s, clock = parse_seconds(grace, "--grace"), SystemClock()
     if grace_s > JOIN_TTL_MAX_S:
         raise UsageFault(f"--grace {grace[:40]}: at most {JOIN_TTL_MAX_S} s")
     ends_at_us = round((clock.now() + grace_s) * 1_000_000)
@@ -289,31 +300,31 @@ def rotate_key(*, home: Home, name: str, grace: str) -> Output:
             home, name, new_id=clock.new_id, now_us=ends_at_us - grace_s * 1_000_000, grace_s=grace_s
         )
         if word is not None:
-            document = {"key": word, "principal": name, "role": "http", "old_ends_at": _at(ends_at_us)}
+            document = {"key": word, "principal": name, "role": "http", "old_ends_at": _format_time(ends_at_us)}
             about = f"the key of {name} from now on, shown this once; the one before it is good for {grace}"
-            return _secret(document, word, about)
-        workers = _workers(home, name)
+            return _print_secret(document, word, about)
+        workers = _select_workers(home, name)
         for worker in workers:
-            ask(cluster_of(home), "broker", RotateKey(name=worker.name, grace_s=grace_s), Done)
+            ask(find_cluster(home), "broker", RotateKey(name=worker.name, grace_s=grace_s), Done)
     except OSError as error:
-        raise of_os_error(error, doing="no key can be written") from error
-    rows = [{"name": one.name, "key": one.fingerprint, "ends_at": _at(ends_at_us)} for one in workers]
+        raise make_os_fault(error, doing="no key can be written") from error
+    rows = [{"name": one.name, "key": one.fingerprint, "ends_at": _format_time(ends_at_us)} for one in workers]
 
     def show() -> None:
         for row in rows:
             say(f"{row['name']} gets a new key; {row['key']} ends then, at the latest in {grace}")
-        note(next_command("keys list", home.root))
+        note(format_next_command("keys list", home.root))
 
     return Output({"workers": rows}, show, indent=None)
 
 
-def _workers(home: Home, pattern: str) -> list[WorkerFile]:
+def _select_workers(home: Home, pattern: str) -> list[WorkerFile]:
     """Return workers of this name, or whose names match. Raises UsageFault if there is none."""
-    if found := [worker for worker in workers_in(home.keys) if fnmatchcase(worker.name, pattern)]:
+    if found := [worker for worker in read_workers(home.keys) if fnmatchcase(worker.name, pattern)]:
         return found
     raise UsageFault(
         f"no worker {pattern[:80]!r} is enrolled, and there is no HTTP key of that name",
-        hint=next_command("keys list", home.root),
+        hint=format_next_command("keys list", home.root),
     )
 
 
@@ -332,9 +343,9 @@ def revoke_key(*, home: Home, name: str) -> None:
     """
     if http_keys.revoke(home, name, now_us=round(SystemClock().now() * 1_000_000)):
         return say(f"the HTTP key of {name} is revoked")
-    worker = _workers(home, escape(name))[0]
+    worker = _select_workers(home, escape(name))[0]
     if _is_up(home):
-        ask(cluster_of(home), "broker", RevokeKey(name=name), Done)
+        ask(find_cluster(home), "broker", RevokeKey(name=name), Done)
     else:
         key_book.revoke(home.keys, name)
     return say(f"the key {worker.fingerprint} of {worker.name} is revoked")

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hobus.config.assets import BUDGET_SETTINGS, AgentFile, approval_rules, needs_approval
+from hobus.config.assets import BUDGET_SETTINGS, AgentFile, list_approval_rules, needs_approval
 from hobus.config.files import SHIPPED, SHIPPED_ROOT
 from hobus.config.prompt_contracts import SHIPPED as SHIPPED_CONTRACTS
-from hobus.config.prompt_contracts import contract_id_of
-from hobus.launch.cli.commands.cluster_options import known_agent
+from hobus.config.prompt_contracts import get_contract_id
+from hobus.launch.cli.commands.cluster_options import find_known_agent
 from hobus.launch.cli.commands.options import Family, Output, with_json
-from hobus.launch.cluster.client import cluster_of
+from hobus.launch.cluster.client import find_cluster
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.console.output import as_json, note, printable, say_prose, short_path
+from hobus.launch.console.output import as_json, make_printable, note, say_prose, shorten_path
 from hobus.launch.console.view import Columns, print_rows
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ def agent() -> None:
 @with_json
 def list_(*, home: Home) -> Output:
     """List every agent, its file, and the default one (host.agent_id)."""
-    snapshot = _snapshot_of(home)
-    rows = [_about(home, name, snapshot) for name in snapshot.agents]
+    snapshot = _read_snapshot(home)
+    rows = [_describe_agent(home, name, snapshot) for name in snapshot.agents]
     columns: Columns = {
         "AGENT": "agent_id", "DEFAULT": lambda row: "yes" if row["is_default"] else "", "CLASS": "agent_class",
         "TOOLS": lambda row: len(row["tools"]),
-        "FILE": lambda row: short_path(Path(row["file"])) if Path(row["file"]).is_absolute() else row["file"],
+        "FILE": lambda row: shorten_path(Path(row["file"])) if Path(row["file"]).is_absolute() else row["file"],
     }  # fmt: skip
     return Output({"agents": rows}, lambda: print_rows(rows, columns))
 
@@ -50,23 +50,23 @@ def show(*, home: Home, name: str) -> Output:
     """Show one agent: prompt, tools, budgets in tokens, permissions, version and owner."""
     from hobus.launch.launcher import tool_check  # noqa: PLC0415 - of this command alone
 
-    snapshot = _snapshot_of(home)
-    name = known_agent(name, snapshot) or name
-    row = _about(home, name, snapshot)
-    row["withheld"] = [told for told in tool_check.withheld(snapshot) if told.startswith(f"{name} ")]
+    snapshot = _read_snapshot(home)
+    name = find_known_agent(name, snapshot) or name
+    row = _describe_agent(home, name, snapshot)
+    row["withheld"] = [told for told in tool_check.list_withheld(snapshot) if told.startswith(f"{name} ")]
     width = max(map(len, row))
 
     def tell() -> None:
         for key, value in row.items():
-            say_prose(f"{key.ljust(width)}  ", _in_words(value))
+            say_prose(f"{key.ljust(width)}  ", _describe_value(value))
 
     return Output(row, tell)
 
 
-def _snapshot_of(home: Home) -> Snapshot:
+def _read_snapshot(home: Home) -> Snapshot:
     """Return the running cluster's; without one, what the next start would freeze. Raises CommandError, ConfigError."""
     try:
-        return cluster_of(home).snapshot
+        return find_cluster(home).snapshot
     except CommandError as error:
         if error.exit_code != exit_codes.UNREACHABLE:
             raise
@@ -77,15 +77,15 @@ def _snapshot_of(home: Home) -> Snapshot:
     return make_plan(home, StartOptions()).snapshot
 
 
-def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
+def _describe_agent(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
     one: AgentFile = snapshot.agents[name]
     asks = snapshot.config.tools
-    own, chosen = home.config / "agents" / f"{name}.json", snapshot.model_for(one, "synthesize")
+    own, chosen = home.config / "agents" / f"{name}.json", snapshot.choose_model_for(one, "synthesize")
     return {
         "agent_id": name,
         "is_default": name == snapshot.config.host.agent_id,
-        "file": str(own) if own.exists() else _brought_by(name, snapshot),
-        **_version(name, one, snapshot),
+        "file": str(own) if own.exists() else _find_origin(name, snapshot),
+        **_find_version(name, one, snapshot),
         "agent_class": one.agent_class,
         "model": f"{chosen.provider}/{chosen.model}",
         "classification": one.classification,
@@ -94,22 +94,22 @@ def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
         "takes_sampling": one.takes_sampling,
         "output_schema": one.output_schema,
         "tools": list(one.tools),
-        "approval": [each for each in one.tools if needs_approval(asks, each) or approval_rules(asks, each)],
+        "approval": [each for each in one.tools if needs_approval(asks, each) or list_approval_rules(asks, each)],
         "providers": list(one.permissions.providers),
         "models": list(one.permissions.models),
         "budget_tokens": {purpose: one.budget_tokens(purpose, snapshot.config.budget) for purpose in BUDGET_SETTINGS},
-        "contracts": {purpose: contract_id_of(one, purpose) for purpose in SHIPPED_CONTRACTS},
+        "contracts": {purpose: get_contract_id(one, purpose) for purpose in SHIPPED_CONTRACTS},
         "system_prompt": one.system_prompt,
     }
 
 
-def _brought_by(name: str, snapshot: Snapshot) -> str:
+def _find_origin(name: str, snapshot: Snapshot) -> str:
     """Return who brought an agent that is not the home's own: `shipped`, or the id of an installed package."""
     is_shipped = (SHIPPED_ROOT / "agents" / f"{name}.json").exists()
     return SHIPPED if is_shipped else snapshot.files[f"agents/{name}.json"].package_id or SHIPPED
 
 
-def _version(name: str, one: AgentFile, snapshot: Snapshot) -> dict[str, str | None]:
+def _find_version(name: str, one: AgentFile, snapshot: Snapshot) -> dict[str, str | None]:
     """Return which version it is, whose, and under whose rules; None: nobody's, or of a package without a version."""
     file = snapshot.files[f"agents/{name}.json"]
     package, framework = snapshot.packages.get(file.package_id), snapshot.frameworks.get(one.framework_id)
@@ -122,7 +122,7 @@ def _version(name: str, one: AgentFile, snapshot: Snapshot) -> dict[str, str | N
     }
 
 
-def _in_words(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     match value:
         case None:
             return "-"
@@ -135,4 +135,4 @@ def _in_words(value: Any) -> str:
         case dict():
             return ", ".join(f"{name} {amount}" for name, amount in value.items())
         case _:
-            return printable(str(value))
+            return make_printable(str(value))

@@ -12,18 +12,18 @@ import click
 
 from hobus.bus import disk
 from hobus.bus.clock import SystemClock
-from hobus.bus.messages.ids import KEY_PREFIX, iso
-from hobus.launch.cells import Membership, membership, path_of
+from hobus.bus.messages.ids import KEY_PREFIX, format_iso
+from hobus.launch.cells import Membership, find_path, membership
 from hobus.launch.cells.carrying import CellSide
-from hobus.launch.cells.far import far, serve
+from hobus.launch.cells.far import connect_far, serve
 from hobus.launch.cells.map import Cell, CellMap, Move
 from hobus.launch.cells.moving import move as made
-from hobus.launch.cells.placement import cell_for
-from hobus.launch.cli.commands.access import seconds_of
+from hobus.launch.cells.placement import choose_cell
+from hobus.launch.cli.commands.access import parse_seconds
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
-from hobus.launch.cluster.client import cluster_of, connected
-from hobus.launch.cluster.home import Home, home_of
-from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here, of_os_error
+from hobus.launch.cluster.client import connect_bus, find_cluster
+from hobus.launch.cluster.home import Home, make_home
+from hobus.launch.console.errors import RefusedFault, UsageFault, format_next_command, format_next_here, make_os_fault
 from hobus.launch.console.output import note, say
 from hobus.launch.console.view import print_rows
 from hobus.launch.http import keys
@@ -41,19 +41,19 @@ def cell() -> None:
     """Shard people over several clusters (cells), and move them. Each HTTP door serves everybody."""
 
 
-def _own(home: Home) -> Membership:
+def _require_own(home: Home) -> Membership:
     """Which cell this home is. Raises UsageFault where it is none."""
     if (found := membership(home.root)) is None:
-        raise UsageFault(f"{home.root} is no cell", hint=next_command("cell add NAME --url URL", home.root))
+        raise UsageFault(f"{home.root} is no cell", hint=format_next_command("cell add NAME --url URL", home.root))
     return found
 
 
-def _in(cells: CellMap, name: str, home: Home) -> Cell:
+def _find_cell(cells: CellMap, name: str, home: Home) -> Cell:
     found = cells.cells()
     if name not in found:
         there = ", ".join(found) or "none"
         raise UsageFault(
-            f"there is no cell {name[:40]!r}; there are: {there}", hint=next_command("cell list", home.root)
+            f"there is no cell {name[:40]!r}; there are: {there}", hint=format_next_command("cell list", home.root)
         )
     return found[name]
 
@@ -82,52 +82,57 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
         (host or "h", _HOST, "--ssh: [USER@]HOST"),
     ):
         if not pattern.fullmatch(given):
-            raise UsageFault(f"{given[:80]!r}: expected {what}", hint=next_here("cell add --help"))
+            raise UsageFault(f"{given[:80]!r}: expected {what}", hint=format_next_here("cell add --help"))
     if not home.ledger.is_dir():
-        raise UsageFault(f"no cluster has run in {home.root}", hint=next_command("up --detach", home.root))
+        raise UsageFault(f"no cluster has run in {home.root}", hint=format_next_command("up --detach", home.root))
     mine = membership(home.root)
     where = mine.map if mine and where is None else _map_at(home, where)
     if mine and mine != Membership(name=name, map=where):
-        raise UsageFault(f"this home is already cell {mine.name} of a map", hint=next_command("cell list", home.root))
+        raise UsageFault(
+            f"this home is already cell {mine.name} of a map", hint=format_next_command("cell list", home.root)
+        )
     at = f"{host}:{home.root}" if host else str(home.root)
     try:
         with closing(CellMap(where)) as cells:
             taken = [one.name for one in cells.cells().values() if url.rstrip("/") == one.url or one.name == name]
             if taken and (mine is None or taken != [name]):
-                raise UsageFault(f"that is the cell {taken[0]} already", hint=next_command("cell list", home.root))
-            key = _key(home, cells, is_new=mine is None)
-            disk.write_private(path_of(home.root), Membership(name=name, map=where).model_dump_json().encode())
+                raise UsageFault(
+                    f"that is the cell {taken[0]} already", hint=format_next_command("cell list", home.root)
+                )
+            key = _make_key(home, cells, is_new=mine is None)
+            disk.write_private(find_path(home.root), Membership(name=name, map=where).model_dump_json().encode())
             cells.put(Cell(name, url.rstrip("/"), at, key))
     except OSError as error:
-        raise of_os_error(error, doing="the cell cannot be added") from error
+        raise make_os_fault(error, doing="the cell cannot be added") from error
     say(f"cell {name} at {url.rstrip('/')}")
-    note("restart its doors, which then route: ", next_command("restart http/1", home.root))
+    note("restart its doors, which then route: ", format_next_command("restart http/1", home.root))
 
 
 def _map_at(home: Home, where: str | None) -> str:
     if where and "://" in where:
         if not where.startswith(("postgresql://", "postgres://")):
             raise UsageFault(
-                "--map: expected the first cell's home, or postgresql://HOST/DB", hint=next_here("cell add --help")
+                "--map: expected the first cell's home, or postgresql://HOST/DB",
+                hint=format_next_here("cell add --help"),
             )
         return where
     path = Path(where or home.root).expanduser().absolute() / "cells.sqlite"
     if where and not path.exists():
-        hint = next_command("cell add NAME --url URL", path.parent)
+        hint = format_next_command("cell add NAME --url URL", path.parent)
         raise UsageFault(f"--map: there is no map of cells in {path.parent}", hint=f"the first one makes it: {hint}")
     return str(path)
 
 
-def _key(home: Home, cells: CellMap, *, is_new: bool) -> str:
+def _make_key(home: Home, cells: CellMap, *, is_new: bool) -> str:
     """Make a key of this home's door for the others', in place of one before; all of them sign sessions alike."""
     clock = SystemClock()
     secret = cells.secret()
-    if is_new and secret and any(key.may == "use" for key in keys.keys_in(home)):
+    if is_new and secret and any(key.may == "use" for key in keys.list_keys(home)):
         said = f"{home.root} has clients' keys, whose sessions are signed with its own secret"
-        raise UsageFault(f"{said}: add a cell before it has keys", hint=next_command("keys list", home.root))
+        raise UsageFault(f"{said}: add a cell before it has keys", hint=format_next_command("keys list", home.root))
     if is_new and secret:
         (home.keys / "http.secret").unlink(missing_ok=True)
-    own = keys.owner_secret(home, new_id=clock.new_id, given=secret.encode())
+    own = keys.read_owner_secret(home, new_id=clock.new_id, given=secret.encode())
     cells.secret(own.decode())
     now_us = round(clock.now() * 1_000_000)
     keys.revoke(home, _FRONT, now_us=now_us)
@@ -138,7 +143,7 @@ def _key(home: Home, cells: CellMap, *, is_new: bool) -> str:
 @with_json
 def list_cells(*, home: Home) -> Output:
     """List cells with their numbers of people, and unfinished moves."""
-    own = _own(home)
+    own = _require_own(home)
     with closing(CellMap(own.map)) as cells:
         rows: list[dict[str, Any]] = [
             {"cell": one.name, "url": one.url, "home": one.home, "people": len(cells.people(one.name)),
@@ -147,7 +152,7 @@ def list_cells(*, home: Home) -> Output:
         ]  # fmt: skip
         moves = [
             {"person": one.person, "from": one.source, "to": one.target, "step": one.step,
-             "began_at": iso(one.began_at_us / 1_000_000)}
+             "began_at": format_iso(one.began_at_us / 1_000_000)}
             for one in cells.moves()
         ]  # fmt: skip
 
@@ -156,7 +161,7 @@ def list_cells(*, home: Home) -> Output:
             "CELL": "cell", "PEOPLE": "people", "NEW ONES": "takes_new", "DOOR": "url", "HOME": "home",
         })  # fmt: skip
         for one in moves:
-            go_on = next_command(f"cell move {one['person']} {one['to']}", home.root)
+            go_on = format_next_command(f"cell move {one['person']} {one['to']}", home.root)
             note(f"{one['person']} is on the way from {one['from']} to {one['to']} ({one['step']}): ", go_on)
 
     return Output({"cells": rows, "moves": moves}, show)
@@ -182,14 +187,15 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
     who = person.removeprefix(KEY_PREFIX)
     if not _PERSON.fullmatch(who):
         raise UsageFault(
-            f"{person[:80]!r}: expected the name of a key, or NAME/USER", hint=next_command("keys list", home.root)
+            f"{person[:80]!r}: expected the name of a key, or NAME/USER",
+            hint=format_next_command("keys list", home.root),
         )
-    own, wait_s = _own(home), seconds_of(wait, "--wait")
+    own, wait_s = _require_own(home), parse_seconds(wait, "--wait")
     with closing(CellMap(own.map)) as cells:
-        target = _in(cells, name, home).name
-        if cells.cell_of(who) is None:
-            raise UsageFault(f"no cell knows {who}", hint=next_command("cell list", home.root))
-        asyncio.run(_moved(home, own, cells, who, target, wait_s))
+        target = _find_cell(cells, name, home).name
+        if cells.find_cell(who) is None:
+            raise UsageFault(f"no cell knows {who}", hint=format_next_command("cell list", home.root))
+        asyncio.run(_move(home, own, cells, who, target, wait_s))
 
 
 @cell.command()
@@ -198,19 +204,19 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
 @with_home
 def remove(*, home: Home, name: str, wait: str) -> None:
     """Remove a cell: accept nobody new, move its people to the others, delete it from the map."""
-    own, wait_s = _own(home), seconds_of(wait, "--wait")
+    own, wait_s = _require_own(home), parse_seconds(wait, "--wait")
     with closing(CellMap(own.map)) as cells:
-        leaving = _in(cells, name, home)
+        leaving = _find_cell(cells, name, home)
         others = [one.name for one in cells.cells().values() if one.is_open and one.name != name]
         if not others:
             hint = "add another one in its own home: hobus cell add NAME --url URL --map MAP"
             raise UsageFault(f"no other cell accepts new people: {name} is the last one", hint=hint)
         cells.put(leaving._replace(is_open=False))
         for who in cells.people(name):
-            asyncio.run(_moved(home, own, cells, who, cell_for(who, others), wait_s))
+            asyncio.run(_move(home, own, cells, who, choose_cell(who, others), wait_s))
         if not cells.drop(name):
             raise RefusedFault(
-                f"{name} got people again, or some are still moving", hint=next_command("cell list", home.root)
+                f"{name} got people again, or some are still moving", hint=format_next_command("cell list", home.root)
             )
     say(f"cell {name} is removed; its home is as it was")
 
@@ -219,46 +225,46 @@ def remove(*, home: Home, name: str, wait: str) -> None:
 @with_home
 def serve_command(*, home: Home) -> None:
     """Serve a move of another machine, on standard input and output."""
-    asyncio.run(serve(cluster_of(home)))
+    asyncio.run(serve(find_cluster(home)))
 
 
-async def _moved(  # noqa: PLR0913, PLR0917 - who, from where, to where
+async def _move(  # noqa: PLR0913, PLR0917 - who, from where, to where
     home: Home, own: Membership, cells: CellMap, who: str, target: str, wait_s: float
 ) -> None:
     """Move a person; a move that is under way is brought to its end before."""
     clock = SystemClock()
 
-    def now_us() -> int:
+    def read_clock_us() -> int:
         return round(clock.now() * 1_000_000)
 
-    def told(one: Move) -> None:
+    def tell_move(one: Move) -> None:
         note(f"{who}: {one.source} to {one.target}, {one.step}")
 
     while True:
         on_way, found = cells.move_of(who), cells.cells()
-        ends = sorted({on_way.source, on_way.target} if on_way else {target, cells.cell_of(who) or ""})
+        ends = sorted({on_way.source, on_way.target} if on_way else {target, cells.find_cell(who) or ""})
         async with AsyncExitStack() as stack:
-            sides = {name: await _side(home, own, found[name], stack) for name in ends if name in found}
+            sides = {name: await _connect_side(home, own, found[name], stack) for name in ends if name in found}
             for side in sides.values():
                 await side.people()  # may take a while, in which the door refuses nobody
-            begun = cells.begin(who, target, now_us())
-            one = await made(cells, begun, sides, wait_s=wait_s, now_us=now_us, said=told)
-        if cells.cell_of(who) == target:
+            begun = cells.begin(who, target, read_clock_us())
+            one = await made(cells, begun, sides, wait_s=wait_s, now_us=read_clock_us, said=tell_move)
+        if cells.find_cell(who) == target:
             return say(f"{who} is in cell {one.target}")
 
 
-async def _side(home: Home, own: Membership, one: Cell, stack: AsyncExitStack) -> CellSide:
+async def _connect_side(home: Home, own: Membership, one: Cell, stack: AsyncExitStack) -> CellSide:
     """Connect to one side of a move.
 
     Raises CommandError where its cluster does not run, BusError where its machine is not reached.
     """
     host, slash, path = one.home.partition("/")
-    there = home if one.name == own.name else home_of(Path(slash + path))
+    there = home if one.name == own.name else make_home(Path(slash + path))
     if there is not home and host:
-        bus, timeout_s = await stack.enter_async_context(far(host.removesuffix(":"), slash + path))
+        bus, timeout_s = await stack.enter_async_context(connect_far(host.removesuffix(":"), slash + path))
         return CellSide(bus, timeout_s=timeout_s)
     if not there.ledger.is_dir():
-        hint = f"where it is: {next_command(f'cell add {one.name} --url {one.url} --ssh HOST', there.root)}"
+        hint = f"where it is: {format_next_command(f'cell add {one.name} --url {one.url} --ssh HOST', there.root)}"
         raise UsageFault(f"the home of cell {one.name}, {there.root}, is not on this machine", hint=hint)
-    place = cluster_of(there)
-    return CellSide(await stack.enter_async_context(connected(place, "operator")), timeout_s=place.client_timeout_s)
+    place = find_cluster(there)
+    return CellSide(await stack.enter_async_context(connect_bus(place, "operator")), timeout_s=place.client_timeout_s)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from hobus.bus.messages.base import Message
-from hobus.launch.cluster.client import asked, cluster_of
+from hobus.launch.cluster.client import ask_operator, find_cluster
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import UsageFault, next_here
-from hobus.launch.sessions.turns import check_text, words_of
+from hobus.launch.console.errors import UsageFault, format_next_here
+from hobus.launch.sessions.turns import check_text, decode_argument
 
 if TYPE_CHECKING:
     from hobus.bus.messages.session import SessionConfig
@@ -33,14 +33,14 @@ def with_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def on_cluster(*, home: Home, **arguments: Any) -> Any:
-        return command(place=cluster_of(home), **arguments)
+        return command(place=find_cluster(home), **arguments)
 
     return on_cluster
 
 
 def ask(place: Place, service: str, question: Message, expect: type[R]) -> R:
     """Return the answer to one question of the operator. Raises RuntimeFault, CommandError."""
-    return asyncio.run(asked(place, service, question, expect))
+    return asyncio.run(ask_operator(place, service, question, expect))
 
 
 def with_agent(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,17 +58,17 @@ with_app = click.option(
 """The command gets `app: Path | None`."""
 
 
-def agent_of_app(home: Home, app: Path | None, agent: str | None, session: str | None) -> str | None:
+def choose_app_agent(home: Home, app: Path | None, agent: str | None, session: str | None) -> str | None:
     """Return the agent to ask; an app's cluster runs in this home until the command ends. Raises CommandError."""
     if app is None:
         return agent
     started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
-    agents = started.agents_in(app)
+    agents = started.import_agents(app)
     click.get_current_context().with_resource(started.OwnCluster(home.root, agents, app))
     return agent or (None if session else str(agents[0].agent_id))
 
 
-def known_agent(agent: str | None, snapshot: Snapshot, *, running_in: Home | None = None) -> str | None:
+def find_known_agent(agent: str | None, snapshot: Snapshot, *, running_in: Home | None = None) -> str | None:
     """Return the agent that is meant, in whatever case. Raises UsageFault, which names the existing ones.
 
     `running_in`: the home of the cluster that runs under the snapshot; what lies there may be newer.
@@ -76,12 +76,12 @@ def known_agent(agent: str | None, snapshot: Snapshot, *, running_in: Home | Non
     if agent is None or agent.upper() in snapshot.agents:
         return agent and agent.upper()
     from hobus.config.files import find  # noqa: PLC0415 - for a mistake
-    from hobus.launch.cluster.installed import layers_of  # noqa: PLC0415
+    from hobus.launch.cluster.installed import find_layers  # noqa: PLC0415
 
-    said, hint = f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", next_here("agent list")
-    if running_in is not None and f"agents/{agent}.json" in find(layers_of(running_in))[0]:
+    said, hint = f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", format_next_here("agent list")
+    if running_in is not None and f"agents/{agent}.json" in find(find_layers(running_in))[0]:
         said += f"; {agent} is on disk, and the cluster that runs has not taken it in"
-        hint = next_here("reload")
+        hint = format_next_here("reload")
     raise UsageFault(said, hint=hint)
 
 
@@ -94,40 +94,44 @@ def with_wishes(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def known_wishes(
+def make_overrides(
     template: str | None, model: str | None, snapshot: Snapshot, *, agent: str | None
 ) -> SessionConfig | None:
     """Return the overrides that ask for both. Raises UsageFault where this agent (None: the session's) cannot."""
     if model is None and template is None:
         return None
     from hobus.bus.messages.session import SessionConfig  # noqa: PLC0415 - for who names one
-    from hobus.config.attention_rules import override_fault  # noqa: PLC0415
-    from hobus.config.model_choice import choice_fault  # noqa: PLC0415
+    from hobus.config.attention_rules import find_override_fault  # noqa: PLC0415
+    from hobus.config.model_choice import find_choice_fault  # noqa: PLC0415
 
-    if template is not None and (missing := override_fault(snapshot.templates, template)):
+    if template is not None and (missing := find_override_fault(snapshot.templates, template)):
         raise UsageFault(f"--template: {missing}")
     wanted = SessionConfig(attention_template=template, model=model)
     asked = None if agent is None else snapshot.agents[agent]
     if model is not None and asked is not None:
-        fault = choice_fault(snapshot.model_for(asked, "synthesize", request=wanted), asked, snapshot.config.gateway)
+        fault = find_choice_fault(
+            snapshot.choose_model_for(asked, "synthesize", request=wanted), asked, snapshot.config.gateway
+        )
         if not model.strip() or fault is not None:
-            raise UsageFault(f"--model: {fault.detail if fault else 'it is blank'}", hint=next_here("provider list"))
+            raise UsageFault(
+                f"--model: {fault.detail if fault else 'it is blank'}", hint=format_next_here("provider list")
+            )
     return wanted
 
 
-def text_given(argument: str, limits: HostConfig) -> str:
+def read_text(argument: str, limits: HostConfig) -> str:
     """Return what is said: the argument, or standard input for `-`. Raises UsageFault for what cannot be sent."""
     if argument == "-":
         if sys.stdin is None:
             raise UsageFault("standard input is closed: there is no text")
         # One byte beyond the limit is enough to know that it is too long.
         argument = sys.stdin.buffer.read(limits.prompt_max_bytes + 1).decode("utf-8", "surrogateescape")
-    text = words_of(argument)
+    text = decode_argument(argument)
     check_text(text, limits)
     return text
 
 
-def seconds_to_wait(given: float | None, config: AdminConfig, *, default_ms: int) -> float:
+def choose_timeout(given: float | None, config: AdminConfig, *, default_ms: int) -> float:
     """Return what `--timeout` says, else the setting. Raises UsageFault for no length of time or too long a one."""
     if given is None:
         return default_ms / 1000

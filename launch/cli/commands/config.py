@@ -8,25 +8,41 @@ from typing import Any
 
 import click
 
-from hobus.config.attention_template import template_schema
+from hobus.config.attention_template import make_template_schema
 from hobus.config.files import ADMIN_CONFIG, OWN, SHIPPED, find
-from hobus.config.load import merged
+from hobus.config.load import merge
 from hobus.config.mcp_block import KEY, PastedServer
-from hobus.config.own_settings import NoSuchSetting, laid_over, no_such, schema_of_own, settings_in, taken_away
-from hobus.config.parse import BadText, json_value
+from hobus.config.own_settings import (
+    NoSuchSetting,
+    describe_no_such,
+    flatten_settings,
+    lay_over,
+    make_own_schema,
+    take_away,
+)
+from hobus.config.parse import BadText, parse_json
 from hobus.config.schema import AdminConfig
-from hobus.config.secret_refs import redacted
+from hobus.config.secret_refs import redact
 from hobus.launch.cli.commands.options import Family, Output, with_config_file, with_home, with_json
 from hobus.launch.cluster import own_config, run_file
-from hobus.launch.cluster.config_changed import changed_since
+from hobus.launch.cluster.config_changed import find_changes
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.installed import find_layers
 from hobus.launch.cluster.own_config import Settings
-from hobus.launch.cluster.run_file import cluster_gone
-from hobus.launch.console.errors import UsageFault, next_command, next_here
-from hobus.launch.console.output import as_json, counted, note, note_coloured, say, short_path, styled, table
+from hobus.launch.cluster.run_file import find_gone
+from hobus.launch.console.errors import UsageFault, format_next_command, format_next_here
+from hobus.launch.console.output import (
+    as_json,
+    format_count,
+    note,
+    note_coloured,
+    print_table,
+    say,
+    shorten_path,
+    style,
+)
 from hobus.launch.launcher import tool_check
-from hobus.launch.launcher.gates import checked_plan
+from hobus.launch.launcher.gates import make_checked_plan
 from hobus.launch.launcher.options import StartOptions
 
 
@@ -43,15 +59,15 @@ def check(*, home: Home, config_file: Path | None) -> Output:
 
     Exit 3 if a gate fails for the files (hobus gates).
     """
-    plan, found = checked_plan(home, StartOptions(config_file=config_file))
+    plan, found = make_checked_plan(home, StartOptions(config_file=config_file))
     snapshot, warned = plan.snapshot, [one for one in found if one.severity == "warn"]
     noted = [one for one in found if one.severity == "note" and one.gate == "G3"]
-    withheld = tool_check.withheld(snapshot)
+    withheld = tool_check.list_withheld(snapshot)
     origins = {str(name): str(origin) for name, origin in snapshot.origins.items()}
 
     def show() -> None:
         own = {name: "this home" for name, origin in origins.items() if origin == str(home.config / name)}
-        table(("FILE", "ORIGIN"), list({**origins, **own}.items()))
+        print_table(("FILE", "ORIGIN"), list({**origins, **own}.items()))
         for told in withheld:
             note_coloured(f"warning: {told}", "yellow")
         for one in warned:
@@ -60,8 +76,8 @@ def check(*, home: Home, config_file: Path | None) -> Output:
             note(f"note: {one.file}: {one.reason}")
         own_count = sum(origin != SHIPPED for origin in origins.values())
         say(
-            styled("ok", "green"),
-            f"  {counted(len(origins), 'file')}, {own_count} not shipped, digest {snapshot.digest}",
+            style("ok", "green"),
+            f"  {format_count(len(origins), 'file')}, {own_count} not shipped, digest {snapshot.digest}",
         )
 
     return Output(
@@ -85,58 +101,58 @@ def show(*, home: Home, prefix: str, with_origin: bool) -> Output:
 
     A secret in clear is hidden, and its place named.
     """
-    rows, shown = rows_of(home, prefix)
+    rows, shown = list_rows(home, prefix)
     width = 3 if with_origin else 2
     cells = [(row["setting"], as_json(row["value"]), row["origin"])[:width] for row in rows]
 
     def show() -> None:
-        table(("SETTING", "VALUE", "ORIGIN")[:width], cells)
+        print_table(("SETTING", "VALUE", "ORIGIN")[:width], cells)
         _say_hidden(shown)
 
     return Output({"settings": rows, "hidden": shown}, show)
 
 
-def rows_of(home: Home, prefix: str) -> tuple[list[dict[str, Any]], list[str]]:
+def list_rows(home: Home, prefix: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Return each setting with its value and origin, and which are hidden. Raises UsageFault where there is none."""
     own = own_config.read(home)
-    whole = merged(own_config.shipped(), own)
-    said, file = settings_in(own), str(own_config.path_of(home))
+    whole = merge(own_config.read_shipped(), own)
+    said, file = flatten_settings(own), str(own_config.make_path(home))
     rows = [
         {"setting": path, "value": value, "origin": file if _is_said(path, said) else "shipped"}
-        for path, value in settings_in(redacted(whole)).items()
+        for path, value in flatten_settings(redact(whole)).items()
         if not prefix or _is_below(path, prefix)
     ]
     if not rows:
-        raise UsageFault(no_such(prefix, whole), hint=next_here("config show"))
-    return rows, [path for path in _hidden_in(whole) if not prefix or _is_below(path, prefix)]
+        raise UsageFault(describe_no_such(prefix, whole), hint=format_next_here("config show"))
+    return rows, [path for path in _list_hidden(whole) if not prefix or _is_below(path, prefix)]
 
 
 @config.command()
 @with_json
 def diff(*, home: Home) -> Output:
     """Show what differs from the shipped configuration: settings of admin_config.json, and other files of the home."""
-    shipped = settings_in(own_config.shipped())
-    whole = merged(own_config.shipped(), own_config.read(home))
-    values = settings_in(redacted(whole))
+    shipped = flatten_settings(own_config.read_shipped())
+    whole = merge(own_config.read_shipped(), own_config.read(home))
+    values = flatten_settings(redact(whole))
     paths = [path for path in {**shipped, **values} if shipped.get(path, _NONE) != values.get(path, _NONE)]
-    found, _faults = find(layers_of(home))
+    found, _faults = find(find_layers(home))
     files = [name for name, file in found.items() if file.layer == OWN and name != ADMIN_CONFIG]
     installed = {name: file.layer for name, file in found.items() if file.layer not in (OWN, SHIPPED)}
 
     def show() -> None:
         if paths:
-            cells = [(path, _cell(shipped, path), _cell(values, path)) for path in paths]
-            table(("SETTING", "SHIPPED", "HERE"), cells)
+            cells = [(path, _format_cell(shipped, path), _format_cell(values, path)) for path in paths]
+            print_table(("SETTING", "SHIPPED", "HERE"), cells)
         for name in files:
-            say(f"file of this home: {short_path(home.config / name)}")
+            say(f"file of this home: {shorten_path(home.config / name)}")
         for name, package_id in installed.items():
             say(f"file of {package_id}: {name}")
         if not paths and not files and not installed:
             say("nothing differs from what is shipped")
-        _say_hidden(_hidden_in(whole))
+        _say_hidden(_list_hidden(whole))
 
     rows = [{"setting": path, "shipped": shipped.get(path), "here": values.get(path)} for path in paths]
-    return Output({"settings": rows, "files": files, "installed": installed, "hidden": _hidden_in(whole)}, show)
+    return Output({"settings": rows, "files": files, "installed": installed, "hidden": _list_hidden(whole)}, show)
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
@@ -146,10 +162,10 @@ def diff(*, home: Home) -> Output:
 def set_(*, home: Home, setting: str, value: str) -> None:
     """Set SETTING to VALUE, for the next start or `hobus reload`. VALUE is JSON (7, true, ["a"]), else a text."""
     try:
-        given = json_value(value)
+        given = parse_json(value)
     except BadText:
         given = value
-    _changed(home, setting, lambda own: laid_over(own_config.shipped(), own, setting, given))
+    _change(home, setting, lambda own: lay_over(own_config.read_shipped(), own, setting, given))
 
 
 @config.command()
@@ -159,11 +175,11 @@ def unset(*, home: Home, setting: str) -> None:
     """Reset SETTING, and all below it, to the shipped value, for the next start or `hobus reload`."""
 
     def without(own: Settings) -> Settings:
-        if said := no_such(setting, merged(own_config.shipped(), own)):
+        if said := describe_no_such(setting, merge(own_config.read_shipped(), own)):
             raise NoSuchSetting(said)
-        return taken_away(own, setting)
+        return take_away(own, setting)
 
-    _changed(home, setting, without)
+    _change(home, setting, without)
 
 
 @config.command()
@@ -173,50 +189,50 @@ def schema(*, home: Home, template: bool) -> None:
     """Print the JSON Schema of a home's admin_config.json, for editors."""
     del home  # the same for all of them
     if template:
-        say(as_json(template_schema(), indent=1))
+        say(as_json(make_template_schema(), indent=1))
         return
     whole, pasted = AdminConfig.model_json_schema(), PastedServer.model_json_schema()
     whole["properties"][KEY] = {"type": "object", "additionalProperties": pasted, "description": pasted["description"]}
-    say(as_json(schema_of_own(whole), indent=1))
+    say(as_json(make_own_schema(whole), indent=1))
 
 
 _NONE = object()
 
 
-def _changed(home: Home, setting: str, change: Callable[[Settings], Settings]) -> None:
+def _change(home: Home, setting: str, change: Callable[[Settings], Settings]) -> None:
     """Replace the file whole, and say what holds of this setting then. Raises CommandError."""
-    shipped = own_config.shipped()
-    before = settings_in(merged(shipped, own_config.read(home)))
+    shipped = own_config.read_shipped()
+    before = flatten_settings(merge(shipped, own_config.read(home)))
 
-    def changed(own: Settings) -> Settings:
+    def change_own(own: Settings) -> Settings:
         try:
             return change(own)
         except NoSuchSetting as error:
-            raise UsageFault(str(error), hint=next_here("config show")) from None
+            raise UsageFault(str(error), hint=format_next_here("config show")) from None
 
-    own, digest = own_config.change(home, changed)
-    after = merged(shipped, own)
-    shown = settings_in(redacted(after))
-    for path, value in settings_in(after).items():
+    own, digest = own_config.change(home, change_own)
+    after = merge(shipped, own)
+    shown = flatten_settings(redact(after))
+    for path, value in flatten_settings(after).items():
         is_other = before.get(path, _NONE) != value
         if is_other or path == setting:
             say(f"{path} = {as_json(shown[path])}" + ("" if is_other else ", as before"))
-    say(styled("ok", "green"), f"  {own_config.path_of(home)}, digest {digest}; {_in_force(home)}")
+    say(style("ok", "green"), f"  {own_config.make_path(home)}, digest {digest}; {_read_in_force(home)}")
 
 
-def _in_force(home: Home) -> str:
-    if cluster_gone(home):
+def _read_in_force(home: Home) -> str:
+    if find_gone(home):
         return "in force from the next start on"
     run = run_file.read(home.run_file)
     if run is None or not home.snapshot.exists():
-        return f"in force after {next_command('reload', home.root)}"
-    found = changed_since(home, run)
+        return f"in force after {format_next_command('reload', home.root)}"
+    found = find_changes(home, run)
     return "the running cluster already uses it" if found is None else f"in force after {found.mend}"
 
 
-def _hidden_in(whole: Mapping[str, Any]) -> list[str]:
-    shown = settings_in(redacted(whole))
-    return [path for path, value in settings_in(whole).items() if shown[path] != value]
+def _list_hidden(whole: Mapping[str, Any]) -> list[str]:
+    shown = flatten_settings(redact(whole))
+    return [path for path, value in flatten_settings(whole).items() if shown[path] != value]
 
 
 def _say_hidden(paths: Sequence[str]) -> None:
@@ -234,5 +250,5 @@ def _is_said(path: str, said: Mapping[str, Any]) -> bool:
     return any(_is_below(path, one) for one in said)
 
 
-def _cell(values: Mapping[str, Any], path: str) -> str:
+def _format_cell(values: Mapping[str, Any], path: str) -> str:
     return as_json(values[path]) if path in values else "-"

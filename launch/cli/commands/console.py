@@ -51,12 +51,12 @@ def console(  # noqa: PLR0913 - one per option
     then prints links to it, and ends.
     """
     require_installed("jinja2")
-    named = [_person(one) for one in people or (getpass.getuser(),)]
+    named = [_make_link(one) for one in people or (getpass.getuser(),)]
     if url and not _URL.fullmatch(url):
         raise UsageFault(f"--url {url[:80]!r}: expected http(s)://HOST[:PORT][/PATH]")
-    if not (port or at_rest or capture or url) and console_file.offered(home):
+    if not (port or at_rest or capture or url) and console_file.find_offered(home):
         for one in named:
-            say(f"console for {one.name} ({one.role}): {console_file.link_for(home, SystemClock(), one)}")
+            say(f"console for {one.name} ({one.role}): {console_file.make_link(home, SystemClock(), one)}")
         say("each link signs in once")
         return exit_codes.OK
     # By name: no other command loads a web server.
@@ -65,7 +65,7 @@ def console(  # noqa: PLR0913 - one per option
     return code
 
 
-def _person(given: str) -> ConsoleLink:
+def _make_link(given: str) -> ConsoleLink:
     name, _, role = given.partition(":")
     if not (name.isprintable() and 0 < len(name) <= 40) or (role or "operator") not in _ROLES:  # noqa: PLR2004 - of a name
         raise UsageFault(f"--person {given[:80]!r}: expected NAME, NAME:operator or NAME:viewer")

@@ -14,19 +14,19 @@ from typing import Any
 import click
 
 from hobus.bus.clock import SystemClock
-from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ids import shorten_session
 from hobus.bus.messages.ledger import EVERY_SESSION, Entry
-from hobus.bus.record.journal import principal_in
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.journal import read_principal
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.record import demand_record
-from hobus.launch.console.errors import CommandError, UsageFault, next_here
-from hobus.launch.console.output import counted, say, styled, table
+from hobus.launch.console.errors import CommandError, UsageFault, format_next_here
+from hobus.launch.console.output import format_count, print_table, say, style
 from hobus.launch.console.view import Columns, cells_of
-from hobus.launch.filters.quantities import DURATION_FORM, duration_of
-from hobus.launch.sessions.which import no_such
+from hobus.launch.filters.quantities import DURATION_FORM, parse_duration
+from hobus.launch.sessions.which import make_no_such
 from hobus.ledger_service.reader import EntryFilter, read_entries
 
 _DAY = "DAY (UTC)"
@@ -49,40 +49,40 @@ def cost(*, home: Home, by: str, session: str | None, since: str | None) -> Outp
 
     A principal owns a session: local, key/<name>, key/<name>/<user>.
     """
-    keys, since_us = keys_of(by), since_of(since)
-    groups = spent_in(home, keys, session=session, since_us=since_us)
-    return Output(document_of(keys, groups), lambda: _show(keys, groups))
+    keys, since_us = parse_keys(by), parse_since(since)
+    groups = sum_spent(home, keys, session=session, since_us=since_us)
+    return Output(make_document(keys, groups), lambda: _show(keys, groups))
 
 
-def spent_in(home: Home, keys: Sequence[str], *, session: str | None, since_us: int) -> dict[Group, Spent]:
+def sum_spent(home: Home, keys: Sequence[str], *, session: str | None, since_us: int) -> dict[Group, Spent]:
     """Return sums by group, by the record of a home. Raises CommandError."""
     demand_record(home)
     if session is not None and not any(read_entries(home.ledger, EntryFilter(session=session), limit=1)):
-        raise no_such(session, called="--session")
+        raise make_no_such(session, called="--session")
     entries = read_entries(home.ledger, EntryFilter(stream=STREAM, session=session), with_bodies=True, by_index=False)
-    return spent_by(home, entries, keys, since_us=since_us, session=session)
+    return sum_by(home, entries, keys, since_us=since_us, session=session)
 
 
-def spent_by(
+def sum_by(
     home: Home, entries: Iterable[Entry], keys: Sequence[str], *, since_us: int, session: str | None = None
 ) -> dict[Group, Spent]:
     """Return sums by group of these entries alone. Raises CommandError."""
     try:
-        owners = _owners(home, session) if "principal" in keys else {}
+        owners = _map_owners(home, session) if "principal" in keys else {}
         return report(entries, keys, since_us=since_us, owners=owners)
     except ValueError as fault:
         raise CommandError(
             f"an entry of the record cannot be read, so there is no sum: {fault}",
-            hint=f"{next_here('ledger verify')}; --session leaves out an entry that no gateway of this version wrote",
+            hint=f"{format_next_here('ledger verify')}; --session leaves out entries of other versions",
         ) from None
 
 
-def document_of(keys: Sequence[str], groups: Mapping[Group, Spent]) -> dict[str, Any]:
-    rows = [{**dict(zip(keys, group, strict=True)), **_document(spent)} for group, spent in groups.items()]
-    return {"by": list(keys), "rows": rows, "total": _document(total(groups.values()))}
+def make_document(keys: Sequence[str], groups: Mapping[Group, Spent]) -> dict[str, Any]:
+    rows = [{**dict(zip(keys, group, strict=True)), **_make_group_document(spent)} for group, spent in groups.items()]
+    return {"by": list(keys), "rows": rows, "total": _make_group_document(sum_total(groups.values()))}
 
 
-def _document(spent: Spent) -> dict[str, Any]:
+def _make_group_document(spent: Spent) -> dict[str, Any]:
     return {**asdict(spent), "cost_is_known": spent.cost_is_known}
 
 
@@ -92,29 +92,30 @@ def _show(keys: list[str], groups: dict[Group, Spent]) -> None:
         return
     rows = [[*_names(keys, group), *cells_of(spent, _COLUMNS)] for group, spent in groups.items()]
     if len(groups) > 1:
-        rows.append(["total", *["" for _ in keys[1:]], *cells_of(total(groups.values()), _COLUMNS)])
+        rows.append(["total", *["" for _ in keys[1:]], *cells_of(sum_total(groups.values()), _COLUMNS)])
     headings = [*(_DAY if key == "day" else key.upper() for key in keys), *_COLUMNS]
-    table(headings, rows, spare=("CACHED", "INPUT", "OUTPUT", "CALLS"))
+    print_table(headings, rows, spare=("CACHED", "INPUT", "OUTPUT", "CALLS"))
     if any(spent.unknown_outcomes for spent in groups.values()):
-        say(styled("unknown outcome: nobody can say whether it was answered; what was reserved counts", "bright_black"))
+        say(style("unknown outcome: nobody can say whether it was answered; what was reserved counts", "bright_black"))
 
 
 def _names(keys: list[str], group: Group) -> list[str]:
     return [
-        shown_session(name) if key == "session" and name != "-" else name for key, name in zip(keys, group, strict=True)
+        shorten_session(name) if key == "session" and name != "-" else name
+        for key, name in zip(keys, group, strict=True)
     ]
 
 
 def _notes(spent: Spent) -> str:
     notes = (
         (spent.failed, "failed"), (spent.rejected, "rejected"), (spent.open_calls, "without an end yet"),
-        (spent.unknown_outcomes, f"of unknown outcome ({counted(spent.unknown_tokens, 'token')})"),
+        (spent.unknown_outcomes, f"of unknown outcome ({format_count(spent.unknown_tokens, 'token')})"),
         (spent.unknown_prices, "of unknown price"),
     )  # fmt: skip
     return ", ".join(f"{count} {text}" for count, text in notes if count)
 
 
-def _cost(spent: Spent) -> str:
+def _format_cost(spent: Spent) -> str:
     if spent.cost_is_known:
         return f"${spent.cost_usd:.4f}"
     return f"${spent.cost_usd:.4f} + unknown" if spent.unknown_prices < spent.calls else "unknown"
@@ -122,11 +123,11 @@ def _cost(spent: Spent) -> str:
 
 _COLUMNS: Columns = {
     "CALLS": "calls", "INPUT": "input_tokens", "CACHED": "cached_tokens", "OUTPUT": "output_tokens",
-    "TOKENS": "tokens", "COST": _cost, "NOTE": _notes,
+    "TOKENS": "tokens", "COST": _format_cost, "NOTE": _notes,
 }  # fmt: skip
 
 
-def keys_of(by: str) -> list[str]:
+def parse_keys(by: str) -> list[str]:
     """Return what a report is grouped by. Raises UsageFault."""
     keys = [key.strip() for key in by.split(",") if key.strip()]
     wrong = [key for key in keys if key not in KEYS]
@@ -135,12 +136,12 @@ def keys_of(by: str) -> list[str]:
     return keys
 
 
-def since_of(since: str | None) -> int:
+def parse_since(since: str | None) -> int:
     """Return microseconds since 1970; 0: since the beginning. Raises UsageFault."""
     if since is None:
         return 0
     try:
-        return since_us_of(since, SystemClock().now())
+        return parse_since_us(since, SystemClock().now())
     except (ValueError, OverflowError):
         raise UsageFault(
             f"--since {since[:40]}: expected {DURATION_FORM}, or an ISO date or time such as 2026-01-31"
@@ -196,33 +197,33 @@ def report(
         kind, _, name = entry.submission_id.partition(":")
         if kind not in _PAYLOADS:
             continue
-        payload = _payload(kind, entry)
+        payload = _read_payload(kind, entry)
         if isinstance(payload, PromptSent) and payload.principal:
             owners[entry.provenance.session_id] = payload.principal  # vectors: asked for outside a session
         if kind == "PROMPT_SENT":
-            sent[name] = (_group_of(entry, payload, by, owners), entry.ledger_at_us)
+            sent[name] = (_find_group(entry, payload, by, owners), entry.ledger_at_us)
             continue
         if kind != "PROMPT_REJECTED":
             sent.pop(name, None)
         if entry.ledger_at_us >= since_us:
-            groups.setdefault(_group_of(entry, payload, by, owners), Spent()).add(_spent_by(kind, payload))
+            groups.setdefault(_find_group(entry, payload, by, owners), Spent()).add(_read_spent(kind, payload))
     for group, at_us in sent.values():
         if at_us >= since_us:
             groups.setdefault(group, Spent()).add(Spent(open_calls=1))
     return dict(sorted(groups.items()))
 
 
-def total(groups: Iterable[Spent]) -> Spent:
+def sum_total(groups: Iterable[Spent]) -> Spent:
     whole = Spent()
     for group in groups:
         whole.add(group)
     return whole
 
 
-def since_us_of(text: str, now: float) -> int:
+def parse_since_us(text: str, now: float) -> int:
     """Return microseconds since 1970 of a duration ago (`90s`) or an ISO date or time (UTC). Raises ValueError."""
     try:
-        return round((now - duration_of(text)) * 1_000_000)
+        return round((now - parse_duration(text)) * 1_000_000)
     except ValueError:
         moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -230,14 +231,14 @@ def since_us_of(text: str, now: float) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
-def _payload(kind: str, entry: Entry) -> _Payload | None:
+def _read_payload(kind: str, entry: Entry) -> _Payload | None:
     try:
-        return payload_in(_PAYLOADS[kind], entry)
+        return read_payload(_PAYLOADS[kind], entry)
     except ValueError as fault:
         raise ValueError(f"#{entry.sequence} {entry.submission_id} of {entry.origin}: {fault}") from None
 
 
-def _spent_by(kind: str, payload: _Payload | None) -> Spent:
+def _read_spent(kind: str, payload: _Payload | None) -> Spent:
     if kind == "PROMPT_REJECTED":
         return Spent(rejected=1)
     match payload:
@@ -258,11 +259,11 @@ def _spent_by(kind: str, payload: _Payload | None) -> Spent:
             return Spent(calls=1, failed=int(kind == "PROMPT_FAILED"), unknown_prices=1, unknown_outcomes=1)
 
 
-def _group_of(entry: Entry, payload: _Payload | None, by: Sequence[str], owners: Mapping[str, str]) -> Group:
-    return tuple(_key(name, entry, payload, owners) for name in by)
+def _find_group(entry: Entry, payload: _Payload | None, by: Sequence[str], owners: Mapping[str, str]) -> Group:
+    return tuple(_find_key(name, entry, payload, owners) for name in by)
 
 
-def _key(name: str, entry: Entry, payload: _Payload | None, owners: Mapping[str, str]) -> str:
+def _find_key(name: str, entry: Entry, payload: _Payload | None, owners: Mapping[str, str]) -> str:
     session_id = entry.provenance.session_id
     match name:
         case "agent":
@@ -279,8 +280,8 @@ def _key(name: str, entry: Entry, payload: _Payload | None, owners: Mapping[str,
             return session_id or "-"
 
 
-def _owners(home: Home, session: str | None) -> dict[str, str]:
+def _map_owners(home: Home, session: str | None) -> dict[str, str]:
     """Map session id to principal, for each session whose beginning says it."""
     wanted = EntryFilter(stream=EVERY_SESSION, event_type="SESSION_START", session=session)
     beginnings = read_entries(home.ledger, wanted, with_bodies=True)
-    return {entry.provenance.session_id: owner for entry in beginnings if (owner := principal_in(entry))}
+    return {entry.provenance.session_id: owner for entry in beginnings if (owner := read_principal(entry))}

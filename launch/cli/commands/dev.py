@@ -14,29 +14,29 @@ import click
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import ConfigError, RuntimeFault
-from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ids import shorten_session
 from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Entry, Tail
-from hobus.bus.record.ends import end_in, result_in, why_failed
-from hobus.bus.record.journal import recorded
-from hobus.bus.tool import entry_of
+from hobus.bus.record.ends import end_in, explain_failure, read_result
+from hobus.bus.record.journal import read_recorded
+from hobus.bus.tool import parse_entry_point
 from hobus.config.difference import Difference
 from hobus.launch.cli.commands.options import with_home, with_http
-from hobus.launch.cluster.client import cluster_of, connected
-from hobus.launch.cluster.endpoints import parts_of
-from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import cluster_gone
+from hobus.launch.cluster.client import connect_bus, find_cluster
+from hobus.launch.cluster.endpoints import split_address
+from hobus.launch.cluster.home import Home, find_holder
+from hobus.launch.cluster.run_file import find_gone
 from hobus.launch.cluster.tool_code import with_imported
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, as_command_error
 from hobus.launch.console.interrupt import keep_on
-from hobus.launch.console.output import cell, clock_time, duration, in_one_line, say, say_prose
+from hobus.launch.console.output import escape_line, format_cell, format_clock_time, format_duration, say, say_prose
 from hobus.launch.launcher import children
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.reload import reload_in_turn
 from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
 from hobus.launch.limits import SOURCE_POLL_MS, TURNS_SHOWN_MAX
-from hobus.ledger_service.reader import head_of
+from hobus.ledger_service.reader import find_head
 
 
 @click.command()
@@ -53,14 +53,14 @@ def dev(*, home: Home, app: Path, http: str | None) -> int:
     if not app.is_file():
         raise UsageFault(f"there is no file {app}", hint="name a Python file with an Agent at its top")
     if http is not None:
-        parts_of(http)
+        split_address(http)
     developed = _Developed(home, app, StartOptions(http=http))
     try:
         developed.take_in()
         _say(f"watching {app} and what it imports from beside it; Ctrl-C ends that")
         with suppress(KeyboardInterrupt):  # that is how it ends
             while True:
-                asyncio.run(developed.until_changed())
+                asyncio.run(developed.wait_changed())
                 developed.take_in()
         return exit_codes.OK
     finally:
@@ -79,16 +79,16 @@ class _Developed:
 
     def take_in(self) -> None:
         """Have the cluster run under what the file says now, or show why it does not."""
-        self._seen = _looked_at({*self._seen, *_sources(self._app)})
+        self._seen = _look_at({*self._seen, *_list_sources(self._app)})
         try:
-            self._instructions = _written(self._home, self._app)
+            self._instructions = _write_agents(self._home, self._app)
         except CommandError as error:
-            goes_on = "; the cluster goes on with what it had" if holder(self._home) is not None else ""
+            goes_on = "; the cluster goes on with what it had" if find_holder(self._home) is not None else ""
             return _show(CommandError(f"{error.message}{goes_on}", hint=error.hint))
         finally:
-            self._seen |= _looked_at(map(Path, self._instructions))
+            self._seen |= _look_at(map(Path, self._instructions))
         try:
-            if holder(self._home) is None:
+            if find_holder(self._home) is None:
                 self._start()
             else:
                 self._reload()
@@ -105,20 +105,23 @@ class _Developed:
             _say(f"the cluster in {self._home.root} runs already, and goes on afterwards{at_start}")
         done = reload_in_turn(self._home)
         named = ", ".join([*dict.fromkeys(name for one in done.changes for name in _names(one)), *done.beside])
-        _say(f"taken in after {duration(done.elapsed_ms / 1000)}: {named}" if named else "nothing changed", "green")
+        _say(
+            f"taken in after {format_duration(done.elapsed_ms / 1000)}: {named}" if named else "nothing changed",
+            "green",
+        )
 
-    async def until_changed(self) -> None:
+    async def wait_changed(self) -> None:
         """Return when a file has changed; meanwhile each turn that ends is a line. Raises CommandError: it is down."""
         async with AsyncExitStack() as stack:
             bus = None
-            if holder(self._home) is not None:
-                bus = await stack.enter_async_context(connected(cluster_of(self._home), "operator"))
-                self._after = head_of(self._home.ledger) if self._after is None else self._after
-            while _looked_at(self._seen) == self._seen:
+            if find_holder(self._home) is not None:
+                bus = await stack.enter_async_context(connect_bus(find_cluster(self._home), "operator"))
+                self._after = find_head(self._home.ledger) if self._after is None else self._after
+            while _look_at(self._seen) == self._seen:
                 if bus is None or self._after is None:
                     await asyncio.sleep(SOURCE_POLL_MS / 1000)
                     continue
-                if (gone := cluster_gone(self._home)) is not None:
+                if (gone := find_gone(self._home)) is not None:
                     raise gone
                 question = Tail(
                     after=self._after,
@@ -138,17 +141,17 @@ class _Developed:
 
     def end(self) -> None:
         keep_on()
-        if self._is_ours and holder(self._home) is not None:
+        if self._is_ours and find_holder(self._home) is not None:
             stop(self._home)
 
 
-def _sources(app: Path) -> Iterable[Path]:
+def _list_sources(app: Path) -> Iterable[Path]:
     folder = app.absolute().parent
     own = folder.rglob("*.py") if (folder / "__init__.py").is_file() else [app.absolute()]
     return with_imported(own, beside=folder)
 
 
-def _looked_at(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
+def _look_at(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
     """Return when each was written last, and its size; None: it is not there."""
     found = dict[Path, tuple[int, int] | None].fromkeys(files)
     for path in found:
@@ -158,10 +161,11 @@ def _looked_at(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
     return found
 
 
-def _written(home: Home, app: Path) -> list[str]:
+def _write_agents(home: Home, app: Path) -> list[str]:
     """Return the files of instructions, after writing the agents into `config/`. Raises CommandError."""
     done = subprocess.run(  # noqa: S603 - this interpreter, this package's own module
-        children.python("hobus.launch.app.started", str(home.root), str(app)), env=children.environment(),
+        children.make_python_command("hobus.launch.app.started", str(home.root), str(app)),
+        env=children.make_environment(),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, check=False,
     )  # fmt: skip
     try:
@@ -176,22 +180,22 @@ def _written(home: Home, app: Path) -> list[str]:
 def _names(change: Difference) -> list[str]:
     """Return what changed, and how, as the program calls it: an agent, its tools; else the setting."""
     if change.name == "tools.entry_points":
-        return sorted(f"tool {entry_of(one)[0]}" for one in {*change.before} ^ {*change.after})
+        return sorted(f"tool {parse_entry_point(one)[0]}" for one in {*change.before} ^ {*change.after})
     return [f"{change.name} ({change.how})" if change.how else change.name]
 
 
 def _show_turn(entry: Entry) -> None:
-    taken = recorded(entry)
+    taken = read_recorded(entry)
     end = None if taken is None else end_in(taken.event.event, taken)
     if taken is None or end is None:
         return
-    result = result_in(taken, end.result_ref)
-    said = why_failed(taken, end) or end.reason or end.code if result is None else result.response
+    result = read_result(taken, end.result_ref)
+    said = explain_failure(taken, end) or end.reason or end.code if result is None else result.response
     used = [] if result is None else [call.tool_id for call in result.tool_calls]
-    took = [] if result is None else [duration(result.elapsed_ms / 1000)]
+    took = [] if result is None else [format_duration(result.elapsed_ms / 1000)]
     about = " · ".join([*took, *used])
-    who = f"{entry.provenance.agent_id} {shown_session(entry.provenance.session_id)}"
-    _say(f"{who}  {cell(in_one_line(said))}  {about}".rstrip(), None if end.became == "answered" else "red")
+    who = f"{entry.provenance.agent_id} {shorten_session(entry.provenance.session_id)}"
+    _say(f"{who}  {format_cell(escape_line(said))}  {about}".rstrip(), None if end.became == "answered" else "red")
 
 
 def _show(error: CommandError | RuntimeFault) -> None:
@@ -202,6 +206,6 @@ def _show(error: CommandError | RuntimeFault) -> None:
 
 
 def _say(text: str, colour: str | None = None) -> None:
-    clock = f"{clock_time(SystemClock().now())}  "
+    clock = f"{format_clock_time(SystemClock().now())}  "
     say_prose(clock, text, colour)
     sys.stdout.flush()

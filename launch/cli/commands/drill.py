@@ -8,19 +8,29 @@ from pathlib import Path
 
 import click
 
-from hobus.launch.cli.commands.cluster_options import seconds_to_wait
+from hobus.launch.cli.commands.cluster_options import choose_timeout
 from hobus.launch.cli.commands.options import DURATION, Family, Output, with_home, with_json
 from hobus.launch.cli.turn_view import moment_lines
-from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.cluster.home import Home, make_home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import next_command
-from hobus.launch.console.output import as_json, counted, joined, note, say, say_prose, styled, table, unheard
+from hobus.launch.console.errors import format_next_command
+from hobus.launch.console.output import (
+    as_json,
+    format_count,
+    go_silent,
+    join_styled,
+    note,
+    print_table,
+    say,
+    say_prose,
+    style,
+)
 from hobus.launch.console.view import print_all
-from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, DrillMoment, Victim, stands_at, victim_of
-from hobus.launch.lab.drill_run import CrashDrill, options_of
-from hobus.launch.lab.story import Checks, TurnEvidence, counts_of, timeline
+from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, DrillMoment, Victim, parse_victim, stands_at
+from hobus.launch.lab.drill_run import CrashDrill, make_options
+from hobus.launch.lab.story import Checks, TurnEvidence, count_evidence, make_timeline
 from hobus.launch.lab.temporary_cluster import Lease, spend
-from hobus.launch.launcher.gates import checked_plan
+from hobus.launch.launcher.gates import make_checked_plan
 
 _PREFIX = "hobus-drill-"
 
@@ -49,10 +59,10 @@ def list_(*, home: Home) -> Output:
 
 
 def _show_moments() -> None:
-    table(["WHO", "ROLE IN THE TURN"], list(ROLES.items()))
+    print_table(["WHO", "ROLE IN THE TURN"], list(ROLES.items()))
     say()
     rows = [[one.word, one.says, one.stands, one.holder] for one in MOMENTS.values()]
-    table(["--during", "THE TURN IS HELD WHEN", "IN THE RECORD BY THEN", "HELD IN"], rows)
+    print_table(["--during", "THE TURN IS HELD WHEN", "IN THE RECORD BY THEN", "HELD IN"], rows)
     say()
     say("One process of a role is named as ho2/1 (with --scale ho2=2). The process in which the turn is held dies at")
     say("that very frame; any other one dies while the turn is held, and then the turn goes on.")
@@ -76,12 +86,12 @@ def kill(  # noqa: PLR0913 - one per option
     It runs in a temporary cluster with the configuration of --home, if any, and does not touch the cluster there. Exit
     code 0 only if every guarantee held.
     """
-    victim, moment = victim_of(who), MOMENTS[during]
+    victim, moment = parse_victim(who), MOMENTS[during]
     # Here, so that a fault is told of the user's own file, not of a copy that is gone.
-    plan, _ = checked_plan(home, options_of(victim, scale))
-    seconds_to_wait(timeout_s, plan.snapshot.config, default_ms=0)
+    plan, _ = make_checked_plan(home, make_options(victim, scale))
+    choose_timeout(timeout_s, plan.snapshot.config, default_ms=0)
     config = home.config if home.config.is_dir() else None
-    own = home_of(Path(tempfile.mkdtemp(prefix=_PREFIX)))
+    own = make_home(Path(tempfile.mkdtemp(prefix=_PREFIX)))
     tell = note if as_json_ else _say_while_heard
     wanted = CrashDrill(
         home=own, victim=victim, moment=moment, config=config,
@@ -90,12 +100,12 @@ def kill(  # noqa: PLR0913 - one per option
     )  # fmt: skip
     found: list[tuple[TurnEvidence, Checks]] = []
 
-    def body() -> int:
-        tell(_announced(own, config, victim, moment))
+    def run_drill() -> int:
+        tell(_announce(own, config, victim, moment))
         found.append(wanted.carry_out())
         return exit_codes.OK if _holds(found[0][1]) else exit_codes.FAILED
 
-    code = spend(Lease(own, "the drill", is_temporary=True, is_kept=keep), body)
+    code = spend(Lease(own, "the drill", is_temporary=True, is_kept=keep), run_drill)
     if not found:
         return code
     evidence, checks = found[0]
@@ -104,11 +114,11 @@ def kill(  # noqa: PLR0913 - one per option
     try:
         if as_json_:
             about = {"who": who, "during": during, "config": str(config or "shipped")}
-            say(as_json({**about, **_document(own, evidence, checks)}))
+            say(as_json({**about, **_make_document(own, evidence, checks)}))
         else:
             _show(evidence, checks, own)
     except BrokenPipeError:
-        unheard()
+        go_silent()
     return code
 
 
@@ -117,10 +127,10 @@ def _say_while_heard(text: str) -> None:
     try:
         say_prose("", text)
     except BrokenPipeError:
-        unheard()
+        go_silent()
 
 
-def _announced(own: Home, config: Path | None, victim: Victim, moment: DrillMoment) -> str:
+def _announce(own: Home, config: Path | None, victim: Victim, moment: DrillMoment) -> str:
     which = "the shipped configuration" if config is None else f"the configuration of {config}"
     return (
         f"A throw-away cluster in {own.root}, with {which}; no other cluster is touched.\n"
@@ -133,14 +143,14 @@ def _holds(checks: Checks) -> bool:
     return all(is_so for _what, is_so in checks)
 
 
-def _document(own: Home, evidence: TurnEvidence, checks: Checks) -> dict[str, object]:
+def _make_document(own: Home, evidence: TurnEvidence, checks: Checks) -> dict[str, object]:
     return {
         "home": str(own.root) if own.root.exists() else None,
         "killed": asdict(evidence.kill),
         "result": evidence.result.model_dump(mode="json"),
         "answered_after_ms": evidence.answered_after_ms,
-        "timeline": [{"at_ms": at_ms, "what": what} for at_ms, what in timeline(evidence)],
-        "counts": asdict(counts_of(evidence)),
+        "timeline": [{"at_ms": at_ms, "what": what} for at_ms, what in make_timeline(evidence)],
+        "counts": asdict(count_evidence(evidence)),
         "checks": [{"what": what, "holds": is_so} for what, is_so in checks],
         "holds": _holds(checks),
     }
@@ -148,26 +158,26 @@ def _document(own: Home, evidence: TurnEvidence, checks: Checks) -> dict[str, ob
 
 def _show(evidence: TurnEvidence, checks: Checks, own: Home) -> None:
     say()
-    say(styled("What happened, by the record and by the broker's tap", None, bold=True))
-    print_all(moment_lines(timeline(evidence)))
+    say(style("What happened, by the record and by the broker's tap", None, bold=True))
+    print_all(moment_lines(make_timeline(evidence)))
     say()
     for line in evidence.result.response.splitlines():
         say_prose("  > ", line)
-    counts = counts_of(evidence)
+    counts = count_evidence(evidence)
     say(f"  {evidence.result.outcome}, {evidence.answered_after_ms} ms after the kill")
     unknown = f" ({counts.model_calls_unknown} of them with an unknown outcome)" if counts.model_calls_unknown else ""
     say(
-        f"  {counted(counts.model_calls, 'model call')}{unknown}; "
-        f"{counted(counts.tool_calls, 'tool call')}, begun {counted(counts.tool_runs, 'time')}"
+        f"  {format_count(counts.model_calls, 'model call')}{unknown}; "
+        f"{format_count(counts.tool_calls, 'tool call')}, begun {format_count(counts.tool_runs, 'time')}"
     )
     say(
-        f"  {counted(counts.redelivered, 'order')} delivered again; "
-        f"{counted(counts.entries, 'entry', 'entries')} in the record"
+        f"  {format_count(counts.redelivered, 'order')} delivered again; "
+        f"{format_count(counts.entries, 'entry', 'entries')} in the record"
     )
     say()
     for what, is_so in checks:
-        say_prose(joined("  ", styled("holds", "green") if is_so else styled("BROKEN", "red"), "  "), what)
+        say_prose(join_styled("  ", style("holds", "green") if is_so else style("BROKEN", "red"), "  "), what)
     if own.root.exists():
         say()
-        say(f"its record: {next_command('ledger show', own.root)}")
+        say(f"its record: {format_next_command('ledger show', own.root)}")
         say(f"remove it with: rm -r {own.root}")

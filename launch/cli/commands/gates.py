@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from hobus.config.gates.finding import SHOWN_MAX, TITLES, Finding, failed, more
+from hobus.config.gates.finding import SHOWN_MAX, TITLES, Finding, describe_more, list_failed
 from hobus.launch.cli.commands.options import Output, with_config_file, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.output import counted, say, say_prose, styled
-from hobus.launch.launcher.gates import report_of, verdict
+from hobus.launch.console.output import format_count, say, say_prose, style
+from hobus.launch.launcher.gates import describe_verdict, report_of
 from hobus.launch.launcher.options import require_file
 
 _COLOURS = {"fail": "red", "warn": "yellow", "note": None, "ok": "green"}
@@ -35,18 +35,18 @@ def gates(*, home: Home, enforce: bool, full: bool, config_file: Path | None) ->
 
 def _show(found: list[Finding]) -> None:
     for gate, title in TITLES.items():
-        worst = verdict(gate, found)
-        say(styled(worst.ljust(4), _COLOURS[worst]), f"  {gate}  {title}")
+        worst = describe_verdict(gate, found)
+        say(style(worst.ljust(4), _COLOURS[worst]), f"  {gate}  {title}")
         of_gate = [one for one in found if one.gate == gate]
         for one in of_gate[:SHOWN_MAX]:
             mark = "" if one.severity == "note" else f"{one.severity}: "
             say_prose("          ", f"{mark}{one.file}: {one.reason}")
             if one.mend:
                 say_prose("            next: ", one.mend)
-        for line in more(of_gate):
+        for line in describe_more(of_gate):
             say(f"          {line}")
-    failures = failed(found)
+    failures = list_failed(found)
     if failures:
-        say(styled("failed", "red"), f"  {counted(len(failures), 'failure')}; no cluster of this home starts")
+        say(style("failed", "red"), f"  {format_count(len(failures), 'failure')}; no cluster of this home starts")
     else:
-        say(styled("ok", "green"), "  a cluster of this home may start")
+        say(style("ok", "green"), "  a cluster of this home may start")

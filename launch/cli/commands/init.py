@@ -14,10 +14,10 @@ import click
 from hobus.config.files import GovernedFile, Layers, find
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home, make_private
-from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.installed import find_layers
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here, of_os_error
-from hobus.launch.console.output import counted, say, short_path, styled, table
+from hobus.launch.console.errors import RefusedFault, UsageFault, format_next_command, format_next_here, make_os_fault
+from hobus.launch.console.output import format_count, print_table, say, shorten_path, style
 
 _AGENT = "[A-Za-z][A-Za-z0-9_]{0,63}"
 
@@ -34,15 +34,15 @@ def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
     FILE is a name that `hobus config check` lists, e.g. admin_config.json. With --agent NAME, write ./<name>.py, an
     agent with two tools, and its test, for you to change (docs/your-own-agent.md). It never overwrites a file.
     """
-    files, _faults = find(Layers(layers_of(home).packages))
+    files, _faults = find(Layers(find_layers(home).packages))
     if agent is not None:
         return _init_agent(home, agent, files, names)
-    wanted = _chosen(files, names)
+    wanted = _choose(files, names)
     _copy({home.config / file.name: file.path.read_text(encoding="utf-8") for file in wanted}, home)
     for file in wanted:
         say(file.name)
-    say(styled("ok", "green"), f"  {counted(len(wanted), 'file')} in {home.config}, in place of what is shipped")
-    say(f"next: change what you like, then {next_command('config check', home.root)}")
+    say(style("ok", "green"), f"  {format_count(len(wanted), 'file')} in {home.config}, in place of what is shipped")
+    say(f"next: change what you like, then {format_next_command('config check', home.root)}")
     return exit_codes.OK
 
 
@@ -56,12 +56,14 @@ def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: t
     elif keyword.iskeyword(name) or find_spec(name) is not None:
         fault = f"{name} is a word or a module of Python already"
     if fault:
-        raise UsageFault(f"--agent {agent[:80]}: {fault}", hint=f"{next_here('init --agent clerk')}, or another name")
+        raise UsageFault(
+            f"--agent {agent[:80]}: {fault}", hint=f"{format_next_here('init --agent clerk')}, or another name"
+        )
     program, test = Path(f"{name}.py").absolute(), Path(f"test_{name}.py").absolute()
     _copy({program: _PROGRAM.format(name=name), test: _TEST.format(name=name)}, home)
-    rows = [(short_path(program), "an agent and two tools"), (short_path(test), "a test of them: pytest")]
-    table(("FILE", "WHAT IT IS"), rows)
-    say(f"next: python {short_path(program)}   or   {next_command(f'dev {short_path(program)}', home.root)}")
+    rows = [(shorten_path(program), "an agent and two tools"), (shorten_path(test), "a test of them: pytest")]
+    print_table(("FILE", "WHAT IT IS"), rows)
+    say(f"next: python {shorten_path(program)}   or   {format_next_command(f'dev {shorten_path(program)}', home.root)}")
     return exit_codes.OK
 
 
@@ -71,7 +73,7 @@ def _copy(texts: dict[Path, str], home: Home) -> None:
     if there:
         raise RefusedFault(
             f"there already: {', '.join(there[:3])}{' …' if len(there) > 3 else ''}: nothing was written",  # noqa: PLR2004 - three are enough to see what is meant
-            hint=f"name others, or move those away; {next_command('config check', home.root)}",
+            hint=f"name others, or move those away; {format_next_command('config check', home.root)}",
         )
     try:
         for path, text in texts.items():
@@ -84,13 +86,13 @@ def _copy(texts: dict[Path, str], home: Home) -> None:
         for path in texts:  # none of them was there before
             with suppress(OSError):
                 path.unlink()
-        raise of_os_error(error, doing="the files cannot be written, and none of them was") from error
+        raise make_os_fault(error, doing="the files cannot be written, and none of them was") from error
 
 
-def _chosen(files: dict[str, GovernedFile], names: tuple[str, ...]) -> list[GovernedFile]:
+def _choose(files: dict[str, GovernedFile], names: tuple[str, ...]) -> list[GovernedFile]:
     unknown = [name for name in names if name not in files]
     if unknown:
-        raise UsageFault(f"there is no governed file {', '.join(unknown)}", hint=next_here("config check"))
+        raise UsageFault(f"there is no governed file {', '.join(unknown)}", hint=format_next_here("config check"))
     # A package's manifest says the hashes of its files as they are shipped: beside a changed copy it would be untrue.
     whole = {name for name, file in files.items() if file.is_shipped and file.kind != "package"}
     return [file for name, file in files.items() if name in (names or whole)]

@@ -18,16 +18,26 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
 from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
 from hobus.launch.cli.commands.options import Family, Output, filter_given, with_home, with_json
-from hobus.launch.cli.entry_view import cells, entry_document, shown_bodies
+from hobus.launch.cli.entry_view import format_cells, make_entry_document, show_bodies
 from hobus.launch.cluster import run_file
-from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.record import demand_record, unread_spools
+from hobus.launch.cluster.home import Home, find_holder
+from hobus.launch.cluster.record import demand_record, list_unread_spools
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import UsageFault, next_command
-from hobus.launch.console.output import as_json, counted, note, say, say_zone, styled, table, told_on_the_way, zone
-from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter
+from hobus.launch.console.errors import UsageFault, format_next_command
+from hobus.launch.console.output import (
+    as_json,
+    format_count,
+    format_zone,
+    note,
+    print_table,
+    say,
+    say_zone,
+    style,
+    tell_progress,
+)
+from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, make_ledger_filter
 from hobus.launch.filters.meaning import Filter as Wanted
-from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
+from hobus.ledger_service.reader import EntryFilter, find_head, read_entries
 
 if TYPE_CHECKING:
     from hobus.launch.cluster.run_file import RunFile
@@ -41,7 +51,7 @@ def ledger() -> None:
     """Show, follow, search and verify the record."""
 
 
-def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
+def _add_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command `wanted: _Wanted`, from FILTER and the options that narrow it."""
 
     @functools.wraps(command)
@@ -49,7 +59,7 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
         *, filters: tuple[str, ...], stream: str | None, session: str | None, event_type: str | None, **arguments: Any
     ) -> Any:
         options = EntryFilter(stream=stream, session=session, event_type=event_type)
-        chosen = filter_given(ledger_filter, filters, names=FIELDS, example=EXAMPLE)
+        chosen = filter_given(make_ledger_filter, filters, names=FIELDS, example=EXAMPLE)
         return command(wanted=_Wanted(options, chosen), **arguments)
 
     for option in (
@@ -63,7 +73,7 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @ledger.command()
-@_filters
+@_add_filters
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Number of entries.")
 @click.option("--bodies", is_flag=True, help="With their bodies.")
 @with_json
@@ -79,20 +89,20 @@ def show(*, home: Home, wanted: _Wanted, limit: int, bodies: bool) -> Output:
     if not found:
         wanted.check_known(home)
 
-    def document() -> dict[str, Any]:
-        rows = [entry_document(entry) for entry in found]
-        return {"head": head_of(home.ledger), "entries": rows, "more": len(newest) > limit}
+    def make_document() -> dict[str, Any]:
+        rows = [make_entry_document(entry) for entry in found]
+        return {"head": find_head(home.ledger), "entries": rows, "more": len(newest) > limit}
 
     def show_all() -> None:
         _show_entries(found)
         if len(newest) > limit:
             note(f"older entries are left out: --limit {limit * 2}")
 
-    return Output(document, show_all)
+    return Output(make_document, show_all)
 
 
 @ledger.command()
-@_filters
+@_add_filters
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -115,7 +125,7 @@ def tail(  # noqa: PLR0913 - one per option
     printer = _Printer(wanted, count, as_json_=as_json_)
     if not as_json_:
         say_zone(SystemClock().now())
-    after = head_of(home.ledger)
+    after = find_head(home.ledger)
     earlier: list[Entry] = []
     if limit:
         earlier = wanted.last(home, limit, with_bodies=bodies)
@@ -124,7 +134,7 @@ def tail(  # noqa: PLR0913 - one per option
     if printer.print(entry for entry in earlier if entry.sequence <= after):
         return exit_codes.OK
     run = run_file.read(home.run_file)
-    if run is None or holder(home) is None:
+    if run is None or find_holder(home) is None:
         note(f"no cluster runs in {home.root}: nothing more will come")
         return exit_codes.OK
     with suppress(KeyboardInterrupt):  # that is how following ends
@@ -137,16 +147,16 @@ def tail(  # noqa: PLR0913 - one per option
 def verify(*, home: Home) -> Output:
     """Check every byte of the record; a fault exits 3 and names its place."""
     demand_record(home)
-    for said in unread_spools(home):
+    for said in list_unread_spools(home):
         note(said)
     from hobus.ledger_service.verify import verify_directory  # noqa: PLC0415 - of this one command
 
-    report = verify_directory(home.ledger, told_on_the_way(SystemClock().monotonic, "entries verified:"))
+    report = verify_directory(home.ledger, tell_progress(SystemClock().monotonic, "entries verified:"))
     code = exit_codes.OK if report.fault is None else exit_codes.INTEGRITY
-    return Output(verdict_of(report), lambda: _show_report(report), code, indent=None)
+    return Output(make_verdict(report), lambda: _show_report(report), code, indent=None)
 
 
-def verdict_of(report: VerifyReport) -> dict[str, Any]:
+def make_verdict(report: VerifyReport) -> dict[str, Any]:
     return {
         "ok": report.ok,
         "entries": report.entries,
@@ -162,30 +172,30 @@ def verdict_of(report: VerifyReport) -> dict[str, Any]:
 def _show_report(report: VerifyReport) -> None:
     fault = report.fault
     if fault is None:
-        label = styled("OK", "green", bold=True)
-        counts = f"{counted(report.entries, 'entry', 'entries')}, {counted(report.segments, 'segment')}"
+        label = style("OK", "green", bold=True)
+        counts = f"{format_count(report.entries, 'entry', 'entries')}, {format_count(report.segments, 'segment')}"
         say(label, f"  {counts}, head #{report.head}, chain {report.chain}")
         say(f"    index: {report.index}")
         if report.tail != "clean":
             say(f"    tail: {report.tail}")
         return
     which = f", entry {fault.sequence}" if fault.sequence is not None else ""
-    label = styled("OTHER FORMAT" if fault.is_other_format else "DAMAGED", "red", bold=True, to_stderr=True)
+    label = style("OTHER FORMAT" if fault.is_other_format else "DAMAGED", "red", bold=True, to_stderr=True)
     fix = f"; {fault.fix}" if fault.fix else ""
     note(label, f"  {fault.file}, byte {fault.byte}{which}: {fault.what}{fix}")
     if fault.is_other_format:
         return
-    whole = counted(report.entries, "entry", "entries")
+    whole = format_count(report.entries, "entry", "entries")
     note(f"  {whole} before it {'is' if report.entries == 1 else 'are'} whole")
 
 
 async def _follow(home: Home, run: RunFile, printer: _Printer, after: int, *, with_bodies: bool) -> None:
     """Print new entries as the ledger publishes them: a long poll, so that nothing spins and nothing is missed."""
-    from hobus.launch.cluster.client import connected, place_of  # noqa: PLC0415 - a third of what `show` costs
+    from hobus.launch.cluster.client import connect_bus, place_of  # noqa: PLC0415 - a third of what `show` costs
 
     place = place_of(home, run)
     timeout_s = place.client_timeout_s
-    async with connected(place, "operator") as bus:
+    async with connect_bus(place, "operator") as bus:
         while True:
             question = Tail(after=after, limit=_PAGE, wait_ms=round(timeout_s * 500), with_bodies=with_bodies)
             page = await bus.request("ledger", question, expect=Entries, timeout_s=timeout_s)
@@ -222,7 +232,7 @@ class _Wanted:
         if session is not None and not any(read_entries(home.ledger, EntryFilter(session=session), limit=1)):
             raise UsageFault(
                 f"--session {session[:80]}: no such session in the record of {home.root}",
-                hint=next_command("session list --all", home.root),
+                hint=format_next_command("session list --all", home.root),
             )
 
 
@@ -238,7 +248,7 @@ class _Printer:
         for entry in entries:
             if not self._wanted.accepts(entry):
                 continue
-            say(as_json(entry_document(entry)) if self._as_json else "  ".join(cells(entry)).rstrip())
+            say(as_json(make_entry_document(entry)) if self._as_json else "  ".join(format_cells(entry)).rstrip())
             if not self._as_json:
                 _show_bodies(entry)
             if self._left is not None:
@@ -250,16 +260,16 @@ class _Printer:
 
 def _show_entries(entries: list[Entry]) -> None:
     if not any(entry.bodies for entry in entries):
-        when = f"TIME {zone(SystemClock().now())}"
+        when = f"TIME {format_zone(SystemClock().now())}"
         headings = ("SEQ", when, "TYPE", "STREAM", "SESSION", "ORIGIN", "ABOUT")
-        table(headings, [cells(entry) for entry in entries], spare=("STREAM", "ORIGIN"))
+        print_table(headings, [format_cells(entry) for entry in entries], spare=("STREAM", "ORIGIN"))
         return
     say_zone(SystemClock().now())
     for entry in entries:
-        say("  ".join(cells(entry)).rstrip())
+        say("  ".join(format_cells(entry)).rstrip())
         _show_bodies(entry)
 
 
 def _show_bodies(entry: Entry) -> None:
-    for number, shown in enumerate(shown_bodies(entry)):
+    for number, shown in enumerate(show_bodies(entry)):
         say(f"    [{number}] {'erased' if entry.bodies[number] is None else as_json(shown)}")

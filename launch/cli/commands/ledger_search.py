@@ -8,16 +8,16 @@ from typing import Any
 import click
 
 from hobus.bus.clock import SystemClock
-from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ids import shorten_session
 from hobus.bus.messages.ledger import Hit, Hits, Search
 from hobus.bus.record.catalog import SEARCHED_STREAMS, SEARCHED_TYPES
 from hobus.config.files import find
 from hobus.launch.cli.commands.options import DURATION, Output, Sent, with_json
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.installed import layers_of
-from hobus.launch.console.errors import UsageFault, next_here
-from hobus.launch.console.output import cell, counted, day_and_minute, note, table, zone
-from hobus.launch.sessions.journal import FromLedger, Journals, journals_of
+from hobus.launch.cluster.installed import find_layers
+from hobus.launch.console.errors import UsageFault, format_next_here
+from hobus.launch.console.output import format_cell, format_count, format_minute, format_zone, note, print_table
+from hobus.launch.sessions.journal import FromLedger, Journals, open_journals
 
 
 @click.command()
@@ -46,7 +46,7 @@ def search(  # noqa: PLR0913 - one per option
     ß are letters of their own).
     """
     if not agent.isprintable() or not agent.isascii():
-        raise UsageFault(f"--agent {cell(agent)}: there is no such agent", hint=next_here("agent list"))
+        raise UsageFault(f"--agent {format_cell(agent)}: there is no such agent", hint=format_next_here("agent list"))
     _check("--type", event_types, SEARCHED_TYPES)
     _check("--stream", streams, SEARCHED_STREAMS)
     since_us = 0 if since_s is None else max(0, round((SystemClock().now() - since_s) * 1_000_000))
@@ -58,24 +58,26 @@ def search(  # noqa: PLR0913 - one per option
         since_us=since_us,
         limit=limit,
     )
-    found = asyncio.run(_found(home, question, session))
+    found = asyncio.run(_find(home, question, session))
     if found.reached < found.head:
-        behind = counted(found.head - found.reached, "entry", "entries")
+        behind = format_count(found.head - found.reached, "entry", "entries")
         note(f"the newest {behind} of the record were not searched yet; ask again in a moment")
-    if agent and not found.hits and f"agents/{agent}.json" not in find(layers_of(home))[0]:
-        raise UsageFault(f"nothing found, and there is no agent {cell(agent)}", hint=next_here("agent list"))
+    if agent and not found.hits and f"agents/{agent}.json" not in find(find_layers(home))[0]:
+        raise UsageFault(
+            f"nothing found, and there is no agent {format_cell(agent)}", hint=format_next_here("agent list")
+        )
     document: dict[str, Any] = found.model_dump(mode="json")
     return Output(document, lambda: _show(found, question))
 
 
-async def _found(home: Home, question: Search, session: str | None) -> Hits:
-    async with journals_of(home) as journals:
+async def _find(home: Home, question: Search, session: str | None) -> Hits:
+    async with open_journals(home) as journals:
         if session is not None:
             question = question.model_copy(update={"session_id": await journals.named(session)})
-        return await found_in(home, journals, question)
+        return await find_in(home, journals, question)
 
 
-async def found_in(home: Home, journals: Journals, question: Search) -> Hits:
+async def find_in(home: Home, journals: Journals, question: Search) -> Hits:
     """Return what the running ledger finds, else what is found in the record's files."""
     if not isinstance(journals, FromLedger):
         # Of a cluster that does not run.
@@ -96,8 +98,8 @@ def _show(found: Hits, question: Search) -> None:
         looked = ", ".join(found.words) if found.words else "there is no word in it"
         note(f"nothing found ({looked})")
         return
-    headings = ("SEQ", f"TIME {zone(SystemClock().now())}", "SESSION", "SAID AS", "SCORE", "TEXT")
-    table(headings, [_cells(hit) for hit in found.hits], spare=("SAID AS",))
+    headings = ("SEQ", f"TIME {format_zone(SystemClock().now())}", "SESSION", "SAID AS", "SCORE", "TEXT")
+    print_table(headings, [_format_cells(hit) for hit in found.hits], spare=("SAID AS",))
     if found.more and len(found.hits) == question.limit:
         note(f"there is more: --limit {question.limit * 2}")
     elif found.more:
@@ -107,19 +109,19 @@ def _show(found: Hits, question: Search) -> None:
         )
 
 
-def _cells(hit: Hit) -> tuple[str, ...]:
+def _format_cells(hit: Hit) -> tuple[str, ...]:
     return (
         f"#{hit.sequence}",
-        day_and_minute(hit.at_us / 1_000_000),
-        shown_session(hit.session_id) if hit.session_id else "-",
+        format_minute(hit.at_us / 1_000_000),
+        shorten_session(hit.session_id) if hit.session_id else "-",
         hit.kind,
         f"{hit.score:.2f}",
-        _excerpt(hit),
+        _format_excerpt(hit),
     )
 
 
-def _excerpt(hit: Hit) -> str:
+def _format_excerpt(hit: Hit) -> str:
     text = " ".join(hit.excerpt.split())
     before = "…" if hit.excerpt_at else ""
     after = "…" if hit.excerpt_at + len(hit.excerpt) < hit.text_chars else ""
-    return cell(f"{before}{text}{after}")
+    return format_cell(f"{before}{text}{after}")

@@ -7,11 +7,11 @@ import asyncio
 import click
 
 from hobus.bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget, ScopeBudget
-from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ids import shorten_session
 from hobus.launch.cli.commands.cluster_options import ask, with_cluster
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.output import money, say, styled
+from hobus.launch.console.output import format_money, say, style
 from hobus.launch.console.view import Columns, print_rows
 
 _MODES = {
@@ -32,27 +32,27 @@ def budget(*, place: Place, session: str | None) -> Output:
     """Show the token budgets: limit, used, reserved by calls in flight, remaining."""
     session_id = ""
     if session is not None:
-        from hobus.launch.sessions.named import named_session  # noqa: PLC0415 - loads the record's messages
+        from hobus.launch.sessions.named import find_named_session  # noqa: PLC0415 - loads the record's messages
 
-        session_id = asyncio.run(named_session(place, session))
+        session_id = asyncio.run(find_named_session(place, session))
     found = ask(place, "gateway", ReadBudget(session_id=session_id), Budget)
 
     def show() -> None:
         print_rows(found.scopes, _BUDGET, empty="no budget is in use yet", spare=("CALLS", "RESERVED"))
-        say(styled(f"mode {found.mode}: {_MODES[found.mode]}", "bright_black"))
+        say(style(f"mode {found.mode}: {_MODES[found.mode]}", "bright_black"))
 
     return Output(found, show)
 
 
 def _scope(row: ScopeBudget) -> str:
     kind, _, name = row.scope.partition(":")
-    return f"{kind} {shown_session(name) if kind == 'session' else name}"
+    return f"{kind} {shorten_session(name) if kind == 'session' else name}"
 
 
 _BUDGET: Columns = {
     "SCOPE": _scope, "USED": "used", "RESERVED": "reserved",
     "LIMIT": lambda row: "none" if row.limit is None else row.limit,
-    "REMAINING": "remaining", "CALLS": "calls", "COST": lambda row: money(row.cost_usd),
+    "REMAINING": "remaining", "CALLS": "calls", "COST": lambda row: format_money(row.cost_usd),
     "NOTE": lambda row: f"{row.unknown_calls} of unknown outcome" if row.unknown_calls else "",
 }  # fmt: skip
 _BREAKERS: Columns = {

@@ -14,17 +14,17 @@ from msgspec import Meta, convert
 from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import SaidBy
-from hobus.bus.errors import in_doubt
+from hobus.bus.errors import mark_in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import Message, NonBlank
-from hobus.bus.messages.ids import LOCAL, Principal, SignalId, iso, parse_iso
+from hobus.bus.messages.ids import LOCAL, Principal, SignalId, format_iso, parse_iso
 from hobus.launch.cli.commands import cluster_options
 from hobus.launch.cli.commands.options import Family, Output, Sent, with_json
-from hobus.launch.cluster.client import cluster_of
+from hobus.launch.cluster.client import find_cluster
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here
-from hobus.launch.console.output import counted, day_and_minute, say, wants_json, zone
+from hobus.launch.console.errors import RefusedFault, UsageFault, format_next_command, format_next_here
+from hobus.launch.console.output import format_count, format_minute, format_zone, say, wants_json
 from hobus.launch.console.view import Columns, print_rows
 
 R = TypeVar("R", bound=Message)
@@ -53,7 +53,7 @@ class MemoryValue(click.ParamType[Any]):
             str(value).encode()
             return convert(value, self._kind, strict=False)
         except ValueError:
-            raise UsageFault(self._told(value), hint=self._lists and next_here(self._lists)) from None
+            raise UsageFault(self._told(value), hint=self._lists and format_next_here(self._lists)) from None
 
 
 class MomentParam(click.ParamType[str]):
@@ -117,7 +117,7 @@ class ChosenMemory(NamedTuple):
         """Return the memory process's answer. Raises RuntimeFault, CommandError."""
         return cluster_options.ask(self.place, "ho3", question, expect)
 
-    def all_pages(self, question: m.ReadSignals | m.ReadOverlays, expect: type[P], rows: str) -> P:
+    def read_all_pages(self, question: m.ReadSignals | m.ReadOverlays, expect: type[P], rows: str) -> P:
         found = self.ask(question, expect)
         whole: list[Any] = [*getattr(found, rows)]
         while after := found.next:
@@ -143,14 +143,14 @@ class ChosenMemory(NamedTuple):
         }  # fmt: skip
 
 
-def _of_agent(command: Callable[..., Output]) -> Callable[..., Any]:
+def _add_agent(command: Callable[..., Output]) -> Callable[..., Any]:
     """Give the command `of: ChosenMemory`, taken from `--agent`."""
 
     @functools.wraps(command)
     def asked(*, home: Home, agent_id: str | None, **arguments: Any) -> Output:
         place = place_of_memory(home)
         chosen = agent_id or place.snapshot.config.host.agent_id
-        meant = cluster_options.known_agent(chosen, place.snapshot, running_in=home) or chosen
+        meant = cluster_options.find_known_agent(chosen, place.snapshot, running_in=home) or chosen
         return command(of=ChosenMemory(place, meant), **arguments)
 
     said = "The agent (default: host.agent_id)."
@@ -159,7 +159,7 @@ def _of_agent(command: Callable[..., Output]) -> Callable[..., Any]:
 
 def place_of_memory(home: Home) -> Place:
     """Return the running cluster. Raises CommandError (refused) when memory is off in it."""
-    found = cluster_of(home)
+    found = find_cluster(home)
     config = found.snapshot.config
     if config.memory is not None:
         return found
@@ -167,10 +167,12 @@ def place_of_memory(home: Home) -> Place:
     why, fix = "section ho3 of its configuration is null", f'remove `"ho3": null` from {own}'
     if config.ho3 is not None:
         why, fix = "ho3.enabled is false", f"set ho3.enabled to true in {own}"
-    copied = "" if own.exists() else f"{next_command('init admin_config.json', home.root)} copies that file there; "
+    copied = (
+        "" if own.exists() else f"{format_next_command('init admin_config.json', home.root)} copies that file there; "
+    )
     raise RefusedFault(
         f"memory is off in the cluster of {home.root}: {why}",
-        hint=f"{copied}{fix}, then: {next_command('down', home.root)} && {next_command('up', home.root)}",
+        hint=f"{copied}{fix}, then: {format_next_command('down', home.root)} && {format_next_command('up', home.root)}",
     )
 
 
@@ -181,16 +183,16 @@ def place_of_memory(home: Home) -> Place:
 @click.option("--min-count", type=Sent(min=0), default=0, help="Only signals with at least so many events.")
 @_principal
 @_as_of
-@_of_agent
+@_add_agent
 def signals(*, of: ChosenMemory, as_of: str | None, principal: str | None, min_count: int) -> Output:
     """List signals with principal, counts, sessions, last time and present weight."""
     question = m.ReadSignals(
         agent_id=of.agent_id, principal=principal, as_of_ts=as_of, min_count=min_count, with_ids=wants_json()
     )
-    found = of.all_pages(question, m.Signals, "signals")
+    found = of.read_all_pages(question, m.Signals, "signals")
     columns: Columns = {
         "SIGNAL": "signal_id", "PRINCIPAL": "principal", "EVENTS": "count", "SESSIONS": "session_count",
-        f"LAST SEEN {zone(SystemClock().now())}": lambda one: _minute(one.last_seen), "DECAY": "decay",
+        f"LAST SEEN {format_zone(SystemClock().now())}": lambda one: _format_minute(one.last_seen), "DECAY": "decay",
     }  # fmt: skip
     return Output(found, lambda: print_rows(found.signals, columns))
 
@@ -202,7 +204,7 @@ def signals(*, of: ChosenMemory, as_of: str | None, principal: str | None, min_c
 )
 @_principal
 @_as_of
-@_of_agent
+@_add_agent
 def overlays(
     *, of: ChosenMemory, as_of: str | None, principal: str | None, signal_id: str | None, is_all: bool
 ) -> Output:
@@ -210,7 +212,7 @@ def overlays(
     question = m.ReadOverlays(
         agent_id=of.agent_id, principal=principal, as_of_ts=as_of, signal_id=signal_id, active_only=not is_all
     )
-    found = of.all_pages(question, m.Overlays, "overlays")
+    found = of.read_all_pages(question, m.Overlays, "overlays")
     return Output(found, lambda: print_rows(found.overlays, of.columns, spare=_SPARE))
 
 
@@ -219,7 +221,7 @@ def overlays(
 @click.option("--everybody", is_flag=True, help="Count everybody's events, as for ho3.shared_types.")
 @_principal
 @_as_of
-@_of_agent
+@_add_agent
 def gate(*, of: ChosenMemory, as_of: str | None, principal: str | None, everybody: bool, signal_id: str) -> Output:
     """Say whether a signal's gate is open, and why (default: for principal local)."""
     if everybody and principal:
@@ -237,18 +239,18 @@ def gate(*, of: ChosenMemory, as_of: str | None, principal: str | None, everybod
 
 
 @memory.command()
-@_of_agent
+@_add_agent
 def stats(*, of: ChosenMemory) -> Output:
     """Show how much is remembered, and how far memory is behind the record."""
     found = of.ask(m.ReadMemoryStats(agent_id=of.agent_id), m.MemoryStats)
-    active = f"{found.active_overlays} of {counted(found.overlays, 'overlay')} active"
+    active = f"{found.active_overlays} of {format_count(found.overlays, 'overlay')} active"
     applied = (
         f"record applied up to #{found.applied_seq}" if found.applied_seq >= 0 else "nothing of the record applied"
     )
     saved = f"checkpoint at #{found.checkpoint_seq}" if found.checkpoint_seq >= 0 else "no checkpoint yet"
 
     def show() -> None:
-        say(f"{of.agent_id}: {counted(found.signals, 'signal')}, {counted(found.events, 'event')}; {active}")
+        say(f"{of.agent_id}: {format_count(found.signals, 'signal')}, {format_count(found.events, 'event')}; {active}")
         say(f"gate {found.gate_mode}; {applied}, {saved}")
 
     return Output(found, show)
@@ -257,7 +259,7 @@ def stats(*, of: ChosenMemory) -> Output:
 @memory.command()
 @_principal
 @_as_of
-@_of_agent
+@_add_agent
 def review(*, of: ChosenMemory, as_of: str | None, principal: str | None) -> Output:
     """List constraints to confirm or reject, and refused lines with the reason."""
     found = of.ask(m.ReadReview(agent_id=of.agent_id, principal=principal, as_of_ts=as_of), m.Review)
@@ -266,9 +268,9 @@ def review(*, of: ChosenMemory, as_of: str | None, principal: str | None) -> Out
         print_rows(found.pending, of.columns, spare=_SPARE, empty="no constraint waits")
         if found.pending:
             first = found.pending[0].artifact.artifact_id
-            say(f"to confirm one: {next_here(f'memory confirm {first}')}; `memory reject` refuses it")
+            say(f"to confirm one: {format_next_here(f'memory confirm {first}')}; `memory reject` refuses it")
         refused: Columns = {
-            f"REFUSED {zone(SystemClock().now())}": lambda one: _minute(one.at),
+            f"REFUSED {format_zone(SystemClock().now())}": lambda one: _format_minute(one.at),
             "PRINCIPAL": lambda one: one.principal or "everybody", "SIGNAL": "signal_id", "REASON": "reason",
             "LINE": "line",
         }  # fmt: skip
@@ -283,50 +285,50 @@ def review(*, of: ChosenMemory, as_of: str | None, principal: str | None) -> Out
 @memory.command()
 @_artifact
 @click.option("--reason", type=REASON, default="confirmed", help="Why; it is recorded.")
-@_of_agent
+@_add_agent
 def confirm(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
     """Confirm a pending constraint; prompts show it from now on."""
-    return _changed(m.ConfirmOverlay, of, artifact_id, reason)
+    return _change(m.ConfirmOverlay, of, artifact_id, reason)
 
 
 @memory.command()
 @_artifact
 @click.option("--reason", type=REASON, default="rejected", help="Why; it is recorded.")
-@_of_agent
+@_add_agent
 def reject(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
     """Reject a pending constraint; as with `deactivate`, it is not learned again."""
-    return _changed(m.DeactivateOverlay, of, artifact_id, reason)
+    return _change(m.DeactivateOverlay, of, artifact_id, reason)
 
 
 @memory.command()
 @_artifact
 @_reason
-@_of_agent
+@_add_agent
 def deactivate(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
     """Switch a line off: no prompt shows it, and it is not learned again until you switch it on."""
-    return _changed(m.DeactivateOverlay, of, artifact_id, reason)
+    return _change(m.DeactivateOverlay, of, artifact_id, reason)
 
 
 @memory.command()
 @_artifact
 @_reason
-@_of_agent
+@_add_agent
 def activate(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
     """Switch a line on again, and allow learning from its signals."""
-    return _changed(m.ActivateOverlay, of, artifact_id, reason)
+    return _change(m.ActivateOverlay, of, artifact_id, reason)
 
 
 @memory.command()
 @_artifact
 @click.argument("new_weight", metavar="WEIGHT", type=WEIGHT)
 @_reason
-@_of_agent
+@_add_agent
 def weight(*, of: ChosenMemory, artifact_id: str, new_weight: float, reason: str) -> Output:
     """Set a line's weight, 0 (silent) to 1."""
-    return _changed(m.UpdateOverlayWeight, of, artifact_id, reason, new_weight=new_weight)
+    return _change(m.UpdateOverlayWeight, of, artifact_id, reason, new_weight=new_weight)
 
 
-def _changed(
+def _change(
     change: type[m.ConfirmOverlay | m.DeactivateOverlay | m.ActivateOverlay | m.UpdateOverlayWeight],
     of: ChosenMemory,
     artifact_id: str,
@@ -334,9 +336,9 @@ def _changed(
     **more: Any,
 ) -> Output:
     """Make a change, which says which artifact, and why; `more`: what else this one says."""
-    at = iso(SystemClock().now())
+    at = format_iso(SystemClock().now())
     asked = change(agent_id=of.agent_id, artifact_id=artifact_id, reason=reason, at=at, **more)
-    with in_doubt():
+    with mark_in_doubt():
         answer = of.ask(asked, m.OverlayChanged)
     artifact = answer.overlay.artifact
     changed = f"{artifact.artifact_id}: {answer.overlay.state}, weight {artifact.weight:g}"
@@ -352,5 +354,5 @@ def _changed(
 _SPARE = ("CHANGED BY", "TOKENS", "EVENTS", "SCOPE", "TYPE", "LABELS")
 
 
-def _minute(timestamp: str) -> str:
-    return day_and_minute(parse_iso(timestamp))
+def _format_minute(timestamp: str) -> str:
+    return format_minute(parse_iso(timestamp))

@@ -12,15 +12,15 @@ import click
 from hobus.bus.messages.control import PeerRow
 from hobus.bus.paging import is_held
 from hobus.launch.cli.commands.options import with_home
-from hobus.launch.cli.commands.ps import peers_of
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cli.commands.ps import ask_peers
+from hobus.launch.cluster.client import connect_bus, place_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import ChildRow, running
-from hobus.launch.console.errors import CommandError, UsageFault, next_command
-from hobus.launch.console.output import counted, note, say
+from hobus.launch.cluster.run_file import ChildRow, find_running
+from hobus.launch.console.errors import CommandError, UsageFault, format_next_command
+from hobus.launch.console.output import format_count, note, say
 from hobus.launch.launcher import stop
 from hobus.launch.launcher.control import ELSEWHERE, LeaveCommand, ScaleCommand
-from hobus.launch.launcher.operate import command, follow, known, require_room_for
+from hobus.launch.launcher.operate import find_row, follow, require_room_for, send_command
 from hobus.launch.launcher.options import parse_scale
 from hobus.launch.limits import COMMAND_POLL_MS
 
@@ -39,9 +39,9 @@ def scale(*, home: Home, numbers: tuple[str, ...], no_wait: bool) -> None:
     """Change how many processes of a role run, e.g. `hobus scale ho1=8`. Of too many, the highest numbers stop."""
     wanted = parse_scale(numbers, option="")
     require_room_for(home, wanted)
-    before = {row.actor for row in running(home).children}
+    before = {row.actor for row in find_running(home).children}
     for role, count in wanted.items():
-        command(home, ScaleCommand(role=role, count=count), is_followed=not no_wait)
+        send_command(home, ScaleCommand(role=role, count=count), is_followed=not no_wait)
     goal = {f"{role}/{number}" for role, count in wanted.items() for number in range(1, count + 1)}
     leaving = {name for name in before if name.partition("/")[0] in wanted} - goal
     if not no_wait:
@@ -51,7 +51,7 @@ def scale(*, home: Home, numbers: tuple[str, ...], no_wait: bool) -> None:
 
         follow(home, goal | leaving, is_settled)
     for role, count in wanted.items():
-        say(f"{role}: {counted(count, 'process', 'processes')}")
+        say(f"{role}: {format_count(count, 'process', 'processes')}")
 
 
 @click.command()
@@ -63,9 +63,9 @@ def restart(*, home: Home, actor: str, kill: bool, no_wait: bool) -> None:
 
     ACTOR: a process as `hobus ps` lists it, e.g. ho1/2, or a role with one process, e.g. ho3.
     """
-    before = known(home, actor)
+    before = find_row(home, actor)
     actor = before.actor
-    command(home, LeaveCommand(actor=actor, then="start", kill=kill), is_followed=not no_wait)
+    send_command(home, LeaveCommand(actor=actor, then="start", kill=kill), is_followed=not no_wait)
     if no_wait:
         return say(f"{actor} is being restarted")
 
@@ -92,17 +92,17 @@ def drain(*, home: Home, actor: str, idlest: int | None, no_wait: bool) -> None:
     if actor.startswith(ELSEWHERE):
         return _drain_elsewhere(home, actor, idlest, no_wait=no_wait)
     if idlest is not None:
-        hint = next_command(f"drain '{ELSEWHERE}*' --idlest {idlest}", home.root)
+        hint = format_next_command(f"drain '{ELSEWHERE}*' --idlest {idlest}", home.root)
         raise UsageFault("--idlest: of workers on other hosts", hint=hint)
-    row = known(home, actor)
+    row = find_row(home, actor)
     actor, role = row.actor, row.role
-    command(home, LeaveCommand(actor=actor, then="stay"), is_followed=not no_wait)
+    send_command(home, LeaveCommand(actor=actor, then="stay"), is_followed=not no_wait)
     if no_wait:
         return say(f"{actor} is draining")
     follow(home, [actor], lambda rows: actor in rows and rows[actor].state == "stopped")
-    say(f"{actor} is stopped; {next_command('restart', home.root)} {actor} starts it")
-    run = running(home)
-    peers = asyncio.run(peers_of(home, run))
+    say(f"{actor} is stopped; {format_next_command('restart', home.root)} {actor} starts it")
+    run = find_running(home)
+    peers = asyncio.run(ask_peers(home, run))
     if not is_offered(role, run.children, peers.peers if peers is not None else ()):
         note(f"no other process offers {role}: its requests fail until then")
     return None
@@ -110,33 +110,33 @@ def drain(*, home: Home, actor: str, idlest: int | None, no_wait: bool) -> None:
 
 def _drain_elsewhere(home: Home, pattern: str, idlest: int | None, *, no_wait: bool) -> None:
     """Have the launcher's broker tell workers; each is done when the broker no longer knows it."""
-    peers = asyncio.run(peers_of(home, running(home)))
-    told = workers_elsewhere(peers.peers if peers is not None else (), pattern, idlest)
+    peers = asyncio.run(ask_peers(home, find_running(home)))
+    told = select_workers(peers.peers if peers is not None else (), pattern, idlest)
     if not told:
         why = f"no worker {pattern[:80]} is connected" if peers is not None else "the broker does not answer"
-        raise UsageFault(why, hint=next_command("ps", home.root))
+        raise UsageFault(why, hint=format_next_command("ps", home.root))
     for instance in told:
-        command(home, LeaveCommand(actor=instance, then="stay"), is_followed=not no_wait)
+        send_command(home, LeaveCommand(actor=instance, then="stay"), is_followed=not no_wait)
     names = ", ".join(instance.partition("@")[0] for instance in told)
     if no_wait:
         return say(f"draining: {names}")
-    asyncio.run(_gone(home, told))
+    asyncio.run(_wait_gone(home, told))
     return say(f"drained, and ended: {names}")
 
 
-async def _gone(home: Home, instances: Iterable[str]) -> None:
-    place = place_of(home, running(home))
+async def _wait_gone(home: Home, instances: Iterable[str]) -> None:
+    place = place_of(home, find_running(home))
     config = place.snapshot.config.launcher
-    async with connected(place, "operator") as bus:
+    async with connect_bus(place, "operator") as bus:
         deadline = bus.now() + (config.finish_ms + config.drain_ms) / 1000
         timeout_s = config.client_timeout_ms / 1000
         while left := [one for one in instances if await is_held(bus, one, timeout_s=timeout_s)]:
             if bus.now() > deadline:
-                raise CommandError(f"not done in time: {', '.join(left)}", hint=next_command("ps", home.root))
+                raise CommandError(f"not done in time: {', '.join(left)}", hint=format_next_command("ps", home.root))
             await bus.sleep(COMMAND_POLL_MS / 1000)
 
 
-def workers_elsewhere(peers: Iterable[PeerRow], pattern: str, idlest: int | None) -> list[str]:
+def select_workers(peers: Iterable[PeerRow], pattern: str, idlest: int | None) -> list[str]:
     """Return instances of workers elsewhere whose names match; given a number, the idlest of those that take work."""
     found = [row for row in peers if row.address and fnmatchcase(row.instance.partition("@")[0], pattern)]
     if idlest is not None:

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from hobus.bus.messages.base import SENDABLE_MAX
-from hobus.launch.cluster.home import Home, home_of, is_worker
+from hobus.launch.cluster.home import Home, is_worker, make_home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import DEFAULT_HOME, UsageFault, is_about, next_here
+from hobus.launch.console.errors import DEFAULT_HOME, UsageFault, format_next_here, is_about
 from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import say, unheard
-from hobus.launch.filters.quantities import duration_of
+from hobus.launch.console.output import go_silent, say
+from hobus.launch.filters.quantities import parse_duration
 
 if TYPE_CHECKING:
     from hobus.launch.filters.meaning import Filter, S
 
 
-def _home(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> Home:
+def _choose_home(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> Home:
     """Return the home that is meant, before anything else is looked at: what is told of the rest names it."""
     meant: str = given or (ctx.find_root().obj or {}).get("home") or os.environ.get("HOBUS_HOME") or DEFAULT_HOME
-    home = home_of(Path(meant))
+    home = make_home(Path(meant))
     if ctx.resilient_parsing:
         return home
     is_about(home.root)
@@ -42,7 +42,7 @@ def _home(ctx: click.Context, _parameter: click.Parameter, given: str | None) ->
 def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command `home: Home` from `--home`, else HOBUS_HOME, else `.hobus` in the current directory."""
     said = "State directory (default: $HOBUS_HOME, else .hobus)."
-    return click.option("--home", metavar="DIR", callback=_home, is_eager=True, help=said)(
+    return click.option("--home", metavar="DIR", callback=_choose_home, is_eager=True, help=said)(
         click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks and the command's own log.")(
             command
         )
@@ -121,7 +121,7 @@ def with_json(command: Callable[..., Output]) -> Callable[..., Any]:
             else:
                 found.show()
         except BrokenPipeError:
-            unheard()  # `hobus gates --enforce | head -1`: what was found is no other thing for not being read
+            go_silent()  # `hobus gates --enforce | head -1`: what was found is no other thing for not being read
         return found.exit_code
 
     return printed
@@ -137,8 +137,8 @@ def filter_given(
         return make(texts)
     except FilterError as error:
         fields = f"  fields: {', '.join(sorted(names))}"
-        told = f"not a filter: {error.message}\n{error.pointed()}\n{fields}"
-        raise UsageFault(told, hint=next_here(example)) from None
+        told = f"not a filter: {error.message}\n{error.point_at()}\n{fields}"
+        raise UsageFault(told, hint=format_next_here(example)) from None
 
 
 class _Duration(click.ParamType[float]):
@@ -150,7 +150,7 @@ class _Duration(click.ParamType[float]):
         if isinstance(value, float):
             return value
         try:
-            return duration_of(value)
+            return parse_duration(value)
         except ValueError as error:
             self.fail(f"{value}: {error}", param, ctx)
 

@@ -11,27 +11,27 @@ import click
 
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.app.packaged import draft
-from hobus.launch.app.started import agents_in, changed_files
+from hobus.launch.app.started import import_agents, list_changed_files
 from hobus.launch.cli.commands.options import Family, Output, with_json
-from hobus.launch.cli.commands.package_change import agents_of, changed
+from hobus.launch.cli.commands.package_change import change_package, list_agents
 from hobus.launch.cli.commands.package_trust import DEV, trust_
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import next_command, next_here
+from hobus.launch.console.errors import format_next_command, format_next_here
 from hobus.launch.console.output import (
     as_json,
-    counted,
-    in_one_line,
+    escape_line,
+    format_count,
     note,
     note_coloured,
     say,
     say_prose,
-    short_path,
-    styled,
+    shorten_path,
+    style,
 )
 from hobus.launch.console.view import Columns, print_rows
 from hobus.launch.packages import building, installing, signing, trust
-from hobus.launch.packages.installing import Installed, installed_in
-from hobus.launch.packages.judging import config_of
+from hobus.launch.packages.installing import Installed, map_installed
+from hobus.launch.packages.judging import read_config
 
 _FILE = click.Path(path_type=Path)
 
@@ -76,9 +76,9 @@ def build(  # noqa: PLR0913 - one per option
         needs, settings = "", None
         if source.suffix == ".py":
             root = Path(directory, source.name)
-            needs = draft(root, source, agents := agents_in(source), version=version, framework_id=framework)
+            needs = draft(root, source, agents := import_agents(source), version=version, framework_id=framework)
             source = root
-            if (changed := changed_files(home, agents)[0].get(ADMIN_CONFIG)) is not None:
+            if (changed := list_changed_files(home, agents)[0].get(ADMIN_CONFIG)) is not None:
                 settings = Path(directory, ADMIN_CONFIG)
                 settings.write_text(as_json(changed), encoding="utf-8")
         made = building.build(home, source, key_file, output, settings=settings)
@@ -88,18 +88,18 @@ def build(  # noqa: PLR0913 - one per option
     document = {
         "file": str(made.path), "package_id": manifest.package_id, "version": manifest.version,
         "size_bytes": made.size_bytes, "manifest_sha256": made.incoming.bundle.manifest_sha256,
-        "public_key": key, "fingerprint": signing.fingerprint(key), "files": files,
+        "public_key": key, "fingerprint": signing.compute_fingerprint(key), "files": files,
         "left_out": list(made.left_out),
     }  # fmt: skip
 
     def show() -> None:
-        held = f"{counted(len(files), 'file')}, {made.size_bytes:,} bytes"
-        say(styled("built", "green"), f"  {short_path(made.path)}: {manifest.package_id} {manifest.version}, {held}")
+        held = f"{format_count(len(files), 'file')}, {made.size_bytes:,} bytes"
+        say(style("built", "green"), f"  {shorten_path(made.path)}: {manifest.package_id} {manifest.version}, {held}")
         if made.left_out:
-            say(f"left out, since its name begins with a dot: {', '.join(map(in_one_line, made.left_out))}")
+            say(f"left out, since its name begins with a dot: {', '.join(map(escape_line, made.left_out))}")
         if needs:
             say_prose("", f"it brings no code: where it is to be installed, admin_config.json needs {needs}")
-        say(f"signed by {document['fingerprint']}; {next_here(f'package install {made.path}')}")
+        say(f"signed by {document['fingerprint']}; {format_next_here(f'package install {made.path}')}")
 
     return Output(document, show)
 
@@ -115,11 +115,11 @@ def key(*, home: Home, file: Path) -> Output:
     """
     del home  # a key is its maker's, and no home's
     public = signing.make_key(file)
-    document = {"file": str(file), "public_key": public, "fingerprint": signing.fingerprint(public)}
+    document = {"file": str(file), "public_key": public, "fingerprint": signing.compute_fingerprint(public)}
 
     def show() -> None:
         say(public)
-        note(f"{signing.fingerprint(public)}, its private half in {short_path(file)} (mode 0600)")
+        note(f"{signing.compute_fingerprint(public)}, its private half in {shorten_path(file)} (mode 0600)")
 
     return Output(document, show)
 
@@ -136,7 +136,7 @@ def install(*, home: Home, file: Path, no_reload: bool) -> Output:
 
     A running cluster loads it at once: new turns use it, running ones end as they began.
     """
-    return changed(home, installing.install(home, file), "installed", no_reload=no_reload)
+    return change_package(home, installing.install(home, file), "installed", no_reload=no_reload)
 
 
 @package.command()
@@ -148,19 +148,19 @@ def remove(*, home: Home, package_id: str, no_reload: bool) -> Output:
 
     Older turns stay readable: the record holds their files.
     """
-    return changed(home, installing.remove(home, package_id), "removed", no_reload=no_reload)
+    return change_package(home, installing.remove(home, package_id), "removed", no_reload=no_reload)
 
 
 @package.command("list")
 @with_json
 def list_(*, home: Home) -> Output:
     """List the installed packages with their signers and agents."""
-    policy = config_of(home).governance
-    keys = trust.trusted(home)
-    there = installed_in(home).values()
-    rows = [_row(one, keys) for one in there]
+    policy = read_config(home).governance
+    keys = trust.read_trusted(home)
+    there = map_installed(home).values()
+    rows = [_make_row(one, keys) for one in there]
     for row, one in zip(rows, there, strict=True):
-        fault = trust.signature_fault(one.directory, one.package_id, keys, policy)
+        fault = trust.find_signature_fault(one.directory, one.package_id, keys, policy)
         # Under `dev` no gate asks whether the signature holds; who made the package is then not known all the same.
         unsigned = "" if one.public_key else "signature.json: it is not the signature of its manifest"
         row["fault"] = fault or unsigned
@@ -172,21 +172,21 @@ def list_(*, home: Home) -> Output:
         }  # fmt: skip
         print_rows(rows, columns, empty="no package is installed")
         if any(row["fault"] for row in rows):
-            note(f"next: {next_command('gates', home.root)} shows every fault with its mend")
+            note(f"next: {format_next_command('gates', home.root)} shows every fault with its mend")
         if policy.signatures == "dev":
             note_coloured(DEV, "yellow")
 
     return Output({"packages": rows, "signatures": policy.signatures}, show)
 
 
-def _row(one: Installed, keys: Mapping[str, str]) -> dict[str, Any]:
+def _make_row(one: Installed, keys: Mapping[str, str]) -> dict[str, Any]:
     name = next((name for name, known in keys.items() if known == one.public_key), "")
-    print_ = signing.fingerprint(one.public_key) if one.public_key else ""
+    print_ = signing.compute_fingerprint(one.public_key) if one.public_key else ""
     return {
         "package_id": one.package_id, "version": one.version,
         "title": "" if one.package is None else one.package.title,
         "signer": f"{name} ({print_})" if name else print_ or "nobody", "fingerprint": print_, "trusted_as": name,
-        "agents": agents_of(one), "files": one.files, "directory": str(one.directory),
+        "agents": list_agents(one), "files": one.files, "directory": str(one.directory),
     }  # fmt: skip
 
 

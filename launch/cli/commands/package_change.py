@@ -6,46 +6,46 @@ import importlib
 from collections.abc import Sequence
 
 from hobus.bus.errors import ConfigError, RuntimeFault
-from hobus.config.gates.finding import SHOWN_MAX, Finding, more
+from hobus.config.gates.finding import SHOWN_MAX, Finding, describe_more
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.options import Output
 from hobus.launch.cli.commands.package_trust import DEV
-from hobus.launch.cluster.home import Home, holder
-from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, next_command
-from hobus.launch.console.output import in_one_line, note_coloured, say, say_prose, styled
+from hobus.launch.cluster.home import Home, find_holder
+from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, format_next_command
+from hobus.launch.console.output import escape_line, note_coloured, say, say_prose, style
 from hobus.launch.packages.installing import Installed, PackageChange
-from hobus.launch.packages.judging import config_of
+from hobus.launch.packages.judging import read_config
 
 
-def agents_of(one: Installed) -> list[str]:
+def list_agents(one: Installed) -> list[str]:
     return [name.removeprefix("agents/").removesuffix(".json") for name in one.files if name.startswith("agents/")]
 
 
-def changed(home: Home, change: PackageChange, done: str, *, no_reload: bool) -> Output:
+def change_package(home: Home, change: PackageChange, done: str, *, no_reload: bool) -> Output:
     about = change.now or change.before
     if about is None:  # no command changes nothing into nothing
         raise UsageFault("nothing was done")
     what = f"{about.package_id} {about.version} is {done}"
-    running = _taken_in(home, about, what, is_change=change.is_change, no_reload=no_reload)
-    policy = config_of(home).governance.signatures
+    running = _take_in(home, about, what, is_change=change.is_change, no_reload=no_reload)
+    policy = read_config(home).governance.signatures
     document = {
         "package_id": about.package_id, "version": about.version,
         "before": change.before.version if change.before is not None else "",
         "is_change": change.is_change, "is_repair": change.is_repair,
-        "files": about.files, "agents": agents_of(about), "signatures": policy, "running_cluster": running,
+        "files": about.files, "agents": list_agents(about), "signatures": policy, "running_cluster": running,
         "warnings": [one._asdict() for one in change.warnings],
     }  # fmt: skip
 
     def show() -> None:
         if not change.is_change:
-            say(styled("ok", "green"), f"  {about.package_id} {about.version} is installed already")
+            say(style("ok", "green"), f"  {about.package_id} {about.version} is installed already")
             if running:
                 say(running)
             return
         is_other = change.before is not None and change.now is not None and not change.is_repair
         was = f" (was {document['before']})" if is_other else ""
         said = "repaired" if change.is_repair else done
-        say(styled(said, "green"), f"  {about.package_id} {about.version}{was}")
+        say(style(said, "green"), f"  {about.package_id} {about.version}{was}")
         for name in about.files:
             say(f"  {name}")
         say_findings(change.warnings, "yellow")
@@ -53,21 +53,21 @@ def changed(home: Home, change: PackageChange, done: str, *, no_reload: bool) ->
             note_coloured(DEV, "yellow")
         if running:
             say(running)
-        for agent in agents_of(about) if change.now is not None else ():
+        for agent in list_agents(about) if change.now is not None else ():
             said = f'ask --agent {agent} "…"'
-            say(f"next: {next_command(said, home.root)}")
+            say(f"next: {format_next_command(said, home.root)}")
 
     return Output(document, show)
 
 
-def _taken_in(home: Home, about: Installed, what: str, *, is_change: bool, no_reload: bool) -> str:
+def _take_in(home: Home, about: Installed, what: str, *, is_change: bool, no_reload: bool) -> str:
     """Return what a running cluster knows of it; empty where none runs, or where nothing of it is new to that one.
 
     Raises CommandError (failed part way) where it does not take it in: on disk it is as `what` says.
     """
-    if holder(home) is None or (not is_change and _is_known(home, about)):
+    if find_holder(home) is None or (not is_change and _is_known(home, about)):
         return ""
-    again = next_command("reload", home.root)
+    again = format_next_command("reload", home.root)
     if no_reload:
         return f"the running cluster does not know it yet: {again}"
     # By name: it loads the bus, which no other command of this family needs.
@@ -97,8 +97,8 @@ def _is_known(home: Home, about: Installed) -> bool:
 
 def say_findings(findings: Sequence[Finding], colour: str) -> None:
     for one in findings[:SHOWN_MAX]:
-        say_prose(styled(f"  {one.severity}  {one.gate}  ", colour), in_one_line(f"{one.file}: {one.reason}"))
+        say_prose(style(f"  {one.severity}  {one.gate}  ", colour), escape_line(f"{one.file}: {one.reason}"))
         if one.mend:
-            say_prose("            next: ", in_one_line(one.mend))
-    for line in more(findings):
+            say_prose("            next: ", escape_line(one.mend))
+    for line in describe_more(findings):
         say(f"  {line}")

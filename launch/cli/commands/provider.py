@@ -12,18 +12,18 @@ from typing import Any
 import click
 
 from hobus.config.files import Layers
-from hobus.config.load import merged, settings
+from hobus.config.load import merge, read_settings
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import AnyProvider, GatewayConfig
-from hobus.gateway_service.providers.keys import key_fault
+from hobus.gateway_service.providers.keys import find_key_fault
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster import own_config
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.cluster.own_config import Settings
-from hobus.launch.cluster.vendors import ADDRESSES, wire_settings
+from hobus.launch.cluster.vendors import ADDRESSES, make_wire_settings
 from hobus.launch.console import finding
-from hobus.launch.console.errors import RefusedFault, UsageFault, next_command
-from hobus.launch.console.output import is_terminal, say, styled
+from hobus.launch.console.errors import RefusedFault, UsageFault, format_next_command
+from hobus.launch.console.output import is_terminal, say, style
 from hobus.launch.console.view import Columns, print_rows
 
 _PRICES = ("input_usd_per_million", "output_usd_per_million", "cached_usd_per_million")
@@ -38,8 +38,8 @@ def provider() -> None:
 @with_json
 def list_providers(*, home: Home) -> Output:
     """List the configured providers: kind, address, models, place of the key, routes."""
-    gateway = _settings(home).gateway
-    rows = [_row(provider_id, one, gateway) for provider_id, one in sorted(gateway.providers.items())]
+    gateway = _read_settings(home).gateway
+    rows = [_make_row(provider_id, one, gateway) for provider_id, one in sorted(gateway.providers.items())]
     columns: Columns = {
         "PROVIDER": "provider_id", "KIND": "kind", "ADDRESS": "address",
         "MODELS": lambda row: ", ".join(row["models"] + ["any"] * row["any_model"]) or "none", "KEY": "key",
@@ -48,13 +48,13 @@ def list_providers(*, home: Home) -> Output:
     return Output({"providers": rows}, lambda: print_rows(rows, columns))
 
 
-def _settings(home: Home) -> AdminConfig:
+def _read_settings(home: Home) -> AdminConfig:
     """Return what the home's settings say, whatever is wrong with its other files. Raises ConfigError."""
-    own = own_config.path_of(home)
-    return settings(Layers(config_file=own if own.is_file() else None))
+    own = own_config.make_path(home)
+    return read_settings(Layers(config_file=own if own.is_file() else None))
 
 
-def _row(provider_id: str, config: AnyProvider, gateway: GatewayConfig) -> dict[str, Any]:
+def _make_row(provider_id: str, config: AnyProvider, gateway: GatewayConfig) -> dict[str, Any]:
     """Return address (unless in the gateway), where the key is, never the key, `default` and domain tags."""
     default = ["default"] if gateway.default_route.provider_id == provider_id else []
     tags = [tag for tag, route in sorted(gateway.domain_tag_routes.items()) if route.provider_id == provider_id]
@@ -86,16 +86,16 @@ def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
     """
     from hobus.launch.cli.provider_check import check  # noqa: PLC0415 - loads the gateway
 
-    config = _settings(home)
+    config = _read_settings(home)
     known = config.gateway.providers
     if unknown := [name for name in names if name not in known]:
         raise UsageFault(
             f"there is no provider {', '.join(name[:64] for name in unknown)}; configured: {', '.join(known)}",
-            hint=next_command("provider add", home.root),
+            hint=format_next_command("provider add", home.root),
         )
     given = dict(os.environ)  # before an SDK's own variables are taken away from it
     found = [one for name in names or sorted(known) for one in check(name, config, given)]
-    code = finding.code_of(found)
+    code = finding.choose_code(found)
     return Output({"ok": not code, "checks": found}, lambda: finding.show(found), code)
 
 
@@ -149,39 +149,39 @@ def add_provider(  # noqa: PLR0913 - one per option
         raise UsageFault("missing --model", hint="hobus provider add --help")
     if becomes_default and not models:
         raise UsageFault("--default needs a --model")
-    secret = _secret() if key == "stdin" else ""
+    secret = _read_secret() if key == "stdin" else ""
     kept = home.keys / f"provider-{name}"
     instance = {
         "kind": kind,
         "key": {"stdin": f"file:{kept}", "none": None}.get(key, key),
-        "models": [{**_model(text), "sees": sees, "context_tokens": context_tokens} for text in models],
+        "models": [{**_parse_model(text), "sees": sees, "context_tokens": context_tokens} for text in models],
         "any_model": any_model,
-        **wire_settings(kind, (base_url or ADDRESSES[kind]).rstrip("/")),
+        **make_wire_settings(kind, (base_url or ADDRESSES[kind]).rstrip("/")),
     }
 
     def with_it(own: Settings) -> Settings:
-        gateway = _settings(home).gateway
+        gateway = _read_settings(home).gateway
         if name in gateway.providers:
             raise RefusedFault(
                 f"there is a provider {name} already",
-                hint=f"choose another name, or change it in {path}; {next_command('provider list', home.root)}",
+                hint=f"choose another name, or change it in {path}; {format_next_command('provider list', home.root)}",
             )
         shared = {"concurrency_max": gateway.providers["offline"].concurrency_max}
         added: dict[str, Any] = {"providers": {name: instance | shared}}
         if becomes_default:
             added["default_route"] = {"provider_id": name, "model_id": models[0].partition("=")[0]}
-        return merged(own, {"gateway": added})
+        return merge(own, {"gateway": added})
 
-    path = own_config.path_of(home)
-    own_config.change(home, with_it, beside=_stored(home, kept, secret) if secret else None)
-    say(styled("ok", "green"), f"  provider {name} is in {path}")
+    path = own_config.make_path(home)
+    own_config.change(home, with_it, beside=_store_key(home, kept, secret) if secret else None)
+    say(style("ok", "green"), f"  provider {name} is in {path}")
     say(
-        f"next: {next_command(f'provider check {name}', home.root)}; a running cluster uses it after "
-        f"{next_command('reload', home.root)}"
+        f"next: {format_next_command(f'provider check {name}', home.root)}; a running cluster uses it after "
+        f"{format_next_command('reload', home.root)}"
     )
 
 
-def _secret() -> str:
+def _read_secret() -> str:
     """Read a key from standard input, not shown where it is typed. Raises CommandError for what is none."""
     try:
         is_typed = is_terminal(sys.stdin) and is_terminal(sys.stderr)
@@ -189,14 +189,14 @@ def _secret() -> str:
     except UnicodeDecodeError:
         raise UsageFault("standard input holds no key: it is not UTF-8") from None
     key = text.removesuffix("\n").removesuffix("\r")
-    if (fault := key_fault(key)) is not None:
+    if (fault := find_key_fault(key)) is not None:
         said, fix = fault
         raise UsageFault(f"standard input holds no key: it {said}", hint=fix)
     return key
 
 
 @contextmanager
-def _stored(home: Home, path: Path, secret: str) -> Generator[None]:
+def _store_key(home: Home, path: Path, secret: str) -> Generator[None]:
     """Store the key in a private file if what is done meanwhile succeeds; replace no older one."""
     make_private(home.keys)
     try:
@@ -214,7 +214,7 @@ def _stored(home: Home, path: Path, secret: str) -> Generator[None]:
         raise
 
 
-def _model(text: str) -> dict[str, Any]:
+def _parse_model(text: str) -> dict[str, Any]:
     model_id, separator, said = text.partition("=")
     if not separator:
         return {"model_id": model_id, **dict.fromkeys(_PRICES)}

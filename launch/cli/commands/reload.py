@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from hobus.launch.cli.commands.options import Output, with_json
-from hobus.launch.cluster.config_changed import in_words
+from hobus.launch.cluster.config_changed import describe_changes
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import next_command
-from hobus.launch.console.output import duration, note, note_coloured, say, say_prose, styled
+from hobus.launch.console.errors import format_next_command
+from hobus.launch.console.output import format_duration, note, note_coloured, say, say_prose, style
 from hobus.launch.launcher.reload import Reloaded
 from hobus.launch.launcher.reload import reload as reloaded
 
@@ -38,9 +38,9 @@ def reload(*, home: Home, no_wait: bool) -> Output:
     try:
         done = reloaded(home, wait=not no_wait)
     except KeyboardInterrupt:
-        note(f"the launcher continues the reload: {next_command('ps', home.root)}")
+        note(f"the launcher continues the reload: {format_next_command('ps', home.root)}")
         raise
-    return Output(document(done), lambda: _show(home, done, no_wait=no_wait))
+    return Output(make_document(done), lambda: _show(home, done, no_wait=no_wait))
 
 
 def _show(home: Home, done: Reloaded, *, no_wait: bool) -> None:
@@ -49,20 +49,20 @@ def _show(home: Home, done: Reloaded, *, no_wait: bool) -> None:
     if done.before == done.digest and not done.beside:
         return say(f"nothing changed: the cluster runs under {done.digest[:19]}, as on disk")
     verb = "goes over to" if no_wait else "runs under"
-    took = "" if no_wait else f" after {duration(done.elapsed_ms / 1000)}"
-    say(styled("ok", "green"), f"  the cluster {verb} {done.digest[:19]} (before: {done.before[:19]}){took}")
-    said = [in_words(done.changes, is_done=True), *done.beside]
+    took = "" if no_wait else f" after {format_duration(done.elapsed_ms / 1000)}"
+    say(style("ok", "green"), f"  the cluster {verb} {done.digest[:19]} (before: {done.before[:19]}){took}")
+    said = [describe_changes(done.changes, is_done=True), *done.beside]
     none = "no value and no file but in how settings are written down"
     say_prose("  changed: ", "; ".join(filter(None, said)) or none)
     if done.effects.roles:
         say(f"  restarted: {', '.join(done.effects.roles)}")
     for name, (role, number) in done.effects.scaled.items():
-        scale = next_command(f"scale {role}={number}", home.root)
+        scale = format_next_command(f"scale {role}={number}", home.root)
         say_prose("  ", f"{name} is of the next start; now: {scale}")
     return None
 
 
-def document(done: Reloaded) -> Any:
+def make_document(done: Reloaded) -> Any:
     return {
         "before": done.before,
         "digest": done.digest,

@@ -8,13 +8,13 @@ import click
 
 from hobus.actors.ho2_supervisor.session.state import TRANSITIONS
 from hobus.bus.clock import SystemClock
-from hobus.bus.messages.ids import parse_iso, shown_session
+from hobus.bus.messages.ids import parse_iso, shorten_session
 from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.record import unread_spools
-from hobus.launch.console.output import duration, note
+from hobus.launch.cluster.record import list_unread_spools
+from hobus.launch.console.output import format_duration, note
 from hobus.launch.console.view import Columns, print_rows
-from hobus.launch.sessions.journal import journals_of, rows_of
+from hobus.launch.sessions.journal import list_rows, open_journals
 from hobus.launch.sessions.summary import SessionRow, SessionStanding
 
 _LIFE = ", ".join(f"{source} to {' or '.join(targets)}" for source, targets in TRANSITIONS.items())
@@ -44,9 +44,9 @@ def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
 
     `degraded`: no supervisor answered a turn of it yet, so it has no run.
     """
-    for said in unread_spools(home):
+    for said in list_unread_spools(home):
         note(said)
-    found = asyncio.run(_listed(home, limit + 1, is_all=is_all))
+    found = asyncio.run(_list_sessions(home, limit + 1, is_all=is_all))
     rows, has_more = found[:limit], len(found) > limit
 
     def show() -> None:
@@ -55,9 +55,10 @@ def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
             return
         now = SystemClock().now()
         columns: Columns = {
-            "SESSION": lambda row: shown_session(row.session_id), "STATE": _state, "AGENT": "agent_id", "RUNS": "runs",
-            "SINCE": lambda row: f"{duration(now - parse_iso(row.created_at))} ago",
-            "LAST": lambda row: f"{duration(now - parse_iso(row.updated_at))} ago", "OWNER": "owner",
+            "SESSION": lambda row: shorten_session(row.session_id), "STATE": _state, "AGENT": "agent_id",
+            "RUNS": "runs",
+            "SINCE": lambda row: f"{format_duration(now - parse_iso(row.created_at))} ago",
+            "LAST": lambda row: f"{format_duration(now - parse_iso(row.updated_at))} ago", "OWNER": "owner",
             "WAITS FOR": "waits_for",
         }  # fmt: skip
         print_rows(rows, columns, spare=("OWNER", "SINCE", "AGENT", "RUNS"))
@@ -67,12 +68,12 @@ def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
     return Output({"sessions": [row.model_dump(mode="json") for row in rows], "more": has_more}, show)
 
 
-async def _listed(home: Home, limit: int, *, is_all: bool) -> list[SessionRow]:
-    async with journals_of(home) as journals:
-        return await rows_of(journals, limit, is_all=is_all)
+async def _list_sessions(home: Home, limit: int, *, is_all: bool) -> list[SessionRow]:
+    async with open_journals(home) as journals:
+        return await list_rows(journals, limit, is_all=is_all)
 
 
-def shown_lifecycle(standing: SessionStanding) -> str:
+def describe_lifecycle(standing: SessionStanding) -> str:
     return standing.lifecycle if standing.state.is_started else "degraded: no supervisor has answered yet"
 
 

@@ -12,29 +12,39 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import SaidBy
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.base import named
-from hobus.bus.messages.ids import parse_iso, shown_session
+from hobus.bus.messages.base import name_fields
+from hobus.bus.messages.ids import parse_iso, shorten_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionView
-from hobus.bus.record.journal import agent_in
-from hobus.bus.text import shortened
+from hobus.bus.record.journal import read_agent
+from hobus.bus.text import shorten
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands.options import Output, with_json
-from hobus.launch.cli.commands.session import shown_lifecycle
+from hobus.launch.cli.commands.session import describe_lifecycle
 from hobus.launch.cli.commands.steering import read_view
 from hobus.launch.cli.turn_reading import read_account, run_in
 from hobus.launch.cli.turn_view import MOMENT_BY_MOMENT
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import clock_time, counted, day_and_minute, duration, money, note, say, styled, zone
+from hobus.launch.console.output import (
+    format_clock_time,
+    format_count,
+    format_duration,
+    format_minute,
+    format_money,
+    format_zone,
+    note,
+    say,
+    style,
+)
 from hobus.launch.console.view import Line, Part, Shown, Table, print_view
-from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, turns_in
-from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals_of, sessions_meant
+from hobus.launch.sessions.history import CommandSeen, TurnSeen, list_commands, list_turns
+from hobus.launch.sessions.journal import FromLedger, Journals, end_of, find_sessions, open_journals
 from hobus.launch.sessions.replay import Replay
 from hobus.launch.sessions.replay import replay as folded_again
-from hobus.launch.sessions.summary import LAST, SessionRow, SessionStanding, standing_of
-from hobus.launch.sessions.which import no_such
+from hobus.launch.sessions.summary import LAST, SessionRow, SessionStanding, fold_standing
+from hobus.launch.sessions.which import make_no_such
 
 _SHOWN_CHARS = 60
 _BESIDE = ("ho1m", "prompts")
@@ -59,14 +69,14 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     if turn is None and (named_run := run_in(given)) is not None:
         given, turn = named_run
     if turn is not None:
-        [session_id] = asyncio.run(sessions_meant(home, [given], called="SESSION"))
+        [session_id] = asyncio.run(find_sessions(home, [given], called="SESSION"))
         account = read_account(home, session_id, turn, called="--turn")
         return Output(account.document, lambda: print_view(MOMENT_BY_MOMENT, account))
-    found = asyncio.run(_of_home(home, given, limit))
+    found = asyncio.run(_look_at_home(home, given, limit))
     if found.unanswered:
         note(f"no supervisor answers ({found.unanswered}): this is what the record says")
 
-    return Output(document_of(found), lambda: print_view(_SESSION, found))
+    return Output(make_document(found), lambda: print_view(_SESSION, found))
 
 
 class LookedAt(NamedTuple):
@@ -92,7 +102,7 @@ class LookedAt(NamedTuple):
 
     @property
     def row(self) -> SessionRow:
-        named = next((one for one in self.entries if agent_in(one)), self.entries[0])
+        named = next((one for one in self.entries if read_agent(one)), self.entries[0])
         return SessionRow.of(named, self.standing)
 
     @property
@@ -100,7 +110,7 @@ class LookedAt(NamedTuple):
         return bool(self.turns) and (self.turns[0].run or 1) > 1
 
 
-def document_of(found: LookedAt) -> dict[str, Any]:
+def make_document(found: LookedAt) -> dict[str, Any]:
     standing = found.standing
     return found.row.model_dump(mode="json") | {
         "view": None if found.view is None else found.view.model_dump(mode="json"),
@@ -112,9 +122,9 @@ def document_of(found: LookedAt) -> dict[str, Any]:
     }
 
 
-async def _of_home(home: Home, given: str, limit: int) -> LookedAt:
-    async with journals_of(home) as journals:
-        return await with_view(await looked_at(journals, given, limit), journals)
+async def _look_at_home(home: Home, given: str, limit: int) -> LookedAt:
+    async with open_journals(home) as journals:
+        return await with_view(await look_at(journals, given, limit), journals)
 
 
 async def with_view(found: LookedAt, journals: Journals) -> LookedAt:
@@ -127,28 +137,28 @@ async def with_view(found: LookedAt, journals: Journals) -> LookedAt:
         return found._replace(unanswered=fault.code)
 
 
-async def looked_at(journals: Journals, given: str, limit: int) -> LookedAt:
+async def look_at(journals: Journals, given: str, limit: int) -> LookedAt:
     """Return what the record says of a session. Raises CommandError."""
     session_id = await journals.named(given)
     entries = await end_of(journals, session_id)
     if not entries:
-        raise no_such(session_id, called="SESSION")
-    wanted, has_earlier, turns = LAST, True, turns_in(entries)
+        raise make_no_such(session_id, called="SESSION")
+    wanted, has_earlier, turns = LAST, True, list_turns(entries)
     while has_earlier and len(turns) < limit and wanted < limit * LAST:
         wanted *= 4
         found, has_earlier = await journals.newest(session_id, wanted)
         if len(found) > len(entries):
-            entries, turns = found, turns_in(found)
+            entries, turns = found, list_turns(found)
     ends, prompts = [await journals.beside(stream, session_id, LAST) for stream in _BESIDE]
-    commands = commands_in(entries)[-limit:]
-    return LookedAt(session_id, None, entries, standing_of(entries), commands, turns[-limit:], ends, prompts)
+    commands = list_commands(entries)[-limit:]
+    return LookedAt(session_id, None, entries, fold_standing(entries), commands, turns[-limit:], ends, prompts)
 
 
 def _facts(found: LookedAt) -> Iterator[Shown]:
     view, standing = found.view, found.standing
     rows: list[tuple[str, str]] = [
         ("session", found.session_id),
-        ("state", f"{standing.state.status}, {shown_lifecycle(standing)}"),
+        ("state", f"{standing.state.status}, {describe_lifecycle(standing)}"),
     ]
     if view is not None:
         rows += [
@@ -156,25 +166,26 @@ def _facts(found: LookedAt) -> Iterator[Shown]:
             ("epochs", f"session {view.session_epoch}, step {view.step_epoch}"),
             ("owner", f"{view.owner or 'nobody'} (tenure {view.tenure})"),
             ("turns", f"{view.turn_count} answered"),
-            ("time", f"since {_when(view.created_at)}, last change {_when(view.updated_at)}"),
+            ("time", f"since {_format_time(view.created_at)}, last change {_format_time(view.updated_at)}"),
             ("follow-ups", f"{view.pending_follow_ups} wait for the end of the run"),
             ("hash", view.state_hash),
-            *intent_rows.of_view(view),
+            *intent_rows.list_from_view(view),
         ]
     else:
         rows.append(("owner", f"{standing.state.owner or 'nobody'} (tenure {standing.state.tenure})"))
         rows.append(("epochs", f"session {standing.state.session_epoch}"))
-        rows += intent_rows.of_record(standing.state.intents)
+        rows += intent_rows.list_from_record(standing.state.intents)
     if (end := standing.end) is not None:
-        cost = f"{counted(end.turn_count, 'turn')}, {counted(end.total_tokens, 'token')}, {money(end.total_cost)}"
+        used = f"{format_count(end.turn_count, 'turn')}, {format_count(end.total_tokens, 'token')}"
+        cost = f"{used}, {format_money(end.total_cost)}"
         rows.append(("ended", f"{end.reason}, by {SaidBy(end.principal, end.door)}; {cost}"))
     rows += _run_rows(view, standing)
     width = max(len(name) for name, _ in rows)
     return (Line(value, begin=f"{name.ljust(width)}  ") for name, value in rows)
 
 
-def _when(at: str | None) -> str:
-    return "-" if at is None else f"{day_and_minute(parse_iso(at))} {zone(parse_iso(at))}"
+def _format_time(at: str | None) -> str:
+    return "-" if at is None else f"{format_minute(parse_iso(at))} {format_zone(parse_iso(at))}"
 
 
 def _run_rows(view: SessionView | None, standing: SessionStanding) -> list[tuple[str, str]]:
@@ -192,7 +203,7 @@ def _run_rows(view: SessionView | None, standing: SessionStanding) -> list[tuple
             rows.append(("", f"being cancelled: {run.cancel_reason}"))
         if run.deadline_at is not None:
             left_s = parse_iso(run.deadline_at) - SystemClock().now()
-            rows.append(("deadline", f"{run.deadline_at} ({duration(left_s) if left_s > 0 else 'over'})"))
+            rows.append(("deadline", f"{run.deadline_at} ({format_duration(left_s) if left_s > 0 else 'over'})"))
         if run.lease_id is not None:
             rows.append(("lease", f"{run.lease_id} until {run.lease_expires_at}"))
         rows += [
@@ -210,17 +221,18 @@ def _run_rows(view: SessionView | None, standing: SessionStanding) -> list[tuple
 
 
 _commands = Table[LookedAt](
-    lambda _: f"last commands, times in {zone(SystemClock().now())}", lambda found: found.commands, {
-        "AT": lambda one: clock_time(parse_iso(one.at)), "COMMAND": lambda one: one.kind.lower(), "BY": "said_by",
+    lambda _: f"last commands, times in {format_zone(SystemClock().now())}", lambda found: found.commands, {
+        "AT": lambda one: format_clock_time(parse_iso(one.at)), "COMMAND": lambda one: one.kind.lower(),
+        "BY": "said_by",
         "VERDICT": lambda one: f"{one.outcome} {one.reason}".strip(), "ID": "command_id",
-        "ABOUT": lambda one: _short(one.about),
+        "ABOUT": lambda one: _shorten(one.about),
     },
 )  # fmt: skip
 _turns = Table[LookedAt](
-    lambda _: f"last turns, times in {zone(SystemClock().now())}", lambda found: found.turns, {
-        "AT": lambda one: clock_time(parse_iso(one.at)), "RUN": lambda one: one.run or "-", "OUTCOME": "ended",
-        "MESSAGE": lambda one: "(not in the record)" if one.text is None else _short(one.text),
-        "ANSWER": lambda one: _short(one.reply or ""),
+    lambda _: f"last turns, times in {format_zone(SystemClock().now())}", lambda found: found.turns, {
+        "AT": lambda one: format_clock_time(parse_iso(one.at)), "RUN": lambda one: one.run or "-", "OUTCOME": "ended",
+        "MESSAGE": lambda one: "(not in the record)" if one.text is None else _shorten(one.text),
+        "ANSWER": lambda one: _shorten(one.reply or ""),
     },
 )  # fmt: skip
 
@@ -237,8 +249,8 @@ def _failures(found: LookedAt) -> Iterator[Shown]:
 _SESSION: tuple[Part[LookedAt], ...] = (_facts, _commands, _turns, _failures)
 
 
-def _short(text: str) -> str:
-    return shortened(" ".join(text.split()), _SHOWN_CHARS)
+def _shorten(text: str) -> str:
+    return shorten(" ".join(text.split()), _SHOWN_CHARS)
 
 
 # --- replay ---------------------------------------------------------------------------------------------------------
@@ -253,13 +265,13 @@ def replay(*, home: Home, given: str) -> Output:
     The owner's reducer folds it twice from the first entry, and once from the newest snapshot. All states must have the
     same bytes, and no entry may be missing or rejected. It sends nothing and calls no model.
     """
-    found = asyncio.run(_replayed(home, given))
+    found = asyncio.run(_replay(home, given))
     code = exit_codes.OK if found.fits else exit_codes.INTEGRITY
     return Output(_replay_document(found), lambda: _show_replay(found), code)
 
 
-async def _replayed(home: Home, given: str) -> Replay:
-    async with journals_of(home) as journals:
+async def _replay(home: Home, given: str) -> Replay:
+    async with open_journals(home) as journals:
         session_id = await journals.named(given)
         return folded_again(session_id, await journals.whole(session_id))
 
@@ -274,20 +286,20 @@ def _replay_document(found: Replay) -> dict[str, Any]:
         "from_snapshot": found.from_snapshot or None,
         "refused_commands": found.events["HostCommandRejected"],
         "state_hash": found.state_hash,
-        "state": named(found.state),
+        "state": name_fields(found.state),
         "misfits": [asdict(one) for one in found.misfits],
     }
 
 
 def _show_replay(found: Replay) -> None:
-    label = styled("OK", "green", bold=True) if found.fits else styled("DOES NOT FIT", "red", bold=True)
+    label = style("OK", "green", bold=True) if found.fits else style("DOES NOT FIT", "red", bold=True)
     state = found.state
     where = f"{state.status}, {state.lifecycle}, epoch {state.session_epoch}"
-    folded = f"{counted(found.entries, 'entry', 'entries')} give{'s' * (found.entries == 1)}"
-    say(label, f"  {shown_session(found.session_id)}: {folded} {where}")
+    folded = f"{format_count(found.entries, 'entry', 'entries')} give{'s' * (found.entries == 1)}"
+    say(label, f"  {shorten_session(found.session_id)}: {folded} {where}")
     say(f"    state {found.state_hash}")
     from_where = f", also from {found.from_snapshot}" if found.from_snapshot else ""
-    say(f"    folded from the first entry{from_where}; {counted(found.events['STATE_SNAPSHOT'], 'snapshot')}")
+    say(f"    folded from the first entry{from_where}; {format_count(found.events['STATE_SNAPSHOT'], 'snapshot')}")
     say(f"    refused commands: {found.events['HostCommandRejected']}")
     for one in found.misfits:
         note(f"  entry #{one.sequence} {one.submission_id}: {one.kind}: {one.what}")

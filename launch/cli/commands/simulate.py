@@ -12,14 +12,14 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.installed import find_layers
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.console.errors import UsageFault, format_next_here
 from hobus.launch.console.interrupt import INTERRUPTED, is_interrupt
-from hobus.launch.console.output import as_json, counted, note, say, styled, thousands, told_on_the_way
+from hobus.launch.console.output import as_json, format_count, format_thousands, note, say, style, tell_progress
 from hobus.launch.lab.simulation import faults
-from hobus.launch.lab.simulation.many import SeedOptions, SeedTally, quiet, run_seeds
-from hobus.launch.lab.simulation.plan import SeedPlan, plan_of
+from hobus.launch.lab.simulation.many import SeedOptions, SeedTally, run_seeds, silence_logs
+from hobus.launch.lab.simulation.plan import SeedPlan, make_plan
 from hobus.launch.lab.simulation.run import SeedVerdict
 from hobus.launch.lab.simulation.run import simulate as run_one
 
@@ -60,25 +60,25 @@ def simulate(  # noqa: PLR0913 - one per option
 
     Exit codes: 0 every invariant held, 1 one broke, 2 usage, 130 interrupted (with the report so far).
     """
-    wanted = SeedOptions(turns, sessions, faults.parse(faults_), layers_of(home))
-    many = _seeds(seed, range_)
+    wanted = SeedOptions(turns, sessions, faults.parse(faults_), find_layers(home))
+    many = _parse_seeds(seed, range_)
     if many is None:
-        plan = plan_of(seed or 0, turns=turns, sessions=sessions, faults=wanted.faults)
+        plan = make_plan(seed or 0, turns=turns, sessions=sessions, faults=wanted.faults)
         return _show_one(plan, wanted, until, as_json_=as_json_)
     if until is not None:
         raise UsageFault("--until is for one seed", hint=_replay(many[0], wanted))
     return _show_many(many, wanted, jobs or os.cpu_count() or 1, as_json_=as_json_)
 
 
-def _seeds(seed: int | None, range_: str | None) -> range | None:
+def _parse_seeds(seed: int | None, range_: str | None) -> range | None:
     """Return the range of many seeds; None: one seed."""
     if range_ is None:
         return None
     match = _RANGE.fullmatch(range_)
     if match is None or int(match.group(1)) >= int(match.group(2)):
-        raise UsageFault(f"--seeds {range_} is not a range A..B", hint=next_here("simulate --seeds 0..1000"))
+        raise UsageFault(f"--seeds {range_} is not a range A..B", hint=format_next_here("simulate --seeds 0..1000"))
     if seed is not None:
-        raise UsageFault("--seeds takes no --seed", hint=next_here(f"simulate --seeds {range_}"))
+        raise UsageFault("--seeds takes no --seed", hint=format_next_here(f"simulate --seeds {range_}"))
     return range(int(match.group(1)), int(match.group(2)))
 
 
@@ -92,29 +92,29 @@ def _replay(seed: int, wanted: SeedOptions, event: int | None = None) -> str:
         parts.append(f"--faults {wanted.faults}")
     if event is not None:
         parts.append(f"--until {event}")
-    return next_here(" ".join(parts))
+    return format_next_here(" ".join(parts))
 
 
 # --- one seed ---------------------------------------------------------------------------------------------------------
 
 
 def _show_one(plan: SeedPlan, wanted: SeedOptions, until: int | None, *, as_json_: bool) -> int:
-    with quiet():
+    with silence_logs():
         verdict = run_one(plan, layers=wanted.layers, until=until)
     code = exit_codes.OK if verdict.holds else exit_codes.FAILED
     if as_json_:
         more = {"faults": plan.faults, "token_limit": plan.token_limit, "replay": _replay(plan.seed, wanted)}
         say(as_json({**asdict(verdict), **more}))
         return code
-    drawn = ", ".join(f"{name} {faults.shown(name, value)}" for name, value in plan.faults.items()) or "none"
+    drawn = ", ".join(f"{name} {faults.format_fault(name, value)}" for name, value in plan.faults.items()) or "none"
     limit = plan.token_limit
     what = ", ".join(
         [
-            f"{counted(wanted.turns, 'input')} in {counted(len(plan.sessions), 'session')}",
-            counted(plan.ho1, "executor"),
-            counted(plan.ho2, "supervisor"),
-            f"a model that thinks {thousands(plan.thinking_ms)} ms",
-            *([] if limit is None else [f"an enforced budget of {thousands(limit)} tokens a session"]),
+            f"{format_count(wanted.turns, 'input')} in {format_count(len(plan.sessions), 'session')}",
+            format_count(plan.ho1, "executor"),
+            format_count(plan.ho2, "supervisor"),
+            f"a model that thinks {format_thousands(plan.thinking_ms)} ms",
+            *([] if limit is None else [f"an enforced budget of {format_thousands(limit)} tokens a session"]),
         ]
     )
     say(f"seed {plan.seed}: {what}")
@@ -134,20 +134,24 @@ def _say_verdict(verdict: SeedVerdict, wanted: SeedOptions) -> None:
             say(f"  {line}")
         say()
     answers = ", ".join(f"{name} {outcome}" for name, outcome in verdict.answers.items()) or "none"
-    say(f"{_happened(verdict)} in {verdict.virtual_s:g} virtual seconds")
+    say(f"{_describe_verdict(verdict)} in {verdict.virtual_s:g} virtual seconds")
     say(f"answers: {answers}")
     if verdict.stopped:
         say(f"stopped after event {verdict.event}")
     elif verdict.holds:
-        say(styled("holds", "green"), ": every invariant, at every event")
+        say(style("holds", "green"), ": every invariant, at every event")
     else:
-        say(styled("BROKEN", "red"), f" at event {verdict.event}: {verdict.broken}")
+        say(style("BROKEN", "red"), f" at event {verdict.event}: {verdict.broken}")
         say(f"  replay it: {_replay(verdict.seed, wanted, verdict.event)}")
     say(f"digest {verdict.digest}")
 
 
-def _happened(of: SeedVerdict | SeedTally) -> str:
-    parts = (counted(of.events, "event"), counted(of.entries, "entry", "entries"), counted(of.strikes, "strike"))
+def _describe_verdict(of: SeedVerdict | SeedTally) -> str:
+    parts = (
+        format_count(of.events, "event"),
+        format_count(of.entries, "entry", "entries"),
+        format_count(of.strikes, "strike"),
+    )
     return ", ".join(parts)
 
 
@@ -160,7 +164,7 @@ def _show_many(seeds: range, wanted: SeedOptions, jobs: int, *, as_json_: bool) 
     is_interrupted = False
     try:
         with closing(run_seeds(seeds, wanted, jobs=min(jobs, len(seeds)))) as verdicts:
-            tell = told_on_the_way(clock.monotonic, "seeds run:", len(seeds))
+            tell = tell_progress(clock.monotonic, "seeds run:", len(seeds))
             for verdict, cpu_s in verdicts:
                 tally.add(verdict, cpu_s)
                 tell(tally.seeds)
@@ -173,16 +177,18 @@ def _show_many(seeds: range, wanted: SeedOptions, jobs: int, *, as_json_: bool) 
         is_interrupted = True  # what was found until then was paid for, and is told
     elapsed_s = clock.monotonic() - began
     if as_json_:
-        say(as_json(_document(tally, seeds, wanted, jobs, elapsed_s)))
+        say(as_json(_make_document(tally, seeds, wanted, jobs, elapsed_s)))
     else:
         _say_tally(tally, seeds, wanted, elapsed_s)
     if is_interrupted:
-        note(f"interrupted after {thousands(tally.seeds)} of {counted(len(seeds), 'seed')}")
+        note(f"interrupted after {format_thousands(tally.seeds)} of {format_count(len(seeds), 'seed')}")
         return INTERRUPTED
     return exit_codes.FAILED if tally.failed else exit_codes.OK
 
 
-def _document(tally: SeedTally, seeds: range, wanted: SeedOptions, jobs: int, elapsed_s: float) -> dict[str, object]:
+def _make_document(
+    tally: SeedTally, seeds: range, wanted: SeedOptions, jobs: int, elapsed_s: float
+) -> dict[str, object]:
     return {
         "first": seeds.start,
         "seeds": tally.seeds,
@@ -204,15 +210,16 @@ def _document(tally: SeedTally, seeds: range, wanted: SeedOptions, jobs: int, el
 
 def _say_tally(tally: SeedTally, seeds: range, wanted: SeedOptions, elapsed_s: float) -> None:
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(tally.outcomes.items(), key=lambda one: -one[1]))
-    which = f"{thousands(tally.seeds)} of {counted(len(seeds), 'seed')} from {seeds.start}, faults {wanted.faults}"
-    say(f"{which}: {_happened(tally)}, {tally.virtual_s:,.0f} virtual seconds")
+    which = f"{format_thousands(tally.seeds)} of {format_count(len(seeds), 'seed')}"
+    which += f" from {seeds.start}, faults {wanted.faults}"
+    say(f"{which}: {_describe_verdict(tally)}, {tally.virtual_s:,.0f} virtual seconds")
     say(f"answers: {outcomes or 'none'}")
     say(f"{tally.cpu_s / max(1, tally.seeds):.3f} s of CPU per seed, {tally.seeds / elapsed_s:.1f} seeds per second")
     if not tally.failed:
         if tally.seeds:
-            say(styled("holds", "green"), f": every invariant, at every event of {counted(tally.seeds, 'seed')}")
+            say(style("holds", "green"), f": every invariant, at every event of {format_count(tally.seeds, 'seed')}")
         return
-    say(styled("BROKEN", "red"), f" in {counted(len(tally.failed), 'seed')}:")
+    say(style("BROKEN", "red"), f" in {format_count(len(tally.failed), 'seed')}:")
     for one in tally.failed:
         say(f"  {one.broken}")
         say(f"    replay it: {_replay(one.seed, wanted, one.event)}")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hobus.bus.messages import session as events
-from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ids import shorten_session
 from hobus.bus.messages.session import (
     Command,
     CommandVerdict,
@@ -21,23 +21,29 @@ from hobus.bus.messages.session import (
     SessionView,
     TurnResult,
 )
-from hobus.launch.cli.commands.cluster_options import seconds_to_wait, text_given
+from hobus.launch.cli.commands.cluster_options import choose_timeout, read_text
 from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
-from hobus.launch.cli.outcome import exit_code_of, warnings_about
-from hobus.launch.cluster.client import cluster_of, connected
+from hobus.launch.cli.outcome import exit_code_of, render_warnings
+from hobus.launch.cluster.client import connect_bus, find_cluster
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import RefusedFault, UnreachableFault, UsageFault, next_here, same_command
-from hobus.launch.console.output import counted, money, note, note_lines, say, styled
-from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
-from hobus.launch.sessions.journal import FromLedger, begun, end_of
-from hobus.launch.sessions.named import named_session
-from hobus.launch.sessions.notifications import asked
-from hobus.launch.sessions.refusals import refused
-from hobus.launch.sessions.summary import LAST, standing_of
+from hobus.launch.console.errors import (
+    RefusedFault,
+    UnreachableFault,
+    UsageFault,
+    format_next_here,
+    format_same_command,
+)
+from hobus.launch.console.output import format_count, format_money, note, note_lines, say, style
+from hobus.launch.sessions.commands import Fences, draw_id, make_host_command, send_command
+from hobus.launch.sessions.journal import FromLedger, end_of, find_begun
+from hobus.launch.sessions.named import find_named_session
+from hobus.launch.sessions.notifications import describe_asked
+from hobus.launch.sessions.refusals import make_refused
+from hobus.launch.sessions.summary import LAST, fold_standing
 from hobus.launch.sessions.watched_turn import ROLE, answer_of
-from hobus.launch.sessions.which import no_such, run_number
+from hobus.launch.sessions.which import make_no_such, run_number
 
 PROGRAM = "cli"
 EPOCH_MAX = 2**63 - 1
@@ -51,35 +57,35 @@ class Sending:
         self, *, home: Home, given: str, run: str | None, epoch: int | None, command_id: str | None,
         timeout_s: float | None, as_json: bool,
     ) -> None:  # fmt: skip
-        self.place = cluster_of(home)
+        self.place = find_cluster(home)
         config = self.place.snapshot.config
-        self.wait_s = seconds_to_wait(timeout_s, config, default_ms=config.launcher.client_timeout_ms)
+        self.wait_s = choose_timeout(timeout_s, config, default_ms=config.launcher.client_timeout_ms)
         self.given, self.as_json = given, as_json
         self._run, self._epoch = run, epoch
-        self._command_id = drawn_id(PROGRAM) if command_id is None else command_id
+        self._command_id = draw_id(PROGRAM) if command_id is None else command_id
 
     async def session_id(self) -> str:
         """Return the full id of the session. Raises CommandError."""
-        return await named_session(self.place, self.given, called="SESSION")
+        return await find_named_session(self.place, self.given, called="SESSION")
 
     async def send(self, session_id: str, command: Command, *, suffix: str = "") -> CommandVerdict:
         """Return the verdict on one command; `suffix` keeps several of an invocation apart. Raises CommandError."""
         fences = Fences(None if self._run is None else run_number(self._run, session_id), self._epoch)
         try:
-            sent = host_command(session_id, command, fences, f"{self._command_id}{suffix}")
+            sent = make_host_command(session_id, command, fences, f"{self._command_id}{suffix}")
         except ValueError:
             raise UsageFault("--command-id: expected 1 to 100 letters, digits and ._:@-") from None
         try:
-            return await verdict_on(self.place, session_id, sent, timeout_s=self.wait_s)
+            return await send_command(self.place, session_id, sent, timeout_s=self.wait_s)
         except UnreachableFault as fault:
             raise UnreachableFault(fault.message, hint=f"{self.again()}; {fault.hint}", code=fault.code) from fault
 
     def again(self) -> str:
         """Return the command that gets the same verdict, or answer, again."""
-        return f"{same_command('--command-id', self._command_id)} (it is applied once)"
+        return f"{format_same_command('--command-id', self._command_id)} (it is applied once)"
 
 
-def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+def _add_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object."),
         click.option("--timeout", "timeout_s", type=DURATION, help="How long to try, e.g. 90 or 2m."),
@@ -99,16 +105,16 @@ def _tell(verdict: CommandVerdict, what: str, *, as_json: bool) -> int:
     if as_json:
         say(verdict.model_dump_json())
     if verdict.outcome == "rejected":
-        raise refused(verdict)
+        raise make_refused(verdict)
     if not as_json:
         run = "no run" if verdict.run_id is None else f"run {verdict.run_id.run_seq} is {verdict.lifecycle}"
         again = "; it was applied before" if verdict.is_repeat else ""
-        where = f"{shown_session(verdict.session_id)}, {run}, epoch {verdict.session_epoch}"
-        say(styled("applied", "green"), f": {what}{again}; {where}")
+        where = f"{shorten_session(verdict.session_id)}, {run}, epoch {verdict.session_epoch}"
+        say(style("applied", "green"), f": {what}{again}; {where}")
     return exit_codes.OK
 
 
-def _one(command: Command, what: str, options: dict[str, Any]) -> int:
+def _send_one(command: Command, what: str, options: dict[str, Any]) -> int:
     sending = Sending(**options)
 
     async def send() -> CommandVerdict:
@@ -117,23 +123,23 @@ def _one(command: Command, what: str, options: dict[str, Any]) -> int:
     return _tell(asyncio.run(send()), what, as_json=sending.as_json)
 
 
-def _text_of(words: tuple[str, ...], home: Home) -> str:
-    return text_given(" ".join(words), cluster_of(home).snapshot.config.host)
+def _read_text(words: tuple[str, ...], home: Home) -> str:
+    return read_text(" ".join(words), find_cluster(home).snapshot.config.host)
 
 
 # --- words ----------------------------------------------------------------------------------------------------------
 
 
 @click.command()
-@_options
+@_add_options
 @click.argument("words", nargs=-1, required=True, metavar="TEXT")
 def steer(*, words: tuple[str, ...], **options: Any) -> int:
     """Tell the active run something; its next model round sees it. TEXT `-` reads standard input."""
-    return _one(events.Steer(text=_text_of(words, options["home"])), "its next round sees it", options)
+    return _send_one(events.Steer(text=_read_text(words, options["home"])), "its next round sees it", options)
 
 
 @click.command()
-@_options
+@_add_options
 @click.option("--wait", "is_waited_for", is_flag=True, help="Wait for the answer and print it.")
 @click.argument("words", nargs=-1, required=True, metavar="TEXT")
 def followup(*, words: tuple[str, ...], is_waited_for: bool, **options: Any) -> int:
@@ -141,7 +147,7 @@ def followup(*, words: tuple[str, ...], is_waited_for: bool, **options: Any) -> 
 
     With --wait, --timeout includes the answer (default: host.turn_timeout_ms), and --json prints the TurnResult.
     """
-    text = _text_of(words, options["home"])
+    text = _read_text(words, options["home"])
     sending = Sending(**options)
 
     async def send() -> tuple[CommandVerdict, TurnResult | None]:
@@ -166,7 +172,7 @@ def followup(*, words: tuple[str, ...], is_waited_for: bool, **options: Any) -> 
         say(result.model_dump_json())
     elif result.outcome != "error":
         say(result.response)
-    note_lines(warnings_about(result), behind=f"; {shown_session(result.session_id)}")
+    note_lines(render_warnings(result), behind=f"; {shorten_session(result.session_id)}")
     return exit_code_of(result)
 
 
@@ -174,32 +180,32 @@ def followup(*, words: tuple[str, ...], is_waited_for: bool, **options: Any) -> 
 
 
 @click.command()
-@_options
+@_add_options
 def pause(**options: Any) -> int:
     """Pause the run at its next step; started work still finishes."""
-    return _one(events.Pause(), "it pauses at its next step", options)
+    return _send_one(events.Pause(), "it pauses at its next step", options)
 
 
 @click.command()
-@_options
+@_add_options
 def resume(**options: Any) -> int:
     """Resume a paused run."""
-    return _one(events.Resume(), "it goes on", options)
+    return _send_one(events.Resume(), "it goes on", options)
 
 
 @click.command()
-@_options
+@_add_options
 @click.option("--reason", metavar="WORDS", help="Why; it is recorded.")
 def cancel(*, reason: str | None, **options: Any) -> int:
     """Cancel the run: stop its model call and tools, ignore late results."""
-    return _one(events.Cancel(reason=reason), "the run ends", options)
+    return _send_one(events.Cancel(reason=reason), "the run ends", options)
 
 
 # --- approvals ------------------------------------------------------------------------------------------------------
 
 
 @click.command()
-@_options
+@_add_options
 @click.argument("call", required=False, metavar="[CALL]")
 @click.option("--all", "is_all", is_flag=True, help="All waiting calls.")
 def approve(*, call: str | None, is_all: bool, **options: Any) -> int:
@@ -211,7 +217,7 @@ def approve(*, call: str | None, is_all: bool, **options: Any) -> int:
 
 
 @click.command()
-@_options
+@_add_options
 @click.argument("call", required=False, metavar="[CALL]")
 @click.option("--all", "is_all", is_flag=True, help="All waiting calls.")
 @click.option("--reason", metavar="WORDS", help="Why; it is recorded.")
@@ -229,7 +235,7 @@ def _decide(
 
     async def send() -> list[tuple[HeldCall, CommandVerdict]]:
         session_id = await sending.session_id()
-        calls = await _meant(sending.place, session_id, call, is_all=is_all)
+        calls = await _find_meant(sending.place, session_id, call, is_all=is_all)
         return [
             (one, await sending.send(session_id, made(one), suffix=f".{one.call_id}" if len(calls) > 1 else ""))
             for one in calls
@@ -237,20 +243,20 @@ def _decide(
 
     code = exit_codes.OK
     for one, verdict in asyncio.run(send()):
-        code = max(code, _tell(verdict, f"call {one.call_id} {asked(one)} {what}", as_json=sending.as_json))
+        code = max(code, _tell(verdict, f"call {one.call_id} {describe_asked(one)} {what}", as_json=sending.as_json))
     return code
 
 
-async def _meant(place: Place, session_id: str, call: str | None, *, is_all: bool) -> list[HeldCall]:
+async def _find_meant(place: Place, session_id: str, call: str | None, *, is_all: bool) -> list[HeldCall]:
     """Return the calls that are meant. Raises CommandError where it is not clear which."""
-    held = await held_calls(place, session_id)
+    held = await read_held_calls(place, session_id)
     if call is not None:
         # What is not waiting goes to the session all the same: its refusal is the answer, and stands in the record.
         return [next((one for one in held if one.call_id == call), HeldCall(call_id=call, tool_id=""))]
     if not held:
         raise RefusedFault(
-            f"no tool call of {shown_session(session_id)} waits for an approval",
-            hint=next_here(f"session show {shown_session(session_id)}"),
+            f"no tool call of {shorten_session(session_id)} waits for an approval",
+            hint=format_next_here(f"session show {shorten_session(session_id)}"),
         )
     if len(held) > 1 and not is_all:
         which = ", ".join(f"{one.call_id} {one.tool_id}" for one in held)
@@ -260,13 +266,13 @@ async def _meant(place: Place, session_id: str, call: str | None, *, is_all: boo
     return held
 
 
-async def held_calls(place: Place, session_id: str) -> list[HeldCall]:
+async def read_held_calls(place: Place, session_id: str) -> list[HeldCall]:
     """Return what waits for an approval now, as the journal says. Raises CommandError for an unknown session."""
-    async with connected(place, "operator") as bus:
+    async with connect_bus(place, "operator") as bus:
         entries = await end_of(FromLedger(bus, timeout_s=place.client_timeout_s), session_id)
     if not entries:
-        raise no_such(session_id, called="SESSION")
-    return standing_of(entries).held_calls()
+        raise make_no_such(session_id, called="SESSION")
+    return fold_standing(entries).held_calls()
 
 
 async def read_view(journals: FromLedger, session_id: str) -> SessionView:
@@ -285,30 +291,32 @@ async def read_view(journals: FromLedger, session_id: str) -> SessionView:
 @with_json
 def end(*, home: Home, given: str, reason: str) -> Output:
     """End a session for good; cancel its run first."""
-    place = cluster_of(home)
+    place = find_cluster(home)
     closed = asyncio.run(end_session(place, given, reason))
     count, tokens = closed.turn_count, closed.total_tokens  # None: it was closed all the same, as the record says
     after = ""
     if count is not None and tokens is not None:
-        after = f" after {counted(count, 'turn')}: {counted(tokens, 'token')}, {money(closed.cost_usd)}"
-    ended = f"{shown_session(closed.session_id)} ended{after}"
+        after = (
+            f" after {format_count(count, 'turn')}: {format_count(tokens, 'token')}, {format_money(closed.cost_usd)}"
+        )
+    ended = f"{shorten_session(closed.session_id)} ended{after}"
     return Output(closed, lambda: say(ended), indent=None)
 
 
 async def end_session(place: Place, given: str, reason: str) -> SessionClosed:
     """Close the session, so that the record says so: the host's word alone would not do."""
     timeout_s = place.client_timeout_s
-    async with connected(place, "operator") as bus:
-        session_id = await begun(FromLedger(bus, timeout_s=timeout_s), given, called="SESSION")
-    async with connected(place, ROLE) as bus:
+    async with connect_bus(place, "operator") as bus:
+        session_id = await find_begun(FromLedger(bus, timeout_s=timeout_s), given, called="SESSION")
+    async with connect_bus(place, ROLE) as bus:
         closed = await bus.request(
             "host", EndSession(session_id=session_id, reason=reason), expect=SessionClosed, timeout_s=timeout_s
         )
-    async with connected(place, "operator") as bus:
+    async with connect_bus(place, "operator") as bus:
         entries, _ = await FromLedger(bus, timeout_s=timeout_s).newest(session_id, LAST)
     if all(entry.event_type != "SESSION_END" for entry in entries):
         raise UnreachableFault(
-            f"{shown_session(session_id)} was not ended: no supervisor took it",
-            hint=f"{next_here('ps')}, then run the same command again",
+            f"{shorten_session(session_id)} was not ended: no supervisor took it",
+            hint=f"{format_next_here('ps')}, then run the same command again",
         )
     return closed

@@ -18,12 +18,12 @@ from hobus.launch.cli.tap.live import Live, Watched
 from hobus.launch.cli.tap.look import Look
 from hobus.launch.cli.tap.printer import Printer
 from hobus.launch.cli.tap.table import Table
-from hobus.launch.cluster.client import cluster_of
+from hobus.launch.cluster.client import find_cluster
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import cluster_gone
-from hobus.launch.cluster.version import software_version
+from hobus.launch.cluster.run_file import find_gone
+from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, of_os_error
+from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, make_os_fault
 from hobus.launch.console.output import note, say_prose
 from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
 
@@ -76,7 +76,7 @@ def tap(  # noqa: PLR0913 - one per option
     form = "jsonl" if as_json_ else form
     if source is not None and (since_s is not None or follow):
         raise UsageFault("-r reads a file: --since and --follow do not apply")
-    place = cluster_of(home) if source is None else None
+    place = find_cluster(home) if source is None else None
     kept_max = limits.TAP_RING if place is not None else None
     clock = SystemClock()
     chooser = Chooser(
@@ -89,9 +89,9 @@ def tap(  # noqa: PLR0913 - one per option
     )
     printer = None
     if into is None or form is not None:
-        table = Table(width=_width(), utc=utc, with_latency=match_replies) if form != "jsonl" else None
+        table = Table(width=_find_width(), utc=utc, with_latency=match_replies) if form != "jsonl" else None
         printer = Printer(table, with_bodies=bodies, asked_since_s=since_s, now_s=clock.now())
-    writer = _writer(into, filters, clock, replace=force) if into is not None else None
+    writer = _make_writer(into, filters, clock, replace=force) if into is not None else None
     watched = Watched(chooser, printer, writer)
     try:
         if place is None:
@@ -103,7 +103,7 @@ def tap(  # noqa: PLR0913 - one per option
                 place,
                 watched,
                 look,
-                lambda: cluster_gone(home),
+                lambda: find_gone(home),
                 since_s=since_s,
                 ends_with_ring=since_s is not None and not follow,
             )
@@ -118,13 +118,13 @@ def tap(  # noqa: PLR0913 - one per option
     return exit_codes.OK
 
 
-def _width() -> int | None:
+def _find_width() -> int | None:
     """Return the width of the terminal; None for a pipe, whose reader wants everything."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _writer(into: Path, filters: tuple[str, ...], clock: SystemClock, *, replace: bool) -> CaptureWriter:
-    facts = {"hobus": software_version(), "began_at": clock.now(), "filter": list(filters)}
+def _make_writer(into: Path, filters: tuple[str, ...], clock: SystemClock, *, replace: bool) -> CaptureWriter:
+    facts = {"hobus": find_software_version(), "began_at": clock.now(), "filter": list(filters)}
     try:
         return CaptureWriter(into, facts, replace=replace)
     except FileExistsError:
@@ -132,7 +132,7 @@ def _writer(into: Path, filters: tuple[str, ...], clock: SystemClock, *, replace
             f"{into} is there already, and a capture would replace it", hint="name another file, or add --force"
         ) from None
     except OSError as error:
-        raise of_os_error(error, doing="the capture cannot be written") from error
+        raise make_os_fault(error, doing="the capture cannot be written") from error
 
 
 def _read_capture(source: Path, watched: Watched) -> BaseException | None:
@@ -149,7 +149,7 @@ def _read_capture(source: Path, watched: Watched) -> BaseException | None:
     except CaptureDamaged as error:
         return CommandError(str(error), exit_code=exit_codes.INTEGRITY)
     except OSError as error:
-        return of_os_error(error, doing="the capture cannot be read")
+        return make_os_fault(error, doing="the capture cannot be read")
     if reader.torn_at is not None:
         note(f"the capture is torn at byte {reader.torn_at}: its last item was not written in full and is left out")
     if reader.account is None:

@@ -10,15 +10,15 @@ import click
 
 from hobus.bus.messages.control import Tools
 from hobus.bus.paging import read_tools
-from hobus.config.assets import approval_rules, needs_approval, why_withheld
-from hobus.config.called_agents import description_of, may_call
+from hobus.config.assets import explain_withheld, list_approval_rules, needs_approval
+from hobus.config.called_agents import describe_agent, may_call
 from hobus.config.tool_faults import is_meant
 from hobus.launch.cli.commands.options import Family, Output, with_json
-from hobus.launch.cluster.client import cluster_of, connected
+from hobus.launch.cluster.client import connect_bus, find_cluster
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault
-from hobus.launch.console.output import cell, note, say
+from hobus.launch.console.output import format_cell, note, say
 from hobus.launch.console.view import Columns, print_rows
 
 if TYPE_CHECKING:
@@ -41,27 +41,27 @@ def tools(*, home: Home) -> Output:
             raise UsageFault(f"put --json after the subcommand: hobus tools {ctx.invoked_subcommand} … --json")
         ctx.find_root().obj = {**(ctx.find_root().obj or {}), "home": str(home.root)}  # holds for it, too
         return Output(None, lambda: None)
-    place = cluster_of(home)
-    told = asyncio.run(tools_of(place))
-    rows, sources = tool_rows(told, place.snapshot), source_rows(told, place.snapshot)
+    place = find_cluster(home)
+    told = asyncio.run(ask_tools(place))
+    rows, sources = make_tool_rows(told, place.snapshot), make_source_rows(told, place.snapshot)
 
     def show() -> None:
         print_rows(rows, _TOOLS, spare=("FROM", "REPEATABLE", "WORKERS", "APPROVAL"))
         if any(source["kind"] != "builtin" for source in sources):
             say()
             print_rows(sources, _SOURCES, coloured=1)
-        for said in notes_on(rows, sources, place.snapshot):
-            note(cell(said))
+        for said in list_notes(rows, sources, place.snapshot):
+            note(format_cell(said))
 
     return Output({"home": str(place.home.root), "tools": rows, "sources": sources}, show)
 
 
-def notes_on(rows: Sequence[Row], sources: Sequence[Row], snapshot: Snapshot) -> Iterator[str]:
+def list_notes(rows: Sequence[Row], sources: Sequence[Row], snapshot: Snapshot) -> Iterator[str]:
     """Yield what the tables do not say: tools kept from an agent, tools not taken, approvals that bind nothing."""
     for row in rows:
-        yield from (why_withheld(agent_id, row["tool_id"]) for agent_id in row["withheld_from"])
+        yield from (explain_withheld(agent_id, row["tool_id"]) for agent_id in row["withheld_from"])
     for source in sources:
-        yield from (f"{source['name']} at {_name(source)}: rejected: {refused}" for refused in source["refused"])
+        yield from (f"{source['name']} at {_name_source(source)}: rejected: {refused}" for refused in source["refused"])
     for agent_id, agent in snapshot.agents.items():
         for name in agent.tools:
             if not any(is_meant(row["tool_id"], [name]) for row in rows):
@@ -71,13 +71,13 @@ def notes_on(rows: Sequence[Row], sources: Sequence[Row], snapshot: Snapshot) ->
             yield f"tools.approval: {pattern} matches none of these tools"
 
 
-async def tools_of(place: Place) -> Tools:
+async def ask_tools(place: Place) -> Tools:
     """Return what the broker was told. Raises BusError when it does not answer."""
-    async with connected(place, "operator") as bus:
+    async with connect_bus(place, "operator") as bus:
         return await read_tools(bus, timeout_s=place.client_timeout_s)
 
 
-def tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
+def make_tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
     """Return every tool that some worker announces, and agents that others call, with what is configured of them.
 
     A stable shape.
@@ -92,7 +92,7 @@ def tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
             "idempotent": row.idempotent,
             "writes": row.writes,
             "needs_approval": needs_approval(snapshot.config.tools, row.tool_id),
-            "approval_rules": approval_rules(snapshot.config.tools, row.tool_id),  # by which some calls need it
+            "approval_rules": list_approval_rules(snapshot.config.tools, row.tool_id),  # by which some calls need it
             "agents": sorted(
                 agent_id for agent_id, agent in snapshot.agents.items() if agent.may_use(row.tool_id, writes=row.writes)
             ),
@@ -104,24 +104,24 @@ def tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
         }
         for row in tools.tools
     ]
-    return announced + list(_called_agents(snapshot))
+    return announced + list(_list_called_agents(snapshot))
 
 
-def _called_agents(snapshot: Snapshot) -> Iterator[Row]:
+def _list_called_agents(snapshot: Snapshot) -> Iterator[Row]:
     """Yield agents that are tools of others: run by supervisors, which no worker announces."""
     for agent_id, agent in snapshot.agents.items():
         callers = sorted(name for name, one in snapshot.agents.items() if may_call(one, agent_id, snapshot.agents))
         if callers:
             yield {
-                "tool_id": agent_id, "source": "agent", "description": description_of(agent), "workers": [],
+                "tool_id": agent_id, "source": "agent", "description": describe_agent(agent), "workers": [],
                 "worker_count": 0, "idempotent": True, "writes": True,
                 "needs_approval": needs_approval(snapshot.config.tools, agent_id),
-                "approval_rules": approval_rules(snapshot.config.tools, agent_id), "agents": callers,
+                "approval_rules": list_approval_rules(snapshot.config.tools, agent_id), "agents": callers,
                 "withheld_from": [],
             }  # fmt: skip
 
 
-def source_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
+def make_source_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
     """Return every source of every worker, and configured ones of which no worker tells (`worker` is empty)."""
     told: list[Row] = [
         {
@@ -141,7 +141,7 @@ def source_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
     return told + [{"name": name, **silent, "refused": []} for name in names]
 
 
-def _name(source: Row) -> str:
+def _name_source(source: Row) -> str:
     return str(source["worker"]).partition("@")[0]
 
 
@@ -159,4 +159,4 @@ _TOOLS: Columns = {
     "TOOL": "tool_id", "FROM": "source", "WORKERS": _workers, "REPEATABLE": "idempotent", "WRITES": "writes",
     "APPROVAL": _approval, "AGENTS": lambda row: row["agents"] or "nobody",
 }  # fmt: skip
-_SOURCES: Columns = {"SOURCE": "name", "STATE": "state", "WORKER": _name, "TOOLS": "tools", "DETAIL": "detail"}
+_SOURCES: Columns = {"SOURCE": "name", "STATE": "state", "WORKER": _name_source, "TOOLS": "tools", "DETAIL": "detail"}

@@ -9,8 +9,8 @@ import click
 
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.cli.commands.options import with_config_file, with_home, with_http
-from hobus.launch.cluster.endpoints import parts_of
-from hobus.launch.cluster.home import Home, holder
+from hobus.launch.cluster.endpoints import split_address
+from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher import inherited
@@ -48,20 +48,20 @@ def up(  # noqa: PLR0913 - one per option
     foreground: Ctrl-C drains it, a second Ctrl-C kills it.
     """
     if listen is not None:
-        parts_of(listen)  # an empty one is no address either
+        split_address(listen)  # an empty one is no address either
     if http is not None:
-        parts_of(http)
+        split_address(http)
     if app is not None:
         started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
-        started.take_in(home, started.agents_in(app), app)
+        started.take_in(home, started.import_agents(app), app)
     options = StartOptions(config_file=config_file, scale=scale, listen=listen, http=http)
-    if holder(home) is not None:
+    if find_holder(home) is not None:
         return _is_up(home, options, wait=wait)
     if wait or detach:
         try:
             return start_detached(home, options, wait=wait)
         except CommandError as error:
-            if error.exit_code != exit_codes.REFUSED or holder(home) is None:
+            if error.exit_code != exit_codes.REFUSED or find_holder(home) is None:
                 raise
             # Another one was a moment earlier.
             return _is_up(home, options, wait=wait)

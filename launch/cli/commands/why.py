@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import click
 
 from hobus.launch.cli.commands.options import Output, with_json
-from hobus.launch.cli.provenance_view import change_in_words, configurations_with
+from hobus.launch.cli.provenance_view import change_in_words, read_named_configurations
 from hobus.launch.cli.turn_reading import TURN, read_account, run_in
 from hobus.launch.cli.turn_view import WHY, WHY_IN_FULL, in_words
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.output import note, printable, say, styled
+from hobus.launch.console.output import make_printable, note, say, style
 from hobus.launch.console.view import print_view
 from hobus.launch.sessions.account import PromptDifference, TurnAccount, differences, settings_of
-from hobus.launch.sessions.journal import sessions_meant
-from hobus.launch.sessions.provenance import ChangedAsset, changed_between
+from hobus.launch.sessions.journal import find_sessions
+from hobus.launch.sessions.provenance import ChangedAsset, list_changed
 
 
 @click.command(epilog=f"TURN is {TURN}")
@@ -46,8 +46,8 @@ def diff(*, home: Home, before: str, after: str) -> Output:
     It compares each part (instructions, memory, history, context, message), and the settings and governed files by
     digest; `hobus asset DIGEST` prints each version.
     """
-    found = compared(home, *_accounts(home, before, after))
-    return Output(document_of(found), lambda: _show_differences(found))
+    found = compare_turns(home, *_accounts(home, before, after))
+    return Output(make_document(found), lambda: _show_differences(found))
 
 
 class Compared(NamedTuple):
@@ -60,23 +60,23 @@ class Compared(NamedTuple):
     stretches: Sequence[PromptDifference]
 
 
-def compared(home: Home, one: TurnAccount, other: TurnAccount) -> Compared:
+def compare_turns(home: Home, one: TurnAccount, other: TurnAccount) -> Compared:
     """Return settings, governed files, and stretches of the prompts that they were answered from."""
     left, right = settings_of(one), settings_of(other)
-    known = configurations_with(home, (one.config_digest, other.config_digest))
+    known = read_named_configurations(home, (one.config_digest, other.config_digest))
     settings = {name: {"before": left[name], "after": right[name]} for name in left if left[name] != right[name]}
-    assets = changed_between(known.get(one.config_digest), known.get(other.config_digest))
+    assets = list_changed(known.get(one.config_digest), known.get(other.config_digest))
     return Compared(one.name, other.name, settings, assets, differences(one, other))
 
 
-def document_of(found: Compared) -> dict[str, Any]:
+def make_document(found: Compared) -> dict[str, Any]:
     return found._asdict() | {
         "assets": [asset._asdict() for asset in found.assets],
         "stretches": [asdict(difference) for difference in found.stretches],
     }
 
 
-def changed_lines(one: PromptDifference) -> list[str]:
+def diff_lines(one: PromptDifference) -> list[str]:
     """Return lines as `diff -u` has them, without its head."""
     left, right = (one.before or "").splitlines(), (one.after or "").splitlines()
     return list(difflib.unified_diff(left, right, n=1, lineterm=""))[2:]
@@ -85,23 +85,23 @@ def changed_lines(one: PromptDifference) -> list[str]:
 def _accounts(home: Home, *given: str) -> list[TurnAccount]:
     """Return the accounts of these turns. Raises CommandError where there is no such turn."""
     named = [run_in(one) or (one, None) for one in given]
-    sessions = asyncio.run(sessions_meant(home, [session for session, _ in named], called="TURN"))
+    sessions = asyncio.run(find_sessions(home, [session for session, _ in named], called="TURN"))
     return [read_account(home, one, number) for one, (_, number) in zip(sessions, named, strict=True)]
 
 
 def _show_differences(found: Compared) -> None:
-    say(styled(f"{found.before} -> {found.after}", None, bold=True))
+    say(style(f"{found.before} -> {found.after}", None, bold=True))
     for name, values in found.settings.items():
         was, now = in_words(values["before"]), in_words(values["after"])
-        say(f"  {name}: ", styled(was, "red"), " -> ", styled(now, "green"))
+        say(f"  {name}: ", style(was, "red"), " -> ", style(now, "green"))
     for asset in found.assets:
         was, now = change_in_words(asset)
-        say(f"  {printable(asset.path)}: ", styled(was, "red"), " -> ", styled(now, "green"))
+        say(f"  {make_printable(asset.path)}: ", style(was, "red"), " -> ", style(now, "green"))
     for one in found.stretches:
         say()
-        say(styled(one.name, None, bold=True))
-        for line in changed_lines(one):
+        say(style(one.name, None, bold=True))
+        for line in diff_lines(one):
             colour = {"-": "red", "+": "green"}.get(line[:1])
-            say("  ", styled(printable(line), colour))
+            say("  ", style(make_printable(line), colour))
     if not found.settings and not found.assets and not found.stretches:
         note("nothing differs")

@@ -11,7 +11,7 @@ import click
 
 from hobus.bus.join_token import NotAToken, decode
 from hobus.launch.cli.commands.options import DURATION, Family
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.cluster.kernel import set_title
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.launcher import inherited
@@ -24,7 +24,7 @@ def worker() -> None:
     """Run a worker for a cluster on another host."""
 
 
-def _options(command: Any) -> Any:
+def _add_options(command: Any) -> Any:
     for option in (
         click.option("--debug", "_debug", is_flag=True, help="Show tracebacks."),
         click.option(
@@ -48,7 +48,7 @@ def _options(command: Any) -> Any:
 
 @worker.command()
 @click.argument("token", envvar="HOBUS_JOIN_TOKEN")
-@_options
+@_add_options
 def join(*, token: str, home_path: str | None, slots: int | None, grace_s: float | None, _debug: bool) -> None:
     """Join the cluster that made TOKEN, and run a worker for it until Ctrl-C.
 
@@ -62,27 +62,27 @@ def join(*, token: str, home_path: str | None, slots: int | None, grace_s: float
             f"this is not a join token: {fault}",
             hint="copy the whole line that hobus token create printed on the cluster's host",
         ) from None
-    worker_home, worker = _worker_of(home_path)
+    worker_home, worker = _find_worker(home_path)
     set_title("hobus worker join")  # the command line that others see no longer holds the token
     worker.become_member(worker_home, known)
     worker.run_anew(worker_home, slots=slots, grace_s=grace_s, environ={})
 
 
 @worker.command()
-@_options
+@_add_options
 def run(*, home_path: str | None, slots: int | None, grace_s: float | None, _debug: bool) -> int:
     """Run the worker of the cluster that was joined before, until Ctrl-C."""
-    worker_home, worker = _worker_of(home_path)
+    worker_home, worker = _find_worker(home_path)
     if not inherited.is_handed_over():
         worker.run_anew(worker_home, slots=slots, grace_s=grace_s, environ={})
-    code: int = worker.run(worker_home, slots=slots, grace_s=grace_s, handed=inherited.descriptor())
+    code: int = worker.run(worker_home, slots=slots, grace_s=grace_s, handed=inherited.find_descriptor())
     return code
 
 
-def _worker_of(home_path: str | None) -> tuple[Any, Any]:
+def _find_worker(home_path: str | None) -> tuple[Any, Any]:
     named = home_path or (click.get_current_context().find_root().obj or {}).get("home")
     # Not HOBUS_HOME: that is a cluster's, and both may be on one machine.
-    home = home_of(Path(named or os.environ.get("HOBUS_WORKER_HOME") or DEFAULT_HOME))
+    home = make_home(Path(named or os.environ.get("HOBUS_WORKER_HOME") or DEFAULT_HOME))
     return importlib.import_module("hobus.launch.worker.home").WorkerHome(home), importlib.import_module(
         "hobus.launch.worker.main"
     )

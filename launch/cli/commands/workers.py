@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 
 from hobus.bus.limits import JOIN_USES_MAX
-from hobus.launch.cli.commands.access import worker_token
+from hobus.launch.cli.commands.access import create_worker_token
 from hobus.launch.cli.commands.options import Family, with_home
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import CommandError, UsageFault, next_command, next_here
+from hobus.launch.console.errors import CommandError, UsageFault, format_next_command, format_next_here
 from hobus.launch.console.output import note
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -58,13 +58,13 @@ def on(
     try_it = {**environ, "DRY_RUN": "1" if dry_run else "check"}
     told = subprocess.run(asked, env=try_it, check=False, stdout=None if dry_run else subprocess.DEVNULL)  # noqa: S603
     if told.returncode:
-        raise UsageFault(f"{engine} does not support these options", hint=next_here("workers on --help"))
+        raise UsageFault(f"{engine} does not support these options", hint=format_next_here("workers on --help"))
     if dry_run:
         return
     most = int(given["count"] if given["count"] is not None else given["most"] or 0)
     if most and not token:
-        made = worker_token(home, _TTL_S, min(JOIN_USES_MAX, 2 * most), _GONE_S, address)
+        made = create_worker_token(home, _TTL_S, min(JOIN_USES_MAX, 2 * most), _GONE_S, address)
         token = str(made["token"])  # for one generation of workers, and the next beside it
     if code := subprocess.run(asked, env={**environ, "HOBUS_JOIN_TOKEN": token}, check=False).returncode:  # noqa: S603 - what hobus brings
         raise CommandError(f"{engine} failed ({code}); its message is above")
-    note(next_command("ps", home.root))
+    note(format_next_command("ps", home.root))

@@ -45,21 +45,21 @@ class CaptureWriter:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._file: BinaryIO = os.fdopen(descriptor, "wb")
         self._file.write(MAGIC)
-        self._item(["capture", CAPTURE_VERSION, facts])
+        self._write_item(["capture", CAPTURE_VERSION, facts])
 
     def batch(self, batch: TapBatch, kept: list[TapRecord]) -> None:
         if kept or batch.lost or batch.restarted or batch.reaches_at is not None:
             epoch, _, first, following, *facts = batch
-            self._item(["batch", epoch, first, following, *facts, [list(record) for record in kept]])
+            self._write_item(["batch", epoch, first, following, *facts, [list(record) for record in kept]])
 
     def close(self, account: list[dict[str, int | str]]) -> None:
         """Complete the capture with its account. Raises OSError."""
         try:
-            self._item(["end", account])
+            self._write_item(["end", account])
         finally:
             self._file.close()
 
-    def _item(self, value: list[Any]) -> None:
+    def _write_item(self, value: list[Any]) -> None:
         data = pack(value)
         self._file.write(_ITEM.pack(len(data), zlib.crc32(data)) + data)
         self._file.flush()
@@ -79,12 +79,12 @@ class CaptureReader:
         with self.path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise CaptureDamaged(f"{self.path} is not a capture of hobus tap")
-            self._begin(next(self._items(file), None))
-            for item in self._items(file):
+            self._begin(next(self._read_items(file), None))
+            for item in self._read_items(file):
                 if item[0] == "end":
                     self.account = item[1]
                 elif item[0] == "batch" and len(item) == _BATCH_FIELDS:
-                    yield _batch(item)
+                    yield _make_batch(item)
                 else:
                     raise CaptureDamaged(f"{self.path}, before byte {file.tell()}: an item of an unknown form")
 
@@ -95,7 +95,7 @@ class CaptureReader:
             raise CaptureDamaged(f"{self.path} is a capture of version {item[1]}; this hobus reads {CAPTURE_VERSION}")
         self.facts = item[2]
 
-    def _items(self, file: BinaryIO) -> Iterator[list[Any]]:
+    def _read_items(self, file: BinaryIO) -> Iterator[list[Any]]:
         end = os.fstat(file.fileno()).st_size
         while (at := file.tell()) < end:
             head = file.read(_ITEM.size)
@@ -109,10 +109,10 @@ class CaptureReader:
                     self.torn_at = at
                     return
                 raise CaptureDamaged(f"{self.path}, byte {at}: the bytes are not what was written")
-            yield _item(data, self.path, at)
+            yield _read_item(data, self.path, at)
 
 
-def _item(data: bytes, path: Path, at: int) -> list[Any]:
+def _read_item(data: bytes, path: Path, at: int) -> list[Any]:
     try:
         value = unpack(data)
     except ValueError:
@@ -122,7 +122,7 @@ def _item(data: bytes, path: Path, at: int) -> list[Any]:
     return value
 
 
-def _batch(item: list[Any]) -> TapBatch:
+def _make_batch(item: list[Any]) -> TapBatch:
     _, epoch, first, following, lost, beats, restarted, reaches_at, records = item
     try:
         return TapBatch(

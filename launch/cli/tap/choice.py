@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.broker.tap_wire import TapBatch
-from hobus.bus.messages.ids import TurnRef, turn_in
-from hobus.launch.console.output import counted, thousands
+from hobus.bus.messages.ids import TurnRef, find_turn
+from hobus.launch.console.output import format_count, format_thousands
 from hobus.launch.filters.meaning import Filter
-from hobus.launch.filters.tap_fields import Frame, ids_of, is_routine
+from hobus.launch.filters.tap_fields import Frame, is_routine, list_ids
 
 
 @dataclass(slots=True)
@@ -31,14 +31,14 @@ class TurnBook:
 
     def learn(self, records: Iterable[TapRecord]) -> None:
         for record in records:
-            turn = turn_in(ids_of(record))
+            turn = find_turn(list_ids(record))
             if turn.run_seq and turn.input_id:
                 self._runs[turn.session_id, turn.input_id] = turn.run_seq
                 if self.inputs_max is not None and len(self._runs) > self.inputs_max:
                     self._runs.popitem(last=False)
 
-    def turn_of(self, record: TapRecord) -> TurnRef:
-        turn = turn_in(ids_of(record))
+    def make_turn(self, record: TapRecord) -> TurnRef:
+        turn = find_turn(list_ids(record))
         if turn.input_id and not turn.run_seq:
             return turn._replace(run_seq=self._runs.get((turn.session_id, turn.input_id), 0))
         return turn
@@ -113,7 +113,7 @@ class SeenLives:
         else:
             current.filtered += 1
 
-    def unshown(self, count: int) -> None:
+    def count_unshown(self, count: int) -> None:
         """Count frames of the last batch that were wanted and could not be written: lost on the last step."""
         if count:
             self.epochs[-1].shown -= count
@@ -133,30 +133,31 @@ class SeenLives:
 
     def lines(self) -> list[str]:
         """Return the account as people read it: one line, and one per life if there were several."""
-        without = f"{thousands(self.filtered)} filtered out, {thousands(self.lost)} lost"
-        total = f"{counted(self.shown, 'frame')} shown, {without}"
+        without = f"{format_thousands(self.filtered)} filtered out, {format_thousands(self.lost)} lost"
+        total = f"{format_count(self.shown, 'frame')} shown, {without}"
         if not self.epochs:
             return [total]
         if len(self.epochs) == 1:
-            return [f"{total} ({_span(self.epochs[0])})"]
-        lines = [f"{total}; the broker restarted {_times(len(self.epochs) - 1)}"]
+            return [f"{total} ({_describe_span(self.epochs[0])})"]
+        lines = [f"{total}; the broker restarted {_describe_times(len(self.epochs) - 1)}"]
         return lines + [
-            f"  {_span(one)}: {one.shown} shown, {one.filtered} filtered out, {one.lost} lost" for one in self.epochs
+            f"  {_describe_span(one)}: {one.shown} shown, {one.filtered} filtered out, {one.lost} lost"
+            for one in self.epochs
         ]
 
     def document(self) -> list[dict[str, int | str]]:
         return [asdict(one) for one in self.epochs]
 
 
-def _span(one: EpochAccount) -> str:
+def _describe_span(one: EpochAccount) -> str:
     numbers = f"#{one.first} to #{one.last}" if one.last >= one.first else "no frame"
     beats = f", {one.beats} of them beats that the ring does not keep" if one.beats else ""
     left_out = f", {one.left_out} of them left out when it was captured" if one.left_out else ""
     return f"{numbers} of broker {one.epoch}{beats}{left_out}"
 
 
-def _times(count: int) -> str:
-    return "once" if count == 1 else counted(count, "time")
+def _describe_times(count: int) -> str:
+    return "once" if count == 1 else format_count(count, "time")
 
 
 class Chosen(NamedTuple):
@@ -191,7 +192,7 @@ class Chooser:
         self.book.learn(batch.records)
         now, chosen, taken = self.now(), list[Chosen](), list[bool]()
         for record in batch.records:
-            found = self._looked_at(record, now)
+            found = self._look_at(record, now)
             taken.append(found is not None)
             if found is None:
                 continue
@@ -205,8 +206,8 @@ class Chooser:
             self.account.one(shown=is_shown)
         return Choice(cut, chosen, is_last)
 
-    def _looked_at(self, record: TapRecord, now: float) -> Chosen | None:
-        turn = self.book.turn_of(record)
+    def _look_at(self, record: TapRecord, now: float) -> Chosen | None:
+        turn = self.book.make_turn(record)
         latency_ms = self.replies.latency_ms(record) if self.replies is not None else None
         if latency_ms is not None:
             return Chosen(record, turn, latency_ms)

@@ -16,7 +16,7 @@ from hobus.launch.cli.tap.choice import Choice, Chooser
 from hobus.launch.cli.tap.look import Look
 from hobus.launch.cli.tap.printer import Printer
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, of_os_error
+from hobus.launch.console.errors import CommandError, UnreachableFault, format_next_command, make_os_fault
 from hobus.launch.console.output import note
 from hobus.launch.limits import TAP_POLL_MS
 
@@ -40,7 +40,7 @@ class Watched:
                 self.writer.batch(choice.batch, [one.record for one in choice.chosen])
             out = wanted if self.printer is None else self.printer.print(choice)
         finally:
-            self.chooser.account.unshown(wanted - out)
+            self.chooser.account.count_unshown(wanted - out)
         if self.printer is not None and self.printer.failure is not None:
             raise self.printer.failure
         return choice.is_last
@@ -67,7 +67,7 @@ class Live:
             note("waiting for frames; end with Ctrl-C")
         try:
             loop, told = asyncio.get_running_loop(), asyncio.Event()
-            with _ended_by_signals(lambda: loop.call_soon_threadsafe(told.set)):
+            with _end_by_signals(lambda: loop.call_soon_threadsafe(told.set)):
                 async with asyncio.TaskGroup() as group:
                     beside = [
                         group.create_task(self._watch_the_cluster(reader)),
@@ -95,7 +95,7 @@ class Live:
         except (BrokenPipeError, CommandError) as error:
             self._failure = error
         except OSError as error:
-            self._failure = of_os_error(error, doing="the frames cannot be written")
+            self._failure = make_os_fault(error, doing="the frames cannot be written")
 
     async def _end_in_order(self, reader: TapReader, told: asyncio.Event) -> None:
         """Read, once the user ends it, to where the broker stands then, so that the account reaches that far."""
@@ -127,24 +127,24 @@ class Live:
         self._end(reader, "the cluster has stopped", "up")
 
     def _end(self, reader: TapReader, why: str, command: str) -> None:
-        hint = next_command(command, self.place.home.root)
+        hint = format_next_command(command, self.place.home.root)
         self._failure = UnreachableFault(why, hint=hint)
         reader.close()
 
 
 @contextmanager
-def _ended_by_signals(end: Callable[[], object]) -> Generator[None]:
+def _end_by_signals(end: Callable[[], object]) -> Generator[None]:
     """End the reading in order at the first Ctrl-C or SIGTERM, at once at the second."""
     is_told = False
 
-    def told(_number: int, _frame: FrameType | None) -> None:
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
         nonlocal is_told
         if is_told:
             raise KeyboardInterrupt
         is_told = True
         end()
 
-    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

@@ -12,9 +12,9 @@ from hobus.bus.port import Bus, Clock
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import BodiesClosed, BodiesRead
 from hobus.launch.cli.tap.choice import Choice
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.errors import CommandError, UnreachableFault, next_here
+from hobus.launch.console.errors import CommandError, UnreachableFault, format_next_here
 
 OPENED, CLOSED = "TAP_BODIES_READ", "TAP_BODIES_CLOSED"
 
@@ -45,7 +45,7 @@ class Look:
                 raise UnreachableFault(
                     "bodies of sensitive types are shown only when that is recorded, and the record cannot be "
                     f"written: {fault.code}",
-                    hint=f"without --bodies: {next_here('tap')}",
+                    hint=f"without --bodies: {format_next_here('tap')}",
                 ) from None
             self._opened_at = self.clock.monotonic()
         self.bodies += seen
@@ -63,7 +63,7 @@ class Look:
         return ""
 
     async def _write(self, event_type: str, facts: BodiesRead | BodiesClosed) -> None:
-        async with connected(self.place, "operator") as bus:
+        async with connect_bus(self.place, "operator") as bus:
             await record_look(bus, event_type, facts, self.clock.now())
 
 

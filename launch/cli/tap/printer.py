@@ -15,11 +15,11 @@ from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.broker.tap_wire import TapBatch
 from hobus.bus.codec import decode
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.base import named
-from hobus.bus.messages.ids import TurnRef, iso
+from hobus.bus.messages.base import name_fields
+from hobus.bus.messages.ids import TurnRef, format_iso
 from hobus.launch.cli.tap.choice import Choice, Chosen
 from hobus.launch.cli.tap.table import Table
-from hobus.launch.console.output import as_json, counted, duration, joined, say, styled
+from hobus.launch.console.output import as_json, format_count, format_duration, join_styled, say, style
 
 
 @dataclass(slots=True)
@@ -36,13 +36,13 @@ class Printer:
 
     def print(self, choice: Choice) -> int:
         """Print everything of one batch; return how many of its chosen frames went out whole."""
-        lines = self._notes(choice.batch)
+        lines = self._render_notes(choice.batch)
         ends: list[int] = []  # of each frame: lines up to its last one
         for one in choice.chosen:
             if self.table is not None and not self._is_headed:
                 self._is_headed = True
                 lines.append(self.table.heading(self.now_s))
-            lines += self._lines(one)
+            lines += self._render_lines(one)
             ends.append(len(lines))
         written = 0
         try:
@@ -53,17 +53,17 @@ class Printer:
             self.failure = error
         return bisect_right(ends, written)
 
-    def _lines(self, one: Chosen) -> list[str]:
+    def _render_lines(self, one: Chosen) -> list[str]:
         record = one.record
         has_body = self.with_bodies and record.body is not None
-        body = body_of(record) if has_body else None
+        body = decode_body(record) if has_body else None
         if self.table is None:
-            document = frame_document(record, one.turn, body=body, has_body=has_body, latency_ms=one.latency_ms)
-            return [joined(as_json(document))]
+            document = make_frame_document(record, one.turn, body=body, has_body=has_body, latency_ms=one.latency_ms)
+            return [join_styled(as_json(document))]
         row = self.table.row(record, one.turn, one.latency_ms)
-        return [row, joined(f"        {as_json(body)}")] if has_body else [row]
+        return [row, join_styled(f"        {as_json(body)}")] if has_body else [row]
 
-    def _notes(self, batch: TapBatch) -> list[str]:
+    def _render_notes(self, batch: TapBatch) -> list[str]:
         notes: list[str] = []
         if batch.reaches_at is not None:
             notes.append(self._reach(batch.reaches_at))
@@ -72,7 +72,7 @@ class Printer:
             notes.append(self._note(text, note_document("restarted", epoch=batch.epoch)))
         if batch.lost:
             before = batch.records[0].sequence if batch.records else batch.next
-            text = f"!!! lost {counted(batch.lost, 'frame')} before #{before}: "
+            text = f"!!! lost {format_count(batch.lost, 'frame')} before #{before}: "
             text += (
                 "tapped by the new broker before this tap was connected to it"
                 if batch.restarted
@@ -83,37 +83,37 @@ class Printer:
         return notes
 
     def _reach(self, reaches_at: float) -> str:
-        document = note_document("ring", reaches_at=reaches_at, time=iso(reaches_at) if reaches_at else None)
+        document = note_document("ring", reaches_at=reaches_at, time=format_iso(reaches_at) if reaches_at else None)
         if self.table is None or not reaches_at:
             return self._note("the ring is empty", document)
         ago_s = self.now_s - reaches_at
-        text = f"the ring reaches back to {self.table.time(reaches_at)}, {duration(ago_s)} ago"
+        text = f"the ring reaches back to {self.table.time(reaches_at)}, {format_duration(ago_s)} ago"
         if self.asked_since_s is not None and ago_s < self.asked_since_s:
             text += ", less than what was asked for"
         return self._note(text, document)
 
     def _note(self, text: str, document: dict[str, Any]) -> str:
-        return joined(as_json(document) if self.table is None else styled(text, "yellow"))
+        return join_styled(as_json(document) if self.table is None else style(text, "yellow"))
 
 
-def body_of(record: TapRecord) -> Any:
+def decode_body(record: TapRecord) -> Any:
     """Return the decoded body; its bytes in hexadecimal where its type is unknown."""
     cls = catalog.CLASSES.get(record.type)
     if record.body is None:
         return None
     if cls is not None:
         with suppress(RuntimeFault):
-            return named(decode(cls, record.body, max(1, len(record.body))))
+            return name_fields(decode(cls, record.body, max(1, len(record.body))))
     return record.body.hex()
 
 
-def frame_document(
+def make_frame_document(
     record: TapRecord, turn: TurnRef, *, body: Any = None, has_body: bool = False, latency_ms: float | None = None
 ) -> dict[str, Any]:
     """Return a frame; `body` only where it was asked for and reached the reader, else size and hash alone."""
     document: dict[str, Any] = record._asdict()
     del document["body"]
-    document |= {"time": iso(record.at), "session": turn.session_id, "turn": turn.run, "input": turn.input_id}
+    document |= {"time": format_iso(record.at), "session": turn.session_id, "turn": turn.run, "input": turn.input_id}
     if has_body:
         document["body"] = body
     if latency_ms is not None:

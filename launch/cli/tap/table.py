@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from hobus.bus.broker.tap_record import TapRecord
-from hobus.bus.messages.ids import TurnRef, shown_session
-from hobus.bus.text import shortened
-from hobus.launch.console.output import joined, printable, size, styled, zone
-from hobus.launch.filters.tap_fields import short
+from hobus.bus.messages.ids import TurnRef, shorten_session
+from hobus.bus.text import shorten
+from hobus.launch.console.output import format_size, format_zone, join_styled, make_printable, style
+from hobus.launch.filters.tap_fields import shorten_instance
 
 _ASKS = ("request", "post", "cancel")
 _KIND_COLOURS = {
@@ -71,7 +71,7 @@ class Table:
         self._utc = utc
         self._is_cut = width is not None
         columns = [number for number, column in enumerate(COLUMNS) if column.heading != "MS" or with_latency]
-        self._columns = columns if width is None else _fitting(columns, width)
+        self._columns = columns if width is None else _choose_fitting(columns, width)
         self._widths = {number: COLUMNS[number].width for number in columns}
         least = sum(self._widths[number] + _GAP for number in self._columns) - _GAP
         if width is not None and least > width:
@@ -79,9 +79,9 @@ class Table:
 
     def heading(self, now: float) -> str:
         """Return the first line; the times of day are of the zone of `now`."""
-        where = {"TIME": f"TIME {'UTC' if self._utc else zone(now)}"}
+        where = {"TIME": f"TIME {'UTC' if self._utc else format_zone(now)}"}
         cells = [where.get(column.heading, column.heading) for column in COLUMNS]
-        return self._line(cells, {}, bold=True)
+        return self._format_line(cells, {}, bold=True)
 
     def row(self, record: TapRecord, turn: TurnRef, latency_ms: float | None) -> str:
         to = (record.worker or record.destination) if record.kind in _ASKS else record.destination
@@ -91,11 +91,11 @@ class Table:
             self.time(record.at),
             record.kind,
             record.type,
-            short(record.sender),
-            short(to),
+            shorten_instance(record.sender),
+            shorten_instance(to),
             verdict if record.lane == "broker" else f"{verdict} {record.lane}",
-            size(record.size),
-            shown_turn(turn),
+            format_size(record.size),
+            format_turn(turn),
             "" if latency_ms is None else f"{latency_ms:.1f}",
             record.correlation_id or record.message_id,
         ]
@@ -103,34 +103,34 @@ class Table:
             _KIND: _KIND_COLOURS.get(record.kind, "bright_black"),
             _VERDICT: _VERDICT_COLOURS.get(record.verdict),
         }
-        return self._line(cells, colours)
+        return self._format_line(cells, colours)
 
     def time(self, at: float) -> str:
         moment = datetime.fromtimestamp(at, UTC)
         return (moment if self._utc else moment.astimezone()).strftime("%H:%M:%S.%f")[:-3]
 
-    def _line(self, cells: Sequence[str], colours: dict[int, str | None], *, bold: bool = False) -> str:
+    def _format_line(self, cells: Sequence[str], colours: dict[int, str | None], *, bold: bool = False) -> str:
         padded: list[tuple[str, str | None]] = []
         for number in self._columns:
-            width, text = self._widths[number], printable(cells[number])
-            text = shortened(text, width) if self._is_cut else text
+            width, text = self._widths[number], make_printable(cells[number])
+            text = shorten(text, width) if self._is_cut else text
             aligned = text.rjust(width) if COLUMNS[number].is_right else text.ljust(width)
             padded.append((aligned, colours.get(number)))
         while not padded[-1][0].strip():
             padded.pop()
         *others, (last, colour) = padded
-        parts = [part for text, one in others for part in (styled(text, one, bold=bold), " " * _GAP)]
-        return joined(*parts, styled(last.rstrip(), colour, bold=bold))
+        parts = [part for text, one in others for part in (style(text, one, bold=bold), " " * _GAP)]
+        return join_styled(*parts, style(last.rstrip(), colour, bold=bold))
 
 
-def shown_turn(turn: TurnRef) -> str:
+def format_turn(turn: TurnRef) -> str:
     """Return `SES-<8 hex>-<run>`, or without a run while none is known."""
     if not turn.session_id:
         return "-"
-    return f"{shown_session(turn.session_id)}-{turn.run_seq or '?'}"
+    return f"{shorten_session(turn.session_id)}-{turn.run_seq or '?'}"
 
 
-def _fitting(columns: Sequence[int], width: int) -> list[int]:
+def _choose_fitting(columns: Sequence[int], width: int) -> list[int]:
     """Return what is never left out, and of the rest what still fits, the lowest rank first."""
     kept: list[int] = []
     for number in sorted(columns, key=lambda number: COLUMNS[number].rank):

@@ -28,12 +28,12 @@ from hobus.launch.cli.web import limits, words
 from hobus.launch.cli.web.changes import Changes
 from hobus.launch.cli.web.people import People, Person
 from hobus.launch.cli.web.source import HomeSource
-from hobus.launch.cluster.version import software_version
+from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, as_command_error
 from hobus.launch.console.output import as_json
-from hobus.launch.http.guard import host_of, names_of
-from hobus.launch.http.sse import streamed
+from hobus.launch.http.guard import get_host, names_of
+from hobus.launch.http.sse import make_stream
 
 _HERE = Path(__file__).parent
 _log = structlog.get_logger("console")
@@ -150,17 +150,21 @@ class Console:
             trim_blocks=True, lstrip_blocks=True, auto_reload=False,
         )  # fmt: skip
         proxy = urlsplit(self.url)
-        self._at, self._hosts = proxy.path, names_of("127.0.0.1", [host_of(proxy.netloc)] if self.url else [])
+        self._at, self._hosts = proxy.path, names_of("127.0.0.1", [get_host(proxy.netloc)] if self.url else [])
         self._origins = frozenset({f"{proxy.scheme}://{proxy.netloc.lower()}"} if self.url else ())
         self._templates.filters.update(words.FILTERS)
-        routes = [Route("/sign-in", self._sign_in), Route("/static/{name}", self._static), Route("/live", self._live)]
+        routes = [
+            Route("/sign-in", self._sign_in),
+            Route("/static/{name}", self._serve_static),
+            Route("/live", self._stream_changes),
+        ]
         routes += [
-            Route("/sign-out", self._sign_out, methods=["POST"]), Route("/theme", self._theme, methods=["POST"]),
+            Route("/sign-out", self._sign_out, methods=["POST"]), Route("/theme", self._set_theme, methods=["POST"]),
         ]  # fmt: skip
         for page in self.pages:
-            routes.append(Route(f"{page.path.rstrip('/') or '/index'}.json", self._twin_of(page)))
-            routes.append(Route(page.path, self._page_of(page)))
-        routes += [Route(one.path, self._done_by(one), methods=["POST"]) for one in self.actions]
+            routes.append(Route(f"{page.path.rstrip('/') or '/index'}.json", self._make_twin(page)))
+            routes.append(Route(page.path, self._make_page(page)))
+        routes += [Route(one.path, self._make_action(one), methods=["POST"]) for one in self.actions]
         self._router = Router([*routes, *self.streams], redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -168,7 +172,7 @@ class Console:
         if scope["type"] != "http":
             return
 
-        async def guarded(message: Message) -> None:
+        async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = {name.decode(): value for name, value in message["headers"]}
                 added = {**_HEADERS, "cache-control": "no-store"}
@@ -181,35 +185,39 @@ class Console:
         request = Request(scope, receive)
         scope.update(person=self.people.of(request.cookies.get(self.cookie, "")), app=self)
         try:
-            answer = self._refused(request)
+            answer = self._find_refusal(request)
             if answer is not None:
-                await answer(scope, receive, guarded)
+                await answer(scope, receive, send_guarded)
             else:
-                await self._router(scope, receive, guarded)
+                await self._router(scope, receive, send_guarded)
         except Exception as error:  # noqa: BLE001 - the one place where what a page met becomes an answer
-            await self._failed(request, error)(scope, receive, guarded)
+            await self._render_failure(request, error)(scope, receive, send_guarded)
 
     # --- who may pass ---
 
-    def _refused(self, request: Request) -> Response | None:
+    def _find_refusal(self, request: Request) -> Response | None:
         headers = Headers(scope=request.scope)
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or host_of(hosts[0]) not in self._hosts:
-            return self._told(request, 421, "The console is not called by that name", "open the link that it printed")
+        if len(hosts) != 1 or get_host(hosts[0]) not in self._hosts:
+            return self._render_message(
+                request, 421, "The console is not called by that name", "open the link that it printed"
+            )
         if any(origin not in (f"http://{hosts[0]}", *self._origins) for origin in headers.getlist("origin")):
-            return self._told(request, 403, "Pages of other sites may not call the console", "")
+            return self._render_message(request, 403, "Pages of other sites may not call the console", "")
         path = request.url.path
         if path == "/sign-in" or path.startswith("/static/"):
             return None
         if request.scope["person"] is None:
-            return self._told(request, 401, "Nobody is signed in here", "follow the link that `hobus console` prints")
+            return self._render_message(
+                request, 401, "Nobody is signed in here", "follow the link that `hobus console` prints"
+            )
         return None
 
     async def _sign_in(self, request: Request) -> Response:
         cookie = self.people.sign_in(request.query_params.get("word", ""))
         if cookie is None:
             said = "it was used before, or is too old: `hobus console` prints another one, on Enter where it runs"
-            return self._told(request, 403, "That link signs nobody in", said)
+            return self._render_message(request, 403, "That link signs nobody in", said)
         answer = self._goes_to("/")
         answer.set_cookie(
             self.cookie, cookie, max_age=limits.SIGNED_IN_S, path=f"{self._at}/", httponly=True, samesite="strict",
@@ -218,15 +226,15 @@ class Console:
         return answer
 
     async def _sign_out(self, request: Request) -> Response:
-        await self._form(request)
+        await self._read_form(request)
         self.people.sign_out(request.cookies.get(self.cookie, ""))
         answer = self._goes_to("/")
         answer.delete_cookie(self.cookie, path=f"{self._at}/", httponly=True, samesite="strict")
         return answer
 
-    async def _theme(self, request: Request) -> Response:
-        form = await self._form(request)
-        answer = self._goes_to(_local(form.get("back", "/")))
+    async def _set_theme(self, request: Request) -> Response:
+        form = await self._read_form(request)
+        answer = self._goes_to(_keep_local(form.get("back", "/")))
         chosen = form.get("theme", "")
         answer.set_cookie(
             "theme", chosen if chosen in ("light", "dark") else "", path=f"{self._at}/", samesite="strict"
@@ -236,7 +244,7 @@ class Console:
     def _goes_to(self, path: str) -> Response:
         return RedirectResponse(f"{self._at}{path}", 303)
 
-    async def _form(self, request: Request) -> dict[str, str]:
+    async def _read_form(self, request: Request) -> dict[str, str]:
         """Return the form. Raises CommandError for one that none of this browser's pages sent."""
         person: Person = request.scope["person"]
         body = bytearray()
@@ -252,21 +260,21 @@ class Console:
 
     # --- pages ---
 
-    def _page_of(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    def _make_page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            screen, head = await self._screen(page, request)
-            return self._rendered(request, screen.template, screen=screen, head=head, **screen.shown)
+            screen, head = await self._make_screen(page, request)
+            return self._render(request, screen.template, screen=screen, head=head, **screen.shown)
 
         return answer
 
-    def _twin_of(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    def _make_twin(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            screen, _ = await self._screen(page, request)
+            screen, _ = await self._make_screen(page, request)
             return Response(as_json(screen.document, indent=1) + "\n", media_type="application/json")
 
         return answer
 
-    async def _screen(self, page: Page, request: Request) -> tuple[PageAnswer, int]:
+    async def _make_screen(self, page: Page, request: Request) -> tuple[PageAnswer, int]:
         """Return what the page shows, and the last entry of the record before it was read."""
         look = PageRequest(self.source, dict(request.path_params), dict(request.query_params))
         key = json.dumps([page.path, sorted(look.path.items()), sorted(look.query.items())])
@@ -284,7 +292,7 @@ class Console:
                 del person.looked_at[next(iter(person.looked_at))]
         return answer, head
 
-    def _rendered(self, request: Request, template: str, *, status: int = HTTPStatus.OK, **shown: Any) -> Response:
+    def _render(self, request: Request, template: str, *, status: int = HTTPStatus.OK, **shown: Any) -> Response:
         person: Person | None = request.scope["person"]
         path, query = request.url.path, f"?{request.url.query}" if request.url.query else ""
         notices = [] if person is None else person.said[:]
@@ -292,7 +300,7 @@ class Console:
             person.said.clear()
         text = self._templates.get_template(template).render(
             person=person, notices=notices, path=path, home=self.source.home.root, at_rest=self.source.at_rest,
-            pages=[page for page in self.pages if page.name], version=software_version(),
+            pages=[page for page in self.pages if page.name], version=find_software_version(),
             theme=request.cookies.get("theme", "") if request.cookies.get("theme") in ("light", "dark") else "",
             here=path + query, at=self._at,
             twin=f"{quote(path.rstrip('/') or '/index', safe='/')}.json{query}",
@@ -303,11 +311,11 @@ class Console:
 
     # --- what is done ---
 
-    def _done_by(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
+    def _make_action(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             person: Person = request.scope["person"]
-            form = await self._form(request)
-            back = _local(form.pop("back", "/"))
+            form = await self._read_form(request)
+            back = _keep_local(form.pop("back", "/"))
             if not action.only_looks and (not person.operates or self.source.at_rest):
                 raise Forbidden("a home at rest is only looked at" if person.operates else "a viewer changes nothing")
             asked = Asked(self.source, person, dict(request.path_params), form)
@@ -323,36 +331,38 @@ class Console:
 
         return answer
 
-    async def _static(self, request: Request) -> Response:
+    async def _serve_static(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in _STATIC:
             raise UsageFault("there is no such file")
         return FileResponse(_HERE / "static" / name, media_type=_STATIC[name])
 
-    async def _live(self, request: Request) -> Response:
+    async def _stream_changes(self, request: Request) -> Response:
         if self.changes.streams >= limits.STREAMS_MAX:
-            return self._told(request, 503, "As many browsers as may follow this console do", "")
+            return self._render_message(request, 503, "As many browsers as may follow this console do", "")
         after = PageRequest(self.source, {}, request.query_params).sequence("after")
-        return streamed(self.changes.frames(request.query_params.get("of", ""), after=-1 if after is None else after))
+        return make_stream(
+            self.changes.frames(request.query_params.get("of", ""), after=-1 if after is None else after)
+        )
 
-    def _failed(self, request: Request, error: Exception) -> Response:
+    def _render_failure(self, request: Request, error: Exception) -> Response:
         if not isinstance(error, (RuntimeFault, CommandError)):
             if isinstance(error, HTTPException):  # the router's: no such path, no such method
-                return self._told(request, error.status_code, error.detail, "")
+                return self._render_message(request, error.status_code, error.detail, "")
             _log.error("page_failed", error=type(error).__name__, exc_info=error)
-            return self._told(
+            return self._render_message(
                 request, 500, f"This page met a defect: {type(error).__name__}", "`hobus console --debug` tells where"
             )
         fault = _as_command_error(error)
         status = HTTPStatus.FORBIDDEN if isinstance(fault, Forbidden) else _STATUS.get(fault.exit_code, 500)
         if isinstance(fault, UsageFault) and request.method == "GET" and request.path_params:
             status = HTTPStatus.NOT_FOUND  # what the path names, and not what was asked or sent
-        return self._told(request, status, fault.message, fault.hint)
+        return self._render_message(request, status, fault.message, fault.hint)
 
-    def _told(self, request: Request, status: int, message: str, hint: str) -> Response:
+    def _render_message(self, request: Request, status: int, message: str, hint: str) -> Response:
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": {"message": message, "hint": hint}}, status)
-        return self._rendered(request, "fault.html", status=status, message=message, hint=hint, status_code=status)
+        return self._render(request, "fault.html", status=status, message=message, hint=hint, status_code=status)
 
 
 def _as_command_error(error: RuntimeFault | CommandError) -> CommandError:
@@ -361,6 +371,6 @@ def _as_command_error(error: RuntimeFault | CommandError) -> CommandError:
     return as_command_error(error) or CommandError(str(error))
 
 
-def _local(path: str) -> str:
+def _keep_local(path: str) -> str:
     """Return a path of this console; for anything else its first page."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"

@@ -16,7 +16,7 @@ from hobus.bus.messages.ledger import Entries, Tail
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.console.errors import CommandError
-from hobus.launch.http.sse import PING, frame
+from hobus.launch.http.sse import PING, make_frame
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +54,7 @@ class Changes:
         if self._poll is None or self._poll.done():
             self._poll = asyncio.get_running_loop().create_task(self._follow())
         try:
-            yield frame("{}", event="begun")
+            yield make_frame("{}", event="begun")
             with suppress(RuntimeFault, CommandError):
                 if await self._source.head() > after:
                     one.news.set()
@@ -66,7 +66,7 @@ class Changes:
                     yield PING
                     continue
                 one.news.clear()
-                yield frame("{}", event="changed")
+                yield make_frame("{}", event="changed")
         finally:
             self._followers.discard(one)
 

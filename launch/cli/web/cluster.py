@@ -9,19 +9,19 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Queues, ReadQueues
 from hobus.bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget
 from hobus.launch.cli.commands import ps
-from hobus.launch.cli.commands.access import keys_in
+from hobus.launch.cli.commands.access import read_keys
 from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.cli.web.source import R
-from hobus.launch.cluster.run_file import running
+from hobus.launch.cluster.run_file import find_running
 from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.launcher.control import ELSEWHERE, LeaveCommand, ScaleCommand
-from hobus.launch.launcher.operate import command, known, require_room_for
+from hobus.launch.launcher.operate import find_row, require_room_for, send_command
 from hobus.launch.launcher.options import SCALABLE, parse_scale
 
 _LEAVES = {"restart": "start", "drain": "stay"}
 
 
-async def cluster(look: PageRequest) -> PageAnswer:
+async def show_cluster(look: PageRequest) -> PageAnswer:
     """`hobus ps`, `budget` and `breaker` beside each other; of a home at rest, that nothing runs."""
     source = look.source
     try:
@@ -31,28 +31,28 @@ async def cluster(look: PageRequest) -> PageAnswer:
         shown = {"message": "No cluster runs here", "hint": hint, "status_code": ""}
         return PageAnswer("fault.html", "Cluster", {"running": False, "why": fault.message}, "ps", shown, "beats")
     answer = await source.peers()
-    rows = await run_in_threadpool(ps.rows_in, source.home, run, source.clock.now(), answer)
-    queues = await _told(look, "broker", ReadQueues(), Queues)
-    budget = await _told(look, "gateway", ReadBudget(), Budget)
-    breakers = await _told(look, "gateway", ReadBreakers(), Breakers)
-    document = ps.document_of(source.home, run, answer, rows) | {
+    rows = await run_in_threadpool(ps.make_rows, source.home, run, source.clock.now(), answer)
+    queues = await _ask_service(look, "broker", ReadQueues(), Queues)
+    budget = await _ask_service(look, "gateway", ReadBudget(), Budget)
+    breakers = await _ask_service(look, "gateway", ReadBreakers(), Breakers)
+    document = ps.make_document(source.home, run, answer, rows) | {
         "queues": None if queues is None else queues.queues,
         "budget": budget,
         "breakers": None if breakers is None else breakers.breakers,
-        "keys": keys_in(source.home),
+        "keys": read_keys(source.home),
     }
     slots = {} if answer is None else {one.instance: one.slots for one in answer.peers}
     shown = {
         "run": run, "rows": rows, "slots": slots, "answers": answer is not None, "queues": queues, "budget": budget,
-        "keys": document["keys"], "told": [] if answer is None else ps.listening(answer),
-        "http": source.home.bound(http=True), "breakers": breakers, "own": ps.own_lines(run, source.clock.now()),
+        "keys": document["keys"], "told": [] if answer is None else ps.list_listening(answer),
+        "http": source.home.bound(http=True), "breakers": breakers, "own": ps.make_own_lines(run, source.clock.now()),
         "scalable": SCALABLE,
         "counts": {role: sum(row.actor.startswith(f"{role}/") and not row.host for row in rows) for role in SCALABLE},
     }  # fmt: skip
     return PageAnswer("cluster.html", "Cluster", document, "ps", shown, live="beats")
 
 
-async def _told(look: PageRequest, service: str, question: Message, expect: type[R]) -> R | None:
+async def _ask_service(look: PageRequest, service: str, question: Message, expect: type[R]) -> R | None:
     """Return the answer; None where nobody answers: the page shows what there is."""
     try:
         return await look.source.asked(service, question, expect)
@@ -68,9 +68,9 @@ async def leave(asked: Asked) -> str:
 
     def tell() -> str:
         is_elsewhere = verb == "drain" and actor.startswith(ELSEWHERE)
-        name = actor if is_elsewhere else known(asked.source.home, actor).actor
+        name = actor if is_elsewhere else find_row(asked.source.home, actor).actor
         wanted = LeaveCommand(actor=name, then="start" if verb == "restart" else "stay", person=asked.person.name)
-        command(asked.source.home, wanted, is_followed=False)
+        send_command(asked.source.home, wanted, is_followed=False)
         return f"{name.partition('@')[0]} {'is being restarted' if verb == 'restart' else 'is draining'}"
 
     return await run_in_threadpool(tell)
@@ -81,10 +81,10 @@ async def scale(asked: Asked) -> str:
     wanted = parse_scale([f"{asked.form.get('role', '')}={asked.form.get('count', '')}"], option="")
 
     def tell() -> str:
-        running(asked.source.home)
+        find_running(asked.source.home)
         require_room_for(asked.source.home, wanted)
         for role, count in wanted.items():
-            command(
+            send_command(
                 asked.source.home, ScaleCommand(role=role, count=count, person=asked.person.name), is_followed=False
             )
         return ", ".join(f"{role} is to have {count}" for role, count in wanted.items())

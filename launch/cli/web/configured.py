@@ -8,63 +8,63 @@ from starlette.concurrency import run_in_threadpool
 
 from hobus.bus.messages.base import unpack
 from hobus.bus.paging import read_tools
-from hobus.config.own_settings import settings_in
-from hobus.config.secret_refs import redacted
-from hobus.launch.cli.commands.config import rows_of
-from hobus.launch.cli.commands.tools import notes_on, source_rows, tool_rows
-from hobus.launch.cli.provenance_view import change_in_words, configurations_of
+from hobus.config.own_settings import flatten_settings
+from hobus.config.secret_refs import redact
+from hobus.launch.cli.commands.config import list_rows
+from hobus.launch.cli.commands.tools import list_notes, make_source_rows, make_tool_rows
+from hobus.launch.cli.provenance_view import change_in_words, read_configurations
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
-from hobus.launch.cluster.config_changed import changed_since
+from hobus.launch.cluster.config_changed import find_changes
 from hobus.launch.console.errors import CommandError, UsageFault
-from hobus.launch.sessions.provenance import Configuration, changed_between
+from hobus.launch.sessions.provenance import Configuration, list_changed
 
 _NONE = object()
 
 
-async def tools(look: PageRequest) -> PageAnswer:
+async def show_tools(look: PageRequest) -> PageAnswer:
     """`hobus tools`: each, where it comes from, who may use it, whether it writes or needs an approval."""
     place, bus = await look.source.connection()
     told = await read_tools(bus, timeout_s=place.client_timeout_s)
-    rows, sources = tool_rows(told, place.snapshot), source_rows(told, place.snapshot)
+    rows, sources = make_tool_rows(told, place.snapshot), make_source_rows(told, place.snapshot)
     document = {"home": str(look.source.home.root), "tools": rows, "sources": sources}
-    shown = {"rows": rows, "sources": sources, "notes": list(notes_on(rows, sources, place.snapshot))}
+    shown = {"rows": rows, "sources": sources, "notes": list(list_notes(rows, sources, place.snapshot))}
     return PageAnswer("tools.html", "Tools", document, "tools", shown, live="beats")
 
 
-async def configuration(look: PageRequest) -> PageAnswer:
+async def show_configuration(look: PageRequest) -> PageAnswer:
     """`hobus config show --origin`, whether the running cluster goes by it, and which ones the record has."""
     home = look.source.home
     said, before, after = (look.query.get(name, "").strip() for name in ("setting", "before", "after"))
-    rows, hidden = await run_in_threadpool(rows_of, home, said)
-    known = await run_in_threadpool(configurations_of, home)
+    rows, hidden = await run_in_threadpool(list_rows, home, said)
+    known = await run_in_threadpool(read_configurations, home)
     shown: dict[str, Any] = {
         "rows": rows, "hidden": hidden, "said": said, "known": list(known.values())[::-1], "in_force": "",
         "changed": None, "before": before, "after": after, "difference": None,
     }  # fmt: skip
     try:
         run = look.source.run()
-        shown |= {"in_force": run.config_digest, "changed": await run_in_threadpool(changed_since, home, run)}
+        shown |= {"in_force": run.config_digest, "changed": await run_in_threadpool(find_changes, home, run)}
     except CommandError:
         pass
     document: dict[str, Any] = {"settings": rows, "hidden": hidden, "in_force": shown["in_force"]}
     if before and after:
-        shown["difference"] = document["difference"] = difference(_named(known, before), _named(known, after))
+        shown["difference"] = document["difference"] = compare(_find_named(known, before), _find_named(known, after))
     return PageAnswer(
         "config.html", "Configuration", document, f"config show {said} --origin".replace("  ", " "), shown
     )
 
 
-def difference(one: Configuration, other: Configuration) -> dict[str, Any]:
+def compare(one: Configuration, other: Configuration) -> dict[str, Any]:
     """Return files and settings that are not the same under both. Pure."""
-    left, right = (settings_in(redacted(unpack(each.body)["config"])) if each.body else {} for each in (one, other))
+    left, right = (flatten_settings(redact(unpack(each.body)["config"])) if each.body else {} for each in (one, other))
     paths = [path for path in {**left, **right} if left.get(path, _NONE) != right.get(path, _NONE)]
     return {
-        "assets": [(asset.path, *change_in_words(asset)) for asset in changed_between(one, other)],
+        "assets": [(asset.path, *change_in_words(asset)) for asset in list_changed(one, other)],
         "settings": [{"setting": path, "before": left.get(path), "after": right.get(path)} for path in paths],
     }
 
 
-def _named(known: dict[str, Configuration], digest: str) -> Configuration:
+def _find_named(known: dict[str, Configuration], digest: str) -> Configuration:
     found = [
         one for name, one in known.items() if name.removeprefix("sha256:").startswith(digest.removeprefix("sha256:"))
     ]

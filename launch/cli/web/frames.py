@@ -25,50 +25,50 @@ from hobus.bus.zeromq.tap import TapReader
 from hobus.launch.cli.commands.options import filter_given
 from hobus.launch.cli.tap.capture import CaptureDamaged, CaptureReader, CaptureWriter
 from hobus.launch.cli.tap.choice import Choice, Chooser, SeenLives, TurnBook
-from hobus.launch.cli.tap.table import shown_turn
+from hobus.launch.cli.tap.table import format_turn
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import Console, PageAnswer, PageRequest
 from hobus.launch.cli.web.source import HomeSource
-from hobus.launch.cluster.run_file import cluster_gone
-from hobus.launch.cluster.version import software_version
+from hobus.launch.cluster.run_file import find_gone
+from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UnreachableFault, UsageFault, of_os_error
-from hobus.launch.console.output import clock_time
-from hobus.launch.filters.quantities import duration_of
-from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, short, tap_filter
-from hobus.launch.http.sse import PING, frame, streamed
+from hobus.launch.console.errors import CommandError, UnreachableFault, UsageFault, make_os_fault
+from hobus.launch.console.output import format_clock_time
+from hobus.launch.filters.quantities import parse_duration
+from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, shorten_instance, tap_filter
+from hobus.launch.http.sse import PING, make_frame, make_stream
 
 _ASKS = ("request", "post", "cancel")
 _LANE, _ROW, _TOP = 130.0, 22.0, 34.0
 """Of a diagram: between two processes, between two frames, above the first."""
 
 
-async def bus(look: PageRequest) -> PageAnswer:
+async def show_bus(look: PageRequest) -> PageAnswer:
     """`hobus tap`: the page alone, whose frames come by a stream; of a capture its last frames that are wanted."""
     said, capture = look.query.get("filter", "").strip(), look.source.capture
     command = f"tap {quote(said)}" if said else "tap"
-    _wanted(said)
+    _parse_wanted(said)
     shown: dict[str, Any] = {"said": said, "capture": capture, "rows": [], "account": []}
     if capture is None:
         look.source.run()
         return PageAnswer("bus.html", "Bus", {"filter": said, "frames": "/bus/frames"}, command, shown)
-    choices, account = await _kept(look.source, said, "")
-    rows = [_row(one.record, one.turn) for choice in choices for one in choice.chosen]
+    choices, account = await _read_kept(look.source, said, "")
+    rows = [_make_row(one.record, one.turn) for choice in choices for one in choice.chosen]
     shown |= {"rows": rows[: -limits.FRAMES_MAX - 1 : -1], "account": account.lines()}
     document = {"filter": said, "frames": rows, "account": account.document()}
     return PageAnswer("bus.html", "Bus", document, f"{command} -r {capture.name}", shown)
 
 
-async def diagram(look: PageRequest) -> PageAnswer:
+async def show_diagram(look: PageRequest) -> PageAnswer:
     """`hobus tap 'turn=…' --since`: the frames of one turn that the broker's ring still has, who told whom what."""
     turn = look.query.get("turn", "").strip()
     since = look.query.get("since", "").strip() or f"{limits.RING_S:g}"
     if not turn:
         raise UsageFault("which turn? expected SES-<8 hex>-<n>")
-    choices, _ = await _kept(look.source, f"turn={turn}", since)
+    choices, _ = await _read_kept(look.source, f"turn={turn}", since)
     found = [(one.record, one.turn) for choice in choices for one in choice.chosen]
-    drawn = drawing([record for record, _ in found][: limits.DIAGRAM_MAX])
-    document = {"turn": turn, "frames": [_row(record, turn) for record, turn in found]}
+    drawn = make_drawing([record for record, _ in found][: limits.DIAGRAM_MAX])
+    document = {"turn": turn, "frames": [_make_row(record, turn) for record, turn in found]}
     shown = {"turn": turn, "drawn": drawn, "count": len(found), "left_out": max(0, len(found) - limits.DIAGRAM_MAX)}
     return PageAnswer("diagram.html", f"Frames of {turn}", document, f"tap 'turn={turn}' --since {since}", shown)
 
@@ -92,19 +92,25 @@ class Drawing(NamedTuple):
     height: float
 
 
-def drawing(records: Sequence[TapRecord]) -> Drawing:
+def make_drawing(records: Sequence[TapRecord]) -> Drawing:
     """Draw a line for each process in the order in which it spoke, and an arrow for each frame. Pure."""
     lanes: dict[str, float] = {}
 
-    def lane(name: str) -> float:
-        return lanes.setdefault(short(name) or "?", len(lanes) * _LANE + _LANE / 2)
+    def place_lane(name: str) -> float:
+        return lanes.setdefault(shorten_instance(name) or "?", len(lanes) * _LANE + _LANE / 2)
 
     arrows: list[Arrow] = []
     for number, one in enumerate(records):
         to = (one.worker or one.destination) if one.kind in _ASKS else one.destination
         y = _TOP + (number + 1) * _ROW
         arrows.append(
-            Arrow(one, y, lane(one.sender), lane(to), one.type if one.kind in _ASKS else f"{one.type} ({one.kind})")
+            Arrow(
+                one,
+                y,
+                place_lane(one.sender),
+                place_lane(to),
+                one.type if one.kind in _ASKS else f"{one.type} ({one.kind})",
+            )
         )
     return Drawing(list(lanes.items()), arrows, len(lanes) * _LANE, _TOP + (len(arrows) + 1) * _ROW)
 
@@ -112,22 +118,22 @@ def drawing(records: Sequence[TapRecord]) -> Drawing:
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
-async def live_frames(request: Request) -> Response:
+async def stream_frames(request: Request) -> Response:
     """Stream chosen frames as they come, and where every other one went."""
     console: Console = request.scope["app"]
-    return streamed(
-        _live(console.source, request.query_params.get("filter", ""), request.query_params.get("all") == "1")
+    return make_stream(
+        _follow_live(console.source, request.query_params.get("filter", ""), request.query_params.get("all") == "1")
     )
 
 
-async def captured(request: Request) -> Response:
+async def send_capture(request: Request) -> Response:
     """Return the chosen frames that the ring still has, as a file for `hobus tap -r`."""
     console: Console = request.scope["app"]
     said, since = request.query_params.get("filter", ""), request.query_params.get("since") or f"{limits.RING_S:g}"
-    choices, account = await _kept(console.source, said, since)
-    facts = {"hobus": software_version(), "began_at": console.source.clock.now(), "filter": [said]}
+    choices, account = await _read_kept(console.source, said, since)
+    facts = {"hobus": find_software_version(), "began_at": console.source.clock.now(), "filter": [said]}
 
-    def written() -> bytes:
+    def write_capture() -> bytes:
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "frames.tap"
             writer = CaptureWriter(path, facts, replace=True)
@@ -137,45 +143,45 @@ async def captured(request: Request) -> Response:
             return path.read_bytes()
 
     named = {"content-disposition": 'attachment; filename="frames.tap"'}
-    return Response(await run_in_threadpool(written), media_type="application/octet-stream", headers=named)
+    return Response(await run_in_threadpool(write_capture), media_type="application/octet-stream", headers=named)
 
 
-async def _live(source: HomeSource, said: str, with_routine: bool) -> AsyncGenerator[str]:
-    chooser = Chooser(_wanted(said), TurnBook(bus_limits.TAP_RING), source.clock.now, with_routine=with_routine)
-    with _reader(source, None) as reader:
+async def _follow_live(source: HomeSource, said: str, with_routine: bool) -> AsyncGenerator[str]:
+    chooser = Chooser(_parse_wanted(said), TurnBook(bus_limits.TAP_RING), source.clock.now, with_routine=with_routine)
+    with _open_reader(source, None) as reader:
         ending = asyncio.get_running_loop().create_task(_end_with_the_cluster(source, reader))
         try:
             yield PING
             async for batch in reader.batches():
                 choice = chooser.choose(batch)
                 sent = choice.chosen[: limits.ROWS_AT_ONCE]
-                chooser.account.unshown(len(choice.chosen) - len(sent))
+                chooser.account.count_unshown(len(choice.chosen) - len(sent))
                 account = chooser.account
                 counts = {"shown": account.shown, "filtered": account.filtered, "lost": account.lost}
-                rows = [_row(one.record, one.turn) for one in sent]
-                yield frame({"rows": rows, "restarted": batch.restarted, **counts}, event="frames")
-            yield frame({}, event="gone")
+                rows = [_make_row(one.record, one.turn) for one in sent]
+                yield make_frame({"rows": rows, "restarted": batch.restarted, **counts}, event="frames")
+            yield make_frame({}, event="gone")
         finally:
             ending.cancel()
 
 
 async def _end_with_the_cluster(source: HomeSource, reader: TapReader) -> None:
-    while cluster_gone(source.home) is None:  # noqa: ASYNC110 - that processes are gone wakes nobody
+    while find_gone(source.home) is None:  # noqa: ASYNC110 - that processes are gone wakes nobody
         await asyncio.sleep(limits.TICK_S)
     reader.close()
 
 
-async def _kept(source: HomeSource, said: str, since: str) -> tuple[list[Choice], SeenLives]:
+async def _read_kept(source: HomeSource, said: str, since: str) -> tuple[list[Choice], SeenLives]:
     """Return what the ring holds of the last `since`, else the capture; and its account. Raises CommandError."""
     if source.capture is not None:
-        return await run_in_threadpool(_of_capture, source.capture, _wanted(said), source.clock.now)
+        return await run_in_threadpool(_read_capture, source.capture, _parse_wanted(said), source.clock.now)
     try:
-        since_s = duration_of(since)
+        since_s = parse_duration(since)
     except ValueError:
         raise UsageFault(f"since {since[:40]}: expected a length of time, such as 10m") from None
-    chooser = Chooser(_wanted(said), TurnBook(None), source.clock.now, with_routine=False)
+    chooser = Chooser(_parse_wanted(said), TurnBook(None), source.clock.now, with_routine=False)
     choices: list[Choice] = []
-    with _reader(source, since_s) as reader:
+    with _open_reader(source, since_s) as reader:
         try:
             async with asyncio.timeout(source.place().client_timeout_s):
                 async for batch in reader.batches():
@@ -187,7 +193,7 @@ async def _kept(source: HomeSource, said: str, since: str) -> tuple[list[Choice]
     return choices, chooser.account
 
 
-def _of_capture(path: Path, wanted: Any, now: Callable[[], float]) -> tuple[list[Choice], SeenLives]:
+def _read_capture(path: Path, wanted: Any, now: Callable[[], float]) -> tuple[list[Choice], SeenLives]:
     """Read twice, as `hobus tap -r` does: which turn a frame is of may be said behind it."""
     chooser = Chooser(wanted, TurnBook(None), now, with_routine=False)
     try:
@@ -197,11 +203,11 @@ def _of_capture(path: Path, wanted: Any, now: Callable[[], float]) -> tuple[list
     except CaptureDamaged as fault:
         raise CommandError(str(fault), exit_code=exit_codes.INTEGRITY) from None
     except OSError as error:
-        raise of_os_error(error, doing="the capture cannot be read") from error
+        raise make_os_fault(error, doing="the capture cannot be read") from error
 
 
 @contextmanager
-def _reader(source: HomeSource, since_s: float | None) -> Generator[TapReader]:
+def _open_reader(source: HomeSource, since_s: float | None) -> Generator[TapReader]:
     place = source.place()
     zeromq = ZeroMQ(place.snapshot.config.bus)
     reader = TapReader(zeromq, place.tap, since_s=since_s)
@@ -212,15 +218,16 @@ def _reader(source: HomeSource, since_s: float | None) -> Generator[TapReader]:
         zeromq.close()
 
 
-def _wanted(said: str) -> Any:
+def _parse_wanted(said: str) -> Any:
     return filter_given(tap_filter, (said,) if said.strip() else (), names=FIELDS, example=EXAMPLE)
 
 
-def _row(record: TapRecord, turn: TurnRef) -> dict[str, Any]:
+def _make_row(record: TapRecord, turn: TurnRef) -> dict[str, Any]:
     """Return the columns of `hobus tap`."""
     to = (record.worker or record.destination) if record.kind in _ASKS else record.destination
     return {
-        "sequence": record.sequence, "time": clock_time(record.at), "kind": record.kind, "type": record.type,
-        "from": short(record.sender), "to": short(to), "size": record.size, "turn": shown_turn(turn),
+        "sequence": record.sequence, "time": format_clock_time(record.at), "kind": record.kind, "type": record.type,
+        "from": shorten_instance(record.sender), "to": shorten_instance(to), "size": record.size,
+        "turn": format_turn(turn),
         "verdict": f"{record.verdict}:{record.code}" if record.code else record.verdict, "lane": record.lane,
     }  # fmt: skip

@@ -11,9 +11,19 @@ from typing import Any, NamedTuple
 from starlette.concurrency import run_in_threadpool
 
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived
-from hobus.launch.cli.commands.cost import KEYS, STREAM, Group, Spent, document_of, keys_of, since_of, spent_by, total
+from hobus.launch.cli.commands.cost import (
+    KEYS,
+    STREAM,
+    Group,
+    Spent,
+    make_document,
+    parse_keys,
+    parse_since,
+    sum_by,
+    sum_total,
+)
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.cluster.record import demand_record
@@ -58,10 +68,10 @@ def call_in(entry: Entry) -> PlottedCall | None:
     about = entry.provenance
     key = entry.submission_id.partition(":")[2].rpartition("/")[0]
     facts = (entry.sequence, key, about.session_id, about.run_seq, about.work_order_id, entry.ledger_at_us)
-    if entry.event_type == "PROMPT_RECEIVED" and (said := payload_in(PromptReceived, entry)) is not None:
+    if entry.event_type == "PROMPT_RECEIVED" and (said := read_payload(PromptReceived, entry)) is not None:
         model, spent = f"{said.provider_id}/{said.model_id}", (said.input_tokens, said.output_tokens, said.cost_usd)
         return PlottedCall(*facts, model, about.agent_id, said.latency_ms, *spent, "")
-    if entry.event_type == "PROMPT_FAILED" and (failed := payload_in(PromptFailed, entry)) is not None:
+    if entry.event_type == "PROMPT_FAILED" and (failed := read_payload(PromptFailed, entry)) is not None:
         model = f"{failed.provider_id}/{failed.model_id}"
         return PlottedCall(
             *facts, model, about.agent_id, None, failed.tokens, 0, failed.cost_usd, entry.reason or "failed"
@@ -78,7 +88,7 @@ def with_fallbacks(calls: Iterable[PlottedCall]) -> list[PlottedCall]:
     ]
 
 
-def plotted(calls: Sequence[PlottedCall]) -> tuple[list[Point], int, int]:
+def plot_calls(calls: Sequence[PlottedCall]) -> tuple[list[Point], int, int]:
     """Return points in the order of time, the greatest latency and the most tokens. Pure."""
     slowest = max((one.latency_ms or 0 for one in calls), default=0)
     most = max((one.input_tokens + one.output_tokens for one in calls), default=0)
@@ -95,33 +105,33 @@ def plotted(calls: Sequence[PlottedCall]) -> tuple[list[Point], int, int]:
     return points, slowest, most
 
 
-async def gateway(look: PageRequest) -> PageAnswer:
+async def show_gateway(look: PageRequest) -> PageAnswer:
     """`hobus cost` of the newest calls, since a moment that it names, and the last of them one by one."""
     by = look.query.get("by") or "agent,model"
     since = look.query.get("since", "").strip()
-    keys = keys_of(by)
-    since_us, home = since_of(since or None), look.source.home
+    keys = parse_keys(by)
+    since_us, home = parse_since(since or None), look.source.home
 
-    def newest() -> tuple[list[Entry], dict[Group, Spent], bool]:
+    def read_newest() -> tuple[list[Entry], dict[Group, Spent], bool]:
         found = list(
             read_entries(
                 home.ledger, EntryFilter(stream=STREAM), limit=limits.SUMMED, newest_first=True, with_bodies=True
             )
         )
         is_cut = len(found) == limits.SUMMED and found[-1].ledger_at_us >= since_us
-        return found, spent_by(home, found[::-1], keys, since_us=since_us), is_cut
+        return found, sum_by(home, found[::-1], keys, since_us=since_us), is_cut
 
     demand_record(home)
-    entries, groups, is_cut = await run_in_threadpool(newest)
+    entries, groups, is_cut = await run_in_threadpool(read_newest)
     begun_us = entries[-1].ledger_at_us if is_cut else since_us
     last = islice((call for one in entries if (call := call_in(one)) is not None), limits.CALLS)
     calls = with_fallbacks(list(last)[::-1])
-    points, slowest, most = plotted(calls)
+    points, slowest, most = plot_calls(calls)
     failures = Counter((one.failure, one.model) for one in calls if one.failure)
-    document = document_of(keys, groups) | {"since_us": begun_us, "calls": [one._asdict() for one in calls]}
+    document = make_document(keys, groups) | {"since_us": begun_us, "calls": [one._asdict() for one in calls]}
     latencies = sorted(one.latency_ms for one in calls if one.latency_ms is not None)
     shown: dict[str, Any] = {
-        "keys": keys, "by": by, "since": since, "groups": groups, "total": total(groups.values()), "points": points,
+        "keys": keys, "by": by, "since": since, "groups": groups, "total": sum_total(groups.values()), "points": points,
         "slowest": slowest, "most": most, "failures": failures.most_common(), "calls": calls[::-1][: limits.PAGE],
         "step": _WIDTH / max(1, len(points)), "names": KEYS,
         "median": latencies[len(latencies) // 2] if latencies else None,

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from hobus.bus.errors import in_doubt
+from hobus.bus.errors import mark_in_doubt
 from hobus.bus.messages import memory as m
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.bus.record.payloads.memory import GateResult
 from hobus.launch.cli.commands.memory import place_of_memory
 from hobus.launch.cli.web import limits
@@ -27,7 +27,7 @@ _HALF_LIVES = 4.0
 _EVENT = re.compile(r"EVT-([0-9a-f-]{36})-([0-9]+)-")
 
 
-def curve(decay: float) -> str:
+def draw_curve(decay: float) -> str:
     """Return points of how a signal's weight falls over four half-lives from now. Pure."""
     count = limits.CURVE_POINTS
     at = [number / (count - 1) for number in range(count)]
@@ -39,7 +39,7 @@ def turns_behind(event_ids: Iterable[str]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((found[1], found[2]) for one in event_ids if (found := _EVENT.match(one))))
 
 
-async def memory(look: PageRequest) -> PageAnswer:
+async def show_memory(look: PageRequest) -> PageAnswer:
     """`hobus memory overlays --all`, `signals` and `review` of one agent."""
     look.source.run()
     place = place_of_memory(look.source.home)
@@ -56,19 +56,19 @@ async def memory(look: PageRequest) -> PageAnswer:
     signals = await look.source.asked("ho3", m.ReadSignals(agent_id=agent, with_ids=False), m.Signals)
     review = await look.source.asked("ho3", m.ReadReview(agent_id=agent), m.Review)
     rows = sorted(signals.signals, key=lambda one: (-one.count, one.signal_id))[: limits.SIGNALS]
-    gates = await asyncio.gather(*(_gate(look, agent, one) for one in rows))
+    gates = await asyncio.gather(*(_read_gate(look, agent, one) for one in rows))
     document = {"agent_id": agent, "overlays": overlays, "signals": rows, "gates": gates, "review": review}
     shown: dict[str, Any] = {
         "agent": agent, "agents": list(place.snapshot.agents), "overlays": overlays, "review": review,
         "gate": config.memory,
-        "signals": [(one, gate, curve(one.decay)) for one, gate in zip(rows, gates, strict=True)],
+        "signals": [(one, gate, draw_curve(one.decay)) for one, gate in zip(rows, gates, strict=True)],
         "turns_behind": turns_behind, "is_cut": bool(len(rows) < len(signals.signals) or signals.next),
     }  # fmt: skip
     command = f"memory overlays --all --agent {agent}"
     return PageAnswer("memory.html", "Memory", document, command, shown, has_texts=True)
 
 
-async def _gate(look: PageRequest, agent: str, signal: m.Accumulator) -> GateResult:
+async def _read_gate(look: PageRequest, agent: str, signal: m.Accumulator) -> GateResult:
     """Return how far the signal is from being learned: `hobus memory gate`."""
     question = m.CheckGate(agent_id=agent, signal_id=signal.signal_id, principal=signal.principal)
     return (await look.source.asked("ho3", question, m.GateChecked)).gate
@@ -80,13 +80,14 @@ async def change(asked: Asked) -> str:
     if verb not in _CHANGES:
         raise UsageFault("expected confirm, reject, deactivate or activate")
     about: dict[str, Any] = {
-        "agent_id": form.get("agent", ""), "artifact_id": form.get("artifact", ""), "at": iso(asked.source.clock.now()),
+        "agent_id": form.get("agent", ""), "artifact_id": form.get("artifact", ""),
+        "at": format_iso(asked.source.clock.now()),
         "reason": f"{form.get('text', '').strip() or verb} ({asked.person.name})",
     }  # fmt: skip
     try:
         wanted = _CHANGES[verb](**about).checked()
     except ValueError as error:
         raise UsageFault(f"{verb}: {error}") from None
-    with in_doubt():
+    with mark_in_doubt():
         answer = await asked.source.asked("ho3", wanted, m.OverlayChanged)
     return f"{answer.overlay.artifact.artifact_id} is {answer.overlay.state}"

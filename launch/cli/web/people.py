@@ -12,7 +12,7 @@ from typing import Literal
 
 from hobus.bus.port import Clock
 from hobus.launch.cli.web import limits
-from hobus.launch.cluster.console_file import ConsoleLink, drawn, hash_of
+from hobus.launch.cluster.console_file import ConsoleLink, draw_word, hash_word
 from hobus.launch.limits import LINK_S
 
 Role = Literal["viewer", "operator"]
@@ -53,27 +53,27 @@ class People:
 
     def invite(self, name: str, role: Role) -> str:
         """Return the word of a link that signs this person in, once and soon."""
-        word = drawn(self._clock)
-        self._links[hash_of(word)] = (name, role, self._clock.monotonic() + LINK_S)
+        word = draw_word(self._clock)
+        self._links[hash_word(word)] = (name, role, self._clock.monotonic() + LINK_S)
         return word
 
     def sign_in(self, word: str) -> str | None:
         """Return the cookie for which the word is changed; None: invalid, used before, or too old."""
-        name, role, until = self._links.pop(hash_of(word), ("", "viewer", 0.0))
+        name, role, until = self._links.pop(hash_word(word), ("", "viewer", 0.0))
         if until <= self._clock.monotonic():
             if (link := self._redeemed(word)) is None:
                 return None
             name, role = link.name, "operator" if link.role == "operator" else "viewer"
-        cookie = drawn(self._clock)
+        cookie = draw_word(self._clock)
         if len(self._signed_in) >= limits.SIGNED_IN_MAX:
             del self._signed_in[next(iter(self._signed_in))]
-        person = Person(name, role, drawn(self._clock), self._clock.monotonic() + limits.SIGNED_IN_S)
-        self._signed_in[hash_of(cookie)] = person
+        person = Person(name, role, draw_word(self._clock), self._clock.monotonic() + limits.SIGNED_IN_S)
+        self._signed_in[hash_word(cookie)] = person
         return cookie
 
     def of(self, cookie: str) -> Person | None:
-        person = self._signed_in.get(hash_of(cookie))
+        person = self._signed_in.get(hash_word(cookie))
         return person if person is not None and person.until > self._clock.monotonic() else None
 
     def sign_out(self, cookie: str) -> None:
-        self._signed_in.pop(hash_of(cookie), None)
+        self._signed_in.pop(hash_word(cookie), None)

@@ -11,14 +11,14 @@ from starlette.concurrency import run_in_threadpool
 
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Search
-from hobus.launch.cli.commands.ledger import verdict_of
-from hobus.launch.cli.commands.ledger_search import found_in
+from hobus.launch.cli.commands.ledger import make_verdict
+from hobus.launch.cli.commands.ledger_search import find_in
 from hobus.launch.cli.commands.options import filter_given
-from hobus.launch.cli.entry_view import cells, entry_document, shown_bodies
+from hobus.launch.cli.entry_view import format_cells, make_entry_document, show_bodies
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.console.errors import UsageFault
-from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter
+from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, make_ledger_filter
 from hobus.ledger_service.index import read_positions
 from hobus.ledger_service.verify import VerifyReport, verify_directory
 
@@ -45,23 +45,23 @@ async def record(look: PageRequest) -> PageAnswer:
     shown: dict[str, Any] = {"words": words, "said": said, "verification": _VERIFICATION, "hits": None, "rows": []}
     if words:
         question = Search(words=words[: limits.WORDS_CHARS], limit=limits.HITS)
-        hits = await found_in(look.source.home, await look.source.journals(), question)
+        hits = await find_in(look.source.home, await look.source.journals(), question)
         shown |= {"hits": hits, "next": None}
         document = hits.model_dump(mode="json")
         return PageAnswer("record.html", "Record", document, f"ledger search {quote(words)}", shown, has_texts=True)
-    wanted = filter_given(ledger_filter, (said,) if said else (), names=FIELDS, example=EXAMPLE)
+    wanted = filter_given(make_ledger_filter, (said,) if said else (), names=FIELDS, example=EXAMPLE)
     now = look.source.clock.now()
     found, go_on = await look.source.newest(
         before=look.sequence("before"), accepts=lambda entry: wanted.accepts(LedgerRow(entry, now)),
         limit=limits.PAGE, with_bodies=False,
     )  # fmt: skip
-    document = {"entries": [entry_document(one) for one in found], "more": go_on is not None, "next": go_on}
-    shown |= {"rows": [(one, cells(one)) for one in found], "next": go_on}
+    document = {"entries": [make_entry_document(one) for one in found], "more": go_on is not None, "next": go_on}
+    shown |= {"rows": [(one, format_cells(one)) for one in found], "next": go_on}
     live = "beats" if _VERIFICATION.is_going else "" if look.sequence("before") is not None else "*"
     return PageAnswer("record.html", "Record", document, f"ledger show {said and quote(said)}".strip(), shown, live)
 
 
-async def entry(look: PageRequest) -> PageAnswer:
+async def show_entry(look: PageRequest) -> PageAnswer:
     """`hobus ledger show N --bodies`: where it stands, what it rests on, its bodies by the names of their fields."""
     given = look.path["sequence"]
     number = int(given) if given.isascii() and given.isdigit() and len(given) <= limits.DIGITS_MAX else -1
@@ -69,13 +69,13 @@ async def entry(look: PageRequest) -> PageAnswer:
     if not newest or newest[0].sequence != number:
         raise UsageFault(f"#{given[:20]}: the record has no such entry")
     found = newest[0]
-    document = {"entries": [entry_document(found)]}
+    document = {"entries": [make_entry_document(found)]}
     facts = {
         name: value
         for name, value in document["entries"][0].items()
         if name != "bodies" and value not in ("", None, [])
     }
-    shown = {"entry": found, "facts": facts, "bodies": shown_bodies(found)}
+    shown = {"entry": found, "facts": facts, "bodies": show_bodies(found)}
     has_texts = bool(found.bodies) and found.stream != "governance"
     return PageAnswer(
         "entry.html", f"#{number}", document, f"ledger show {number} --bodies", shown, has_texts=has_texts
@@ -86,20 +86,20 @@ async def verify(asked: Asked) -> str:
     """Every byte of the record is checked, aside; the page shows how far it is."""
     if not _VERIFICATION.is_going:
         _VERIFICATION.is_going, _VERIFICATION.report, _VERIFICATION.fault = True, None, ""
-        _VERIFICATION.task = asyncio.get_running_loop().create_task(_verified(asked))
+        _VERIFICATION.task = asyncio.get_running_loop().create_task(_verify(asked))
     return ""
 
 
-async def _verified(asked: Asked) -> None:
+async def _verify(asked: Asked) -> None:
     path = asked.source.home.ledger
 
-    def told(count: int) -> None:
+    def tell_progress(count: int) -> None:
         _VERIFICATION.verified = count
 
     def check() -> VerifyReport:
         indexed = read_positions(path)
         _VERIFICATION.verified, _VERIFICATION.of = 0, indexed[-1].last + 1 if indexed else 0
-        return verify_directory(path, told)
+        return verify_directory(path, tell_progress)
 
     try:
         _VERIFICATION.report = await run_in_threadpool(check)
@@ -109,11 +109,11 @@ async def _verified(asked: Asked) -> None:
         _VERIFICATION.is_going = False
 
 
-async def verification(_look: PageRequest) -> PageAnswer:
+async def show_verification(_look: PageRequest) -> PageAnswer:
     """`hobus ledger verify` as far as it is: what the newest one found."""
     report = _VERIFICATION.report
     document = {"is_going": _VERIFICATION.is_going, "verified": _VERIFICATION.verified, "of": _VERIFICATION.of} | (
-        {} if report is None else verdict_of(report)
+        {} if report is None else make_verdict(report)
     )
     shown = {"verification": _VERIFICATION}
     return PageAnswer(

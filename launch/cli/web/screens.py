@@ -6,33 +6,33 @@ from starlette.routing import Route
 
 from hobus.launch.cli.web import frames
 from hobus.launch.cli.web.app import Action, Page
-from hobus.launch.cli.web.approvals import approvals
-from hobus.launch.cli.web.cluster import cluster, leave, scale
-from hobus.launch.cli.web.configured import configuration, tools
-from hobus.launch.cli.web.gateway import gateway
-from hobus.launch.cli.web.memory import change, memory
-from hobus.launch.cli.web.record import entry, record, verification, verify
-from hobus.launch.cli.web.session import ask, session, tell
-from hobus.launch.cli.web.sessions import sessions
+from hobus.launch.cli.web.approvals import show_approvals
+from hobus.launch.cli.web.cluster import leave, scale, show_cluster
+from hobus.launch.cli.web.configured import show_configuration, show_tools
+from hobus.launch.cli.web.gateway import show_gateway
+from hobus.launch.cli.web.memory import change, show_memory
+from hobus.launch.cli.web.record import record, show_entry, show_verification, verify
+from hobus.launch.cli.web.session import ask, show_session, tell
+from hobus.launch.cli.web.sessions import show_sessions
 from hobus.launch.cli.web.talks import TALKS
-from hobus.launch.cli.web.turn import difference, turn
+from hobus.launch.cli.web.turn import show_difference, show_turn
 
 PAGES = (
-    Page("/", cluster, "Cluster"),
-    Page("/approvals", approvals, "Approvals"),
-    Page("/sessions", sessions, "Sessions"),
-    Page("/sessions/{session_id}", session),
-    Page("/sessions/{session_id}/turns/{turn}", turn),
-    Page("/diff", difference),
+    Page("/", show_cluster, "Cluster"),
+    Page("/approvals", show_approvals, "Approvals"),
+    Page("/sessions", show_sessions, "Sessions"),
+    Page("/sessions/{session_id}", show_session),
+    Page("/sessions/{session_id}/turns/{turn}", show_turn),
+    Page("/diff", show_difference),
     Page("/record", record, "Record"),
-    Page("/record/verify", verification),
-    Page("/record/{sequence}", entry),
-    Page("/bus", frames.bus, "Bus"),
-    Page("/bus/diagram", frames.diagram),
-    Page("/gateway", gateway, "Gateway"),
-    Page("/memory", memory, "Memory"),
-    Page("/tools", tools, "Tools"),
-    Page("/config", configuration, "Configuration"),
+    Page("/record/verify", show_verification),
+    Page("/record/{sequence}", show_entry),
+    Page("/bus", frames.show_bus, "Bus"),
+    Page("/bus/diagram", frames.show_diagram),
+    Page("/gateway", show_gateway, "Gateway"),
+    Page("/memory", show_memory, "Memory"),
+    Page("/tools", show_tools, "Tools"),
+    Page("/config", show_configuration, "Configuration"),
 )
 ACTIONS = (
     Action("/cluster/leave", leave),
@@ -44,6 +44,6 @@ ACTIONS = (
 )
 STREAMS = (
     Route("/talks/{input_id}", TALKS.stream),
-    Route("/bus/frames", frames.live_frames),
-    Route("/bus/capture.tap", frames.captured),
+    Route("/bus/frames", frames.stream_frames),
+    Route("/bus/capture.tap", frames.send_capture),
 )

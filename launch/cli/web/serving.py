@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hobus.config.on_demand import snapshot_on_demand
+from hobus.config.on_demand import read_on_demand
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import Console
@@ -24,8 +24,8 @@ from hobus.launch.cli.web.screens import ACTIONS, PAGES, STREAMS
 from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cli.web.talks import TALKS
 from hobus.launch.cluster import console_file
-from hobus.launch.cluster.home import Home, home_of
-from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.home import Home, make_home
+from hobus.launch.cluster.installed import find_layers
 from hobus.launch.cluster.kernel import set_title
 from hobus.launch.cluster.record import demand_record
 from hobus.launch.console.errors import CommandError, UsageFault, is_about
@@ -47,7 +47,7 @@ def serve(  # noqa: PLR0913 - one per option
 ) -> int:
     """Serve until Ctrl-C or SIGTERM. Raises CommandError: nothing to show, or the port is taken."""
     source = HomeSource(home, at_rest=at_rest or capture is not None, capture=capture)
-    config = _settings(source)
+    config = _read_settings(source)
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -68,20 +68,20 @@ def main() -> int:
     given = parser.parse_args()
     writing.configure("console", f"console@{os.getpid()}")
     set_title("hobus console")
-    source = HomeSource(home_of(given.home), at_rest=False)
+    source = HomeSource(make_home(given.home), at_rest=False)
     bound = socket.socket(fileno=given.listening_fd)
-    return asyncio.run(_serve(source, _settings(source), bound, (), alive=given.liveness_fd))
+    return asyncio.run(_serve(source, _read_settings(source), bound, (), alive=given.liveness_fd))
 
 
-def _settings(source: HomeSource) -> AdminConfig:
+def _read_settings(source: HomeSource) -> AdminConfig:
     """Return the HTTP door's limits of connections: of the cluster that runs, else of the home's files."""
     try:
         source.run()
-        return snapshot_on_demand(source.home.snapshot.read_bytes()).config
+        return read_on_demand(source.home.snapshot.read_bytes()).config
     except (CommandError, FileNotFoundError):
         if source.capture is None:
             demand_record(source.home)
-    return load_snapshot(layers_of(source.home)).config
+    return load_snapshot(find_layers(source.home)).config
 
 
 async def _serve(  # noqa: PLR0913 - what differs between who began it
@@ -92,7 +92,7 @@ async def _serve(  # noqa: PLR0913 - what differs between who began it
     is_about(source.home.root)
     os.nice(limits.NICE)
     port: int = bound.getsockname()[1]
-    known = People(source.clock, lambda word: console_file.redeemed(source.home, word, source.clock))
+    known = People(source.clock, lambda word: console_file.redeem(source.home, word, source.clock))
     app = Console(source, known, f"hobus-console-{port}", PAGES, ACTIONS, STREAMS, url)
     server = make_server(app, config.http, head_timeout_ms=HEAD_TIMEOUT_MS)
 

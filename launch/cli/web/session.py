@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hobus.bus.messages import session as messages
-from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ids import shorten_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import Command, ProcessTurn, StartSession
-from hobus.launch.cli.commands.session_show import LookedAt, document_of, looked_at, with_view
+from hobus.launch.cli.commands.session_show import LookedAt, look_at, make_document, with_view
 from hobus.launch.cli.commands.steering import end_session
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.cli.web.talks import TALKS
-from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.client import connect_bus
 from hobus.launch.console.errors import UsageFault
-from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
+from hobus.launch.sessions.commands import Fences, draw_id, make_host_command, send_command
 from hobus.launch.sessions.evidence import seen_in
 from hobus.launch.sessions.history import TurnSeen
-from hobus.launch.sessions.journal import begun
-from hobus.launch.sessions.refusals import refused
+from hobus.launch.sessions.journal import find_begun
+from hobus.launch.sessions.refusals import make_refused
 from hobus.launch.sessions.steps import Totals, totals_of
 from hobus.launch.sessions.summary import LAST
 from hobus.launch.sessions.turns import check_text
@@ -37,34 +37,34 @@ class Card(NamedTuple):
     """Calls and orders that failed in it, whatever its end."""
 
 
-async def session(look: PageRequest) -> PageAnswer:
+async def show_session(look: PageRequest) -> PageAnswer:
     """`hobus session show`: the conversation, who owns it, its run and what that waits for, the last commands."""
     limit = look.number("limit", limits.TURNS, limits.TURNS_MAX)
-    found = await look.source.of_files(lambda files: looked_at(files, look.path["session_id"], limit))
+    found = await look.source.read_files(lambda files: look_at(files, look.path["session_id"], limit))
     found = await with_view(found, await look.source.journals())
     standing, row = found.standing, found.row
     talk = TALKS.of_session(found.session_id)
     shown: dict[str, Any] = {
         "row": row, "found": found, "standing": standing, "commands": found.commands[::-1],
-        "cards": _cards(found)[::-1], "limit": limit, "has_more": found.has_more,
+        "cards": _make_cards(found)[::-1], "limit": limit, "has_more": found.has_more,
         "run": None if standing.state.run is None else standing.runs,
         "talk": None if talk is None or talk.is_over else talk,
     }  # fmt: skip
-    name = shown_session(found.session_id)
-    document, command = document_of(found), f"session show {name}"
+    name = shorten_session(found.session_id)
+    document, command = make_document(found), f"session show {name}"
     return PageAnswer("session.html", name, document, command, shown, found.session_id, has_texts=True)
 
 
-def _cards(found: LookedAt) -> list[Card]:
+def _make_cards(found: LookedAt) -> list[Card]:
     """Return cards; what each took is counted where all of its entries are among its streams' last ones."""
     reached = max((one[0].sequence for one in (found.prompts, found.ends) if len(one) >= LAST), default=-1)
     of_run: dict[int, list[Entry]] = {}
     for one in (*found.entries, *found.prompts, *found.ends):
         of_run.setdefault(one.provenance.run_seq, []).append(one)
-    return [_card(turn, of_run.get(turn.run or 0, []), reached) for turn in found.turns]
+    return [_make_card(turn, of_run.get(turn.run or 0, []), reached) for turn in found.turns]
 
 
-def _card(turn: TurnSeen, entries: list[Entry], reached: int) -> Card:
+def _make_card(turn: TurnSeen, entries: list[Entry], reached: int) -> Card:
     if not turn.run or not entries or min(one.sequence for one in entries) <= reached:
         return Card(turn, None, None)
     times = [one.ledger_at_us for one in entries]
@@ -79,27 +79,27 @@ def _card(turn: TurnSeen, entries: list[Entry], reached: int) -> Card:
 async def tell(asked: Asked) -> str:
     """One command to the session's run, under the fence of the run that its page showed."""
     place = asked.source.place()
-    session_id = await begun(await asked.source.journals(), asked.path["session_id"], called="SESSION")
+    session_id = await find_begun(await asked.source.journals(), asked.path["session_id"], called="SESSION")
     kind, said = asked.form.get("kind", ""), asked.form.get("text", "").strip()
     if kind == "End":
         await end_session(place, session_id, f"{said or 'from the console'} ({asked.person.name})")
-        return f"{shown_session(session_id)} has ended"
-    wanted = _command(kind, said, asked.form.get("call_id", ""))
+        return f"{shorten_session(session_id)} has ended"
+    wanted = _make_command(kind, said, asked.form.get("call_id", ""))
     if isinstance(wanted, messages.Steer | messages.FollowUp):
         check_text(wanted.text, place.snapshot.config.host)
     run = asked.form.get("run", "")
     fences = Fences(int(run) if run.isascii() and run.isdigit() and len(run) < limits.DIGITS_MAX else None, None)
     try:
-        sent = host_command(session_id, wanted, fences, drawn_id("console"))
+        sent = make_host_command(session_id, wanted, fences, draw_id("console"))
     except ValueError as error:
         raise UsageFault(f"{kind}: {error}") from None
-    verdict = await verdict_on(place, session_id, sent, timeout_s=place.client_timeout_s, person=asked.person.name)
+    verdict = await send_command(place, session_id, sent, timeout_s=place.client_timeout_s, person=asked.person.name)
     if verdict.outcome == "rejected":
-        raise refused(verdict)
+        raise make_refused(verdict)
     return f"{kind}: applied"
 
 
-def _command(kind: str, said: str, call_id: str) -> Command:
+def _make_command(kind: str, said: str, call_id: str) -> Command:
     """Return the command. Raises UsageFault for one that a page does not send."""
     match kind:
         case "Steer":
@@ -120,7 +120,7 @@ def _command(kind: str, said: str, call_id: str) -> Command:
             raise UsageFault("there is no such command")
 
 
-def _in_ids(name: str) -> str:
+def _find_id(name: str) -> str:
     return "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)
 
 
@@ -130,17 +130,17 @@ async def ask(asked: Asked) -> str:
     check_text(text, place.snapshot.config.host)
     given = asked.form.get("session", "")
     if given:
-        session_id = await begun(await asked.source.journals(), given, called="SESSION")
+        session_id = await find_begun(await asked.source.journals(), given, called="SESSION")
     else:
         agent = asked.form.get("agent") or place.snapshot.config.host.agent_id
-        async with connected(place, ROLE) as bus:
+        async with connect_bus(place, ROLE) as bus:
             question = StartSession(agent_id=agent)
             started = await bus.request(
                 "host", question, expect=messages.SessionReady, timeout_s=place.client_timeout_s
             )
         session_id = started.session_id
     turn = ProcessTurn(
-        session_id=session_id, input_id=drawn_id(f"console:{_in_ids(asked.person.name)}"), text=text, stream=True
+        session_id=session_id, input_id=draw_id(f"console:{_find_id(asked.person.name)}"), text=text, stream=True
     )
     TALKS.begin(place, turn, asked.source.forget)
     asked.goes_to = f"/sessions/{session_id}"

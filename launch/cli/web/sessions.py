@@ -9,16 +9,16 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from hobus.bus.messages.ledger import Hits, Search, session_stream
+from hobus.bus.messages.ledger import Hits, Search, name_session_stream
 from hobus.bus.record.ends import ENDS
-from hobus.launch.cli.commands.ledger_search import found_in
+from hobus.launch.cli.commands.ledger_search import find_in
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.cluster.record import demand_record
-from hobus.launch.sessions.journal import rows_of, standing_in, starts_behind
+from hobus.launch.sessions.journal import list_rows, read_standing, starts_behind
 from hobus.launch.sessions.journal_files import FromDirectory
 from hobus.launch.sessions.summary import SessionRow, SessionStanding
-from hobus.ledger_service.reader import newest_in
+from hobus.ledger_service.reader import open_newest
 
 STATES: dict[str, Callable[[SessionRow], bool]] = {
     "open": lambda row: row.status == "open",
@@ -38,7 +38,7 @@ _KEPT: dict[tuple[Path, str], tuple[int, SessionStanding]] = {}
 """Where sessions stood as of the last entry of their journals: a page reads anew those that went on since."""
 
 
-async def listed(
+async def list_sessions(
     look: PageRequest, limit: int, walk: Walk, *, is_shown: Callable[[SessionRow], bool], among: set[str] | None = None
 ) -> list[SessionRow]:
     """Return sessions, newest first, by the record's files, behind `after`, with which the page before ended.
@@ -49,26 +49,26 @@ async def listed(
     demand_record(look.source.home)
 
     def read() -> list[SessionRow]:
-        with newest_in(record) as newest:
+        with open_newest(record) as newest:
             journals = FromDirectory(record)
 
-            async def known(session_id: str) -> SessionStanding:
-                last, place = newest(session_stream(session_id)), (record, session_id)
+            async def find_known(session_id: str) -> SessionStanding:
+                last, place = newest(name_session_stream(session_id)), (record, session_id)
                 sequence = -1 if last is None else last.sequence
                 if place not in _KEPT or _KEPT[place][0] != sequence:
                     if len(_KEPT) >= limits.STANDINGS_MAX:
                         _KEPT.clear()
-                    _KEPT[place] = (sequence, await standing_in(journals, session_id))
+                    _KEPT[place] = (sequence, await read_standing(journals, session_id))
                 return _KEPT[place][1]
 
             def is_looked_at(session_id: str) -> bool | None:
                 if not walk.takes(session_id):
                     return None
-                last = newest(session_stream(session_id)) if walk.is_active else None
+                last = newest(name_session_stream(session_id)) if walk.is_active else None
                 return last is None or last.event_type not in _OVER
 
-            found = rows_of(
-                journals, limit, is_all=True, is_meant=is_looked_at, is_shown=is_shown, known=known,
+            found = list_rows(
+                journals, limit, is_all=True, is_meant=is_looked_at, is_shown=is_shown, known=find_known,
                 starts=starts_behind(journals, look.query.get("after", ""), among),
             )  # fmt: skip
             return asyncio.run(found)
@@ -76,20 +76,20 @@ async def listed(
     return await run_in_threadpool(read)
 
 
-async def sessions(look: PageRequest) -> PageAnswer:
+async def show_sessions(look: PageRequest) -> PageAnswer:
     """`hobus session list --all`, narrowed; `after`: the session that the page before ended with."""
     query = look.query
     state, agent, principal = (query.get(name, "").strip() for name in ("state", "agent", "principal"))
     words, after = query.get("words", "").strip(), query.get("after", "")
     limit = look.number("limit", limits.SESSIONS, limits.PAGE)
-    said_in = await _sessions_with(look, words) if words else None
+    said_in = await _find_sessions_with(look, words) if words else None
     walk = Walk(is_active=state in ACTIVE)
     is_state = STATES.get(state, lambda _row: True)
 
     def is_shown(row: SessionRow) -> bool:
         return is_state(row) and agent in ("", row.agent_id) and row.principal.startswith(principal)
 
-    rows = await listed(look, limit + 1, walk, is_shown=is_shown, among=said_in)
+    rows = await list_sessions(look, limit + 1, walk, is_shown=is_shown, among=said_in)
     page = rows[:limit]
     next_after = page[-1].session_id if len(rows) > limit else walk.stopped_at
     document = {"sessions": [row.model_dump(mode="json") for row in page], "more": bool(next_after), "next": next_after}
@@ -116,8 +116,8 @@ class Walk:
         return True
 
 
-async def _sessions_with(look: PageRequest, words: str) -> set[str]:
-    found: Hits = await found_in(
+async def _find_sessions_with(look: PageRequest, words: str) -> set[str]:
+    found: Hits = await find_in(
         look.source.home, await look.source.journals(), Search(words=words[: limits.WORDS_CHARS], limit=limits.HITS)
     )
     return {hit.session_id for hit in found.hits}

@@ -23,15 +23,15 @@ from hobus.bus.port import Bus
 from hobus.bus.record.payloads.governance import BodiesRead
 from hobus.launch.cli.tap.look import OPENED, record_look
 from hobus.launch.cli.web import limits
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connect_bus, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.record import demand_record
-from hobus.launch.cluster.run_file import RunFile, running
+from hobus.launch.cluster.run_file import RunFile, find_running
 from hobus.launch.console.errors import CommandError, UnreachableFault
 from hobus.launch.sessions.journal import FromLedger, Journals
 from hobus.launch.sessions.journal_files import FromDirectory
-from hobus.ledger_service.reader import head_of, read_entries
+from hobus.ledger_service.reader import find_head, read_entries
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
@@ -55,7 +55,7 @@ class HomeSource:
         """Return the cluster that runs. Raises CommandError where there is none, or its home is looked at at rest."""
         if self.at_rest:
             raise UnreachableFault("this console reads the home only, and asks no cluster", code="at_rest")
-        return running(self.home)
+        return find_running(self.home)
 
     def place(self) -> Place:
         """Return the place with the configuration that the cluster goes by now. Raises CommandError."""
@@ -71,7 +71,7 @@ class HomeSource:
         async with self._connecting:
             if self._bus is None or self._bus[0] != of_run:
                 await self._disconnect()
-                self._bus = (of_run, await self._held.enter_async_context(connected(place, "operator")))
+                self._bus = (of_run, await self._held.enter_async_context(connect_bus(place, "operator")))
             return place, self._bus[1]
 
     async def asked(self, service: str, question: Message, expect: type[R]) -> R:
@@ -95,7 +95,7 @@ class HomeSource:
             why = "texts of people and models are shown only when that is recorded, and the record cannot be written"
             raise UnreachableFault(f"{why}: {fault.code}") from None
 
-    async def of_files(self, ask: Callable[[FromDirectory], Coroutine[Any, Any, T]]) -> T:
+    async def read_files(self, ask: Callable[[FromDirectory], Coroutine[Any, Any, T]]) -> T:
         """Return what the record's files say, beside a ledger that is not burdened. Raises CommandError."""
         demand_record(self.home)
         return await run_in_threadpool(lambda: asyncio.run(ask(FromDirectory(self.home.ledger))))
@@ -123,7 +123,7 @@ class HomeSource:
             return (await self.asked("ledger", ReadLedgerStats(), LedgerStats)).head
         except (RuntimeFault, CommandError):
             demand_record(self.home)
-            return await run_in_threadpool(head_of, self.home.ledger)
+            return await run_in_threadpool(find_head, self.home.ledger)
 
     async def newest(
         self, *, before: int | None, accepts: Callable[[Entry], bool], limit: int, with_bodies: bool

@@ -19,7 +19,7 @@ from hobus.launch.cli.answer_view import Provisional
 from hobus.launch.cli.web import limits
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import CommandError
-from hobus.launch.http.sse import PING, frame, streamed
+from hobus.launch.http.sse import PING, make_frame, make_stream
 from hobus.launch.sessions.watched_turn import answer_of
 
 _log = structlog.get_logger("console")
@@ -44,12 +44,12 @@ class PageTalk:
         while True:
             news, text = self._news, self._seen.text
             if text.startswith(sent) and text != sent:
-                yield frame({"text": text[len(sent) :]}, event="text")
+                yield make_frame({"text": text[len(sent) :]}, event="text")
             elif text != sent or not text:
-                yield frame({"text": text, "notice": self._seen.notice}, event="anew")
+                yield make_frame({"text": text, "notice": self._seen.notice}, event="anew")
             sent = text
             if self.is_over:
-                yield frame({"fault": self.fault}, event="over")
+                yield make_frame({"fault": self.fault}, event="over")
                 return
             try:
                 async with asyncio.timeout(limits.PING_S):
@@ -61,7 +61,7 @@ class PageTalk:
         timeout_s = self._place.snapshot.config.host.turn_timeout_ms / 1000
         try:
             result = await answer_of(
-                self._place, self.turn, timeout_s=timeout_s, on_stream=self._heard, waits_for_its_turn=True
+                self._place, self.turn, timeout_s=timeout_s, on_stream=self._hear, waits_for_its_turn=True
             )
             self.fault = result.response if result.outcome == "error" else ""
         except (RuntimeFault, CommandError) as fault:
@@ -71,7 +71,7 @@ class PageTalk:
             self._when_over()
             self._tell()
 
-    def _heard(self, message: Message) -> None:
+    def _hear(self, message: Message) -> None:
         self._seen.take(message)
         self._tell()
 
@@ -102,7 +102,7 @@ class Talks:
         talk = self._talks.get(request.path_params["input_id"])
         if talk is None:
             raise CommandError("no such turn is under way from this console", code="not_found")
-        return streamed(talk.frames())
+        return make_stream(talk.frames())
 
     async def close(self) -> None:
         """Stop waiting; the turns go on."""

@@ -7,18 +7,18 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from hobus.launch.cli import turn_view
-from hobus.launch.cli.commands.why import changed_lines, compared, document_of
+from hobus.launch.cli.commands.why import compare_turns, diff_lines, make_document
 from hobus.launch.cli.provenance_view import change_in_words
 from hobus.launch.cli.turn_reading import read_account, run_in
 from hobus.launch.cli.turn_view import in_words
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.sessions.account import TurnAccount
-from hobus.launch.sessions.journal import begun
+from hobus.launch.sessions.journal import find_begun
 
 
-async def turn(look: PageRequest) -> PageAnswer:
+async def show_turn(look: PageRequest) -> PageAnswer:
     """`hobus why`: what happened when, what the models were shown and where that came from, and what it cost."""
-    found = await _found(look, look.path["session_id"], look.path["turn"])
+    found = await _find(look, look.path["session_id"], look.path["turn"])
     bars, whole_ms = turn_view.waterfall(found.timed)
     shown: dict[str, Any] = {
         "why": found, "turn": found.turn, "bars": bars, "whole_ms": whole_ms, "in_words": in_words, "view": turn_view,
@@ -29,24 +29,24 @@ async def turn(look: PageRequest) -> PageAnswer:
     return PageAnswer("turn.html", found.name, found.document(), f"why {found.name}", shown, session_id, has_texts=True)
 
 
-async def difference(look: PageRequest) -> PageAnswer:
+async def show_difference(look: PageRequest) -> PageAnswer:
     """`hobus diff`: settings, files and stretches of the prompts of two turns, where they are not the same."""
     before, after = look.query.get("before", "").strip(), look.query.get("after", "").strip()
     shown: dict[str, Any] = {"before": before, "after": after, "difference": None}
     if not before or not after:
         return PageAnswer("diff.html", "Two turns", {}, "diff", shown)
-    one, other = [await _found(look, *(run_in(given) or (given, None))) for given in (before, after)]
-    found = compared(look.source.home, one, other)
+    one, other = [await _find(look, *(run_in(given) or (given, None))) for given in (before, after)]
+    found = compare_turns(look.source.home, one, other)
     shown |= {
         "difference": found, "one": one, "other": other, "in_words": in_words, "view": turn_view,
         "assets": [(asset.path, *change_in_words(asset)) for asset in found.assets],
-        "stretches": [(each.name, changed_lines(each)) for each in found.stretches],
+        "stretches": [(each.name, diff_lines(each)) for each in found.stretches],
     }  # fmt: skip
     command = f"diff {found.before} {found.after}"
-    return PageAnswer("diff.html", "Two turns", document_of(found), command, shown, has_texts=True)
+    return PageAnswer("diff.html", "Two turns", make_document(found), command, shown, has_texts=True)
 
 
-async def _found(look: PageRequest, session: str, number: str | None) -> TurnAccount:
+async def _find(look: PageRequest, session: str, number: str | None) -> TurnAccount:
     """Return the turn. Raises CommandError where there is no such turn."""
-    session_id = await look.source.of_files(lambda files: begun(files, session, called="TURN"))
+    session_id = await look.source.read_files(lambda files: find_begun(files, session, called="TURN"))
     return await run_in_threadpool(read_account, look.source.home, session_id, number)

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hobus.bus.messages.ids import parse_iso, shown_session
+from hobus.bus.messages.ids import parse_iso, shorten_session
 from hobus.launch.cli.web import limits
-from hobus.launch.console.output import as_json, clock_time, counted, day_and_minute, duration, money, size, thousands
+from hobus.launch.console.output import (
+    as_json,
+    format_clock_time,
+    format_count,
+    format_duration,
+    format_minute,
+    format_money,
+    format_size,
+    format_thousands,
+)
 
 _GOOD = frozenset({"ready", "success", "approved", "applied", "active", "crossed"})
 _WARN = frozenset({
@@ -19,61 +28,63 @@ _BAD = frozenset({
 })  # fmt: skip
 
 
-def tone(word: str) -> str:
+def choose_tone(word: str) -> str:
     """Return the class of a badge by the word in it: what needs somebody's eye is loud, all else is quiet."""
     first = str(word).split("(")[0].split(" ")[0].split(":")[0]
     return "good" if first in _GOOD else "warn" if first in _WARN else "bad" if first in _BAD else "plain"
 
 
-def moment(at: Any) -> str:
+def format_moment(at: Any) -> str:
     """Return day and minute of ISO 8601, of microseconds, or of seconds since 1970."""
-    return "-" if at in (None, "", 0) else day_and_minute(_seconds(at))
+    return "-" if at in (None, "", 0) else format_minute(_read_seconds(at))
 
 
-def time_of_day(at: Any) -> str:
-    return "-" if at in (None, "", 0) else clock_time(_seconds(at))
+def format_time_of_day(at: Any) -> str:
+    return "-" if at in (None, "", 0) else format_clock_time(_read_seconds(at))
 
 
-def ago(at: Any, now: float) -> str:
-    return "-" if at in (None, "", 0) else f"{duration(max(0.0, now - _seconds(at)))} ago"
+def format_ago(at: Any, now: float) -> str:
+    return "-" if at in (None, "", 0) else f"{format_duration(max(0.0, now - _read_seconds(at)))} ago"
 
 
 _SECONDS_MAX = 100_000_000_000
 """Of a moment in seconds, for thousands of years; a greater one is in microseconds."""
 
 
-def _seconds(at: Any) -> float:
+def _read_seconds(at: Any) -> float:
     if isinstance(at, str):
         return parse_iso(at)
     return at / 1_000_000 if at > _SECONDS_MAX else at
 
 
-def long_text(text: Any) -> str:
+def fold_text(text: Any) -> str:
     whole = str(text)
     left = len(whole) - limits.TEXT_CHARS
-    return whole if left <= 0 else f"{whole[: limits.TEXT_CHARS]}\n… and {counted(left, 'further character')}"
+    return whole if left <= 0 else f"{whole[: limits.TEXT_CHARS]}\n… and {format_count(left, 'further character')}"
 
 
-def in_json(value: Any) -> str:
+def format_json(value: Any) -> str:
     """Return a value as people read JSON; a text as it is."""
-    return long_text(value if isinstance(value, str) else as_json(value, indent=2))
+    return fold_text(value if isinstance(value, str) else as_json(value, indent=2))
 
 
-def or_dash(show: Callable[[Any], str]) -> Callable[[Any], str]:
-    def shown(value: Any) -> str:
+def format_or_dash(show: Callable[[Any], str]) -> Callable[[Any], str]:
+    def format_value(value: Any) -> str:
         return "-" if value is None else show(value)
 
-    return shown
+    return format_value
 
 
-def _in_ms(value: int) -> str:
-    return f"{value:,} ms" if value < _MS_MAX else duration(value / 1000)
+def _format_ms(value: int) -> str:
+    return f"{value:,} ms" if value < _MS_MAX else format_duration(value / 1000)
 
 
 _MS_MAX = 10_000
 """From there on in seconds."""
 FILTERS: dict[str, Callable[..., Any]] = {
-    "tone": tone, "moment": moment, "clock": time_of_day, "ago": ago, "long": long_text, "pretty": in_json,
-    "session": shown_session, "money": money, "counted": counted, "size": or_dash(size), "ms": or_dash(_in_ms),
-    "thousands": or_dash(thousands), "seconds": or_dash(duration),
+    "tone": choose_tone, "moment": format_moment, "clock": format_time_of_day, "ago": format_ago, "long": fold_text,
+    "pretty": format_json,
+    "session": shorten_session, "money": format_money, "counted": format_count, "size": format_or_dash(format_size),
+    "ms": format_or_dash(_format_ms),
+    "thousands": format_or_dash(format_thousands), "seconds": format_or_dash(format_duration),
 }  # fmt: skip

@@ -16,12 +16,12 @@ from hobus.bus.record.payloads.prompts import (
     PromptFailed,
     PromptReceived,
     PromptSent,
-    order_scope,
-    scopes_of,
+    list_scopes,
+    name_order_scope,
 )
-from hobus.launch.lab.simulation.record import call_of, known_payload, must
+from hobus.launch.lab.simulation.record import call_of, must, read_known_payload
 
-_ORDER = order_scope("")
+_ORDER = name_order_scope("")
 
 
 class BudgetMonitor:
@@ -41,19 +41,19 @@ class BudgetMonitor:
     def step(self, entry: Entry) -> None:
         """Raise Broken where a budget is overspent or an end settles what nobody held."""
         if entry.event_type == "BUDGET_ALLOCATED":
-            allocated = known_payload(BudgetAllocated, entry)
+            allocated = read_known_payload(BudgetAllocated, entry)
             self._limits[allocated.scope] = allocated.limit
         elif entry.event_type == "PROMPT_SENT":
-            self._hold(call_of(entry), entry.provenance, known_payload(PromptSent, entry))
+            self._hold(call_of(entry), entry.provenance, read_known_payload(PromptSent, entry))
         elif entry.event_type == "PROMPT_RECEIVED":
-            self._settle(call_of(entry), known_payload(PromptReceived, entry).tokens)
+            self._settle(call_of(entry), read_known_payload(PromptReceived, entry).tokens)
         elif entry.event_type == "PROMPT_FAILED":
-            self._settle(call_of(entry), known_payload(PromptFailed, entry).tokens)
+            self._settle(call_of(entry), read_known_payload(PromptFailed, entry).tokens)
 
     def _hold(self, name: str, about: Provenance, sent: PromptSent) -> None:
-        tokens, scopes = sent.reserved_tokens, scopes_of(about, sent)
+        tokens, scopes = sent.reserved_tokens, list_scopes(about, sent)
         if sent.token_budget is not None:
-            self._limits[order_scope(about.work_order_id)] = sent.token_budget
+            self._limits[name_order_scope(about.work_order_id)] = sent.token_budget
         self._open[name] = (tokens, scopes)
         for scope in scopes:
             self._reserved[scope] += tokens

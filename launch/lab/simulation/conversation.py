@@ -42,9 +42,9 @@ class Clients:
         """Ask every session's inputs, one after another; the sessions side by side."""
         async with asyncio.TaskGroup() as group:
             for asks in sessions:
-                group.create_task(self._session(asks))
+                group.create_task(self._run_session(asks))
 
-    async def _session(self, asks: tuple[PlannedAsk, ...]) -> None:
+    async def _run_session(self, asks: tuple[PlannedAsk, ...]) -> None:
         session_id: str | None = None
         for ask in asks:
             await asyncio.sleep(ask.after_s)
@@ -65,7 +65,7 @@ class Clients:
                 self._settle(ask, told)
                 is_honest = isinstance(told, TurnResult) and told.code in HONEST
                 if ask.input_id not in self.told and not is_honest:
-                    raise Broken(f"{ask.input_id} has no answer when nothing is wrong any more: {_said(told)}")
+                    raise Broken(f"{ask.input_id} has no answer when nothing is wrong any more: {_describe_told(told)}")
 
     async def _ask(self, ask: PlannedAsk, session_id: str | None) -> Told:
         turn = ProcessTurn(session_id=session_id, input_id=ask.input_id, text=ask.text)
@@ -78,7 +78,7 @@ class Clients:
         except RuntimeFault as fault:
             told = fault
         took_s = self._world.loop.time() - began
-        self._watch.note(f"answered {ask.input_id} after {took_s:.3f} s: {_said(told)}")
+        self._watch.note(f"answered {ask.input_id} after {took_s:.3f} s: {_describe_told(told)}")
         must(took_s <= ASK_S + LATE_S, f"{ask.input_id} was answered only after {took_s:.3f} s, beyond its deadline")
         return told
 
@@ -90,10 +90,13 @@ class Clients:
         else:
             first = self.told.setdefault(ask.input_id, told)
             is_same = (first.outcome, first.response) == (told.outcome, told.response)
-            must(is_same, f"{ask.input_id} is answered twice, and not alike: {_said(first)}; {_said(told)}")
+            must(
+                is_same,
+                f"{ask.input_id} is answered twice, and not alike: {_describe_told(first)}; {_describe_told(told)}",
+            )
 
 
-def _said(told: Told) -> str:
+def _describe_told(told: Told) -> str:
     if isinstance(told, RuntimeFault):
         return f"fault {told.code}"
     return f"{told.outcome}{f' ({told.code})' if told.code else ''}: {told.response.splitlines()[0][:60]!r}"

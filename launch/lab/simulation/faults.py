@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hobus.bus.sim.clock import Draw
-from hobus.launch.console.errors import CommandError, UsageFault, next_here
-from hobus.launch.filters.quantities import duration_of
+from hobus.launch.console.errors import CommandError, UsageFault, format_next_here
+from hobus.launch.filters.quantities import parse_duration
 
 Unit = Literal["share", "time", "count"]
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h|%)?")
@@ -78,7 +78,7 @@ class Faults:
         """Return the text that `--faults` takes."""
         if self.is_all:
             return "all"
-        return ",".join(f"{name}={shown(name, value)}" for name, value in self.values.items()) or "none"
+        return ",".join(f"{name}={format_fault(name, value)}" for name, value in self.values.items()) or "none"
 
 
 def parse(text: str) -> Faults:
@@ -90,47 +90,47 @@ def parse(text: str) -> Faults:
         name, has_value, given = part.strip().partition("=")
         fault = FAULTS.get(name)
         if fault is None:
-            raise _usage(f"there is no fault {name!r}")
+            raise _make_usage_fault(f"there is no fault {name!r}")
         if name in values:
-            raise _usage(f"{name} is given twice")
-        values[name] = _value(fault, given) if has_value else fault.bare
+            raise _make_usage_fault(f"{name} is given twice")
+        values[name] = _parse_value(fault, given) if has_value else fault.bare
     return Faults(is_all=False, values=values)
 
 
-def _value(fault: Fault, text: str) -> float:
+def _parse_value(fault: Fault, text: str) -> float:
     if fault.unit == "time":
-        return _in_bounds(fault, text, _time(fault, text))
+        return _check_bounds(fault, text, _parse_time(fault, text))
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise _usage(f"{fault.name}={text} is not a {fault.unit}")
+        raise _make_usage_fault(f"{fault.name}={text} is not a {fault.unit}")
     number, unit = float(match.group(1)), match.group(2)
     if fault.unit == "share" and unit == "%":
         number /= 100
     elif unit is not None:
-        raise _usage(f"{fault.name} is a {fault.unit}, without {unit}")
+        raise _make_usage_fault(f"{fault.name} is a {fault.unit}, without {unit}")
     if fault.unit == "count" and number != int(number):
-        raise _usage(f"{fault.name}={text} is not a whole number")
-    return _in_bounds(fault, text, number)
+        raise _make_usage_fault(f"{fault.name}={text} is not a whole number")
+    return _check_bounds(fault, text, number)
 
 
-def _time(fault: Fault, text: str) -> float:
+def _parse_time(fault: Fault, text: str) -> float:
     """Return a duration, never without a unit: most are of milliseconds."""
     try:
-        seconds = duration_of(text)
+        seconds = parse_duration(text)
     except ValueError as error:
-        raise _usage(f"{fault.name}={text}: {error}") from None
+        raise _make_usage_fault(f"{fault.name}={text}: {error}") from None
     if text[-1:].isdigit():
-        raise _usage(f"{fault.name}={text} needs a unit: us, ms, s, m or h")
+        raise _make_usage_fault(f"{fault.name}={text} needs a unit: us, ms, s, m or h")
     return seconds
 
 
-def _in_bounds(fault: Fault, text: str, number: float) -> float:
+def _check_bounds(fault: Fault, text: str, number: float) -> float:
     if number > fault.most:
-        raise _usage(f"{fault.name}={text} is too much; at most {shown(fault.name, fault.most)}")
+        raise _make_usage_fault(f"{fault.name}={text} is too much; at most {format_fault(fault.name, fault.most)}")
     return number
 
 
-def shown(name: str, value: float) -> str:
+def format_fault(name: str, value: float) -> str:
     """Return a value with its unit, as `parse` reads it."""
     unit = FAULTS[name].unit
     if unit == "time":
@@ -138,7 +138,8 @@ def shown(name: str, value: float) -> str:
     return f"{value:g}"
 
 
-def _usage(what: str) -> CommandError:
+def _make_usage_fault(what: str) -> CommandError:
     return UsageFault(
-        f"{what}; the faults are {', '.join(FAULTS)}", hint=next_here("simulate --faults loss=0.02,crash=2,delay=3ms")
+        f"{what}; the faults are {', '.join(FAULTS)}",
+        hint=format_next_here("simulate --faults loss=0.02,crash=2,delay=3ms"),
     )

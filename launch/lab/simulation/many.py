@@ -19,7 +19,7 @@ import structlog
 from hobus.config.files import Layers
 from hobus.launch.console.errors import CommandError
 from hobus.launch.lab.simulation.faults import Faults
-from hobus.launch.lab.simulation.plan import plan_of
+from hobus.launch.lab.simulation.plan import make_plan
 from hobus.launch.lab.simulation.run import SeedVerdict, simulate
 
 _CRITICAL = 50
@@ -62,7 +62,7 @@ class SeedTally:
 
 
 @contextmanager
-def quiet() -> Generator[None]:
+def silence_logs() -> Generator[None]:
     """Silence what actors log, which is of no interest here and costs a third of the time."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_CRITICAL))
@@ -76,7 +76,7 @@ def run_seeds(seeds: Sequence[int], wanted: SeedOptions, *, jobs: int) -> Genera
     """Yield (verdict, CPU seconds) of each seed, as they end; closing the iterator ends what is under way."""
     if jobs == 1:
         for seed in seeds:
-            yield _one(seed, wanted)
+            yield _run_one(seed, wanted)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool:
@@ -85,8 +85,8 @@ def run_seeds(seeds: Sequence[int], wanted: SeedOptions, *, jobs: int) -> Genera
         try:
             while True:
                 for seed in waiting:
-                    with _unheard_by_children():
-                        under_way.add(pool.submit(_one, seed, wanted))
+                    with _shield_children():
+                        under_way.add(pool.submit(_run_one, seed, wanted))
                     if len(under_way) >= 2 * jobs:
                         break
                 if not under_way:
@@ -101,7 +101,7 @@ def run_seeds(seeds: Sequence[int], wanted: SeedOptions, *, jobs: int) -> Genera
 
 
 @contextmanager
-def _unheard_by_children() -> Generator[None]:
+def _shield_children() -> Generator[None]:
     """Keep Ctrl-C, which goes to all of a terminal's processes, from those started here: this one waits for them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -122,9 +122,9 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _one(seed: int, wanted: SeedOptions) -> tuple[SeedVerdict, float]:
+def _run_one(seed: int, wanted: SeedOptions) -> tuple[SeedVerdict, float]:
     began = time.process_time()
-    plan = plan_of(seed, turns=wanted.turns, sessions=wanted.sessions, faults=wanted.faults)
-    with quiet():
+    plan = make_plan(seed, turns=wanted.turns, sessions=wanted.sessions, faults=wanted.faults)
+    with silence_logs():
         verdict = simulate(plan, layers=wanted.layers)
     return verdict, time.process_time() - began

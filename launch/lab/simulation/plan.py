@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from hobus.bus.sim.clock import Draw, seeded
+from hobus.bus.sim.clock import Draw, make_draw
 from hobus.launch.lab.simulation.faults import Faults
 
 Kind = Literal["crash", "torn-disk", "freeze", "partition", "disk-full", "sync-error", "clock-jump"]
@@ -103,9 +103,9 @@ class SeedPlan:
     strikes: tuple[PlannedStrike, ...] = field(default=())
 
 
-def plan_of(seed: int, *, turns: int, sessions: int | None, faults: Faults) -> SeedPlan:
+def make_plan(seed: int, *, turns: int, sessions: int | None, faults: Faults) -> SeedPlan:
     """Return the plan of a seed: same arguments, same plan, on any machine."""
-    draw = seeded(seed, "plan")
+    draw = make_draw(seed, "plan")
     values = faults.of(draw)
     count = min(turns, sessions or draw.choice((1, 1, 2)))
     moments = _Moments(draw, turns)
@@ -115,15 +115,15 @@ def plan_of(seed: int, *, turns: int, sessions: int | None, faults: Faults) -> S
         ho2=draw.randint(1, 2),
         thinking_ms=draw.choice(THINKING_MS),
         token_limit=draw.choice(TOKEN_LIMITS) if faults.is_all else None,
-        labels_s=seeded(seed, "labels").choice(LABELS_S) if faults.is_all else None,
+        labels_s=make_draw(seed, "labels").choice(LABELS_S) if faults.is_all else None,
         faults=values,
         slow_link=draw.choice(LINKS) if values.get("slow-link") else None,
-        sessions=tuple(_asks(draw, range(first, turns, count)) for first in range(count)),
-        strikes=tuple(_strikes(moments, values)),
+        sessions=tuple(_draw_asks(draw, range(first, turns, count)) for first in range(count)),
+        strikes=tuple(_draw_strikes(moments, values)),
     )
 
 
-def _asks(draw: Draw, numbers: range) -> tuple[PlannedAsk, ...]:
+def _draw_asks(draw: Draw, numbers: range) -> tuple[PlannedAsk, ...]:
     return tuple(
         PlannedAsk(
             input_id=f"in-{number}",
@@ -152,12 +152,14 @@ class _Moments:
         match kind:
             case "crash":
                 role = draw.choice(ROLES)
-                step = self._step() if role != "broker" else None  # it is one function of events: it awaits nothing
+                step = (
+                    self._draw_step() if role != "broker" else None
+                )  # it is one function of events: it awaits nothing
                 back_s = draw.choice(BACK_S)
                 return self.strike(kind, role, for_s=back_s, step=step, loses_frames=self._is_heads())
             case "torn-disk":
                 role = draw.choice(WITH_DISK)
-                return self.strike(kind, role, for_s=draw.choice(BACK_S), step=self._step())
+                return self.strike(kind, role, for_s=draw.choice(BACK_S), step=self._draw_step())
             case "partition":
                 role, server = draw.choice(LINKS)
                 ways = draw.choice((("up", "down"), ("up",), ("down",)))
@@ -173,7 +175,7 @@ class _Moments:
         at_s = self.draw.random() * self.draw.choice(WITHIN_S)
         return PlannedStrike(kind=kind, role=role, after=f"in-{self.draw.randrange(self.turns)}", at_s=at_s, **fields)
 
-    def _step(self) -> int | None:
+    def _draw_step(self) -> int | None:
         """Return the await behind which every second crash comes; None: it comes at a time."""
         return self.draw.randint(1, self.draw.choice(STEPS)) if self._is_heads() else None
 
@@ -181,7 +183,7 @@ class _Moments:
         return self.draw.random() < 0.5  # noqa: PLR2004 - a fair coin
 
 
-def _strikes(moments: _Moments, values: dict[str, float]) -> list[PlannedStrike]:
+def _draw_strikes(moments: _Moments, values: dict[str, float]) -> list[PlannedStrike]:
     found = [moments.strike_of(kind) for kind in _KINDS for _ in range(int(values.get(kind, 0)))]
     if jump := values.get("clock-jump"):
         found += [moments.strike("clock-jump", "", by_s=moments.draw.uniform(-jump, jump)) for _ in range(2)]

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.record.ends import end_in, result_in
-from hobus.bus.record.journal import event_in, own_text, recorded
-from hobus.bus.record.payload import P, payload_in
+from hobus.bus.record.ends import end_in, read_result
+from hobus.bus.record.journal import find_own_text, read_event, read_recorded
+from hobus.bus.record.payload import P, read_payload
 from hobus.bus.record.payloads.memory import OverlayWritten
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.session_facts import RUN_ENDS, OrderDispatched
@@ -34,8 +34,8 @@ def must(holds: bool, what: str) -> None:
         raise Broken(what)
 
 
-def known_payload(cls: type[P], entry: Entry) -> P:
-    found = payload_in(cls, entry)
+def read_known_payload(cls: type[P], entry: Entry) -> P:
+    found = read_payload(cls, entry)
     must(found is not None, f"{entry.submission_id} is erased, and nothing erases here")
     assert found is not None  # noqa: S101 - the same
     return found
@@ -122,14 +122,14 @@ class _Exchanges:
 
     def step(self, entry: Entry) -> None:
         if entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
-            for shown in _order_of(entry).get("exchanges", []):
+            for shown in _read_order(entry).get("exchanges", []):
                 is_whole = len(shown.get("tool_calls", ())) == len(shown.get("results", ()))
                 must(is_whole, f"{entry.submission_id}: a model is shown a call without its result")
 
 
-def _order_of(entry: Entry) -> dict[str, Any]:
+def _read_order(entry: Entry) -> dict[str, Any]:
     """Return what this WO_DISPATCHED of a session says that an earlier one of its run has not said."""
-    dispatched = event_in(entry).event
+    dispatched = read_event(entry).event
     assert isinstance(dispatched, OrderDispatched)  # noqa: S101 - asked of no other kind
     return dispatched.order
 
@@ -187,7 +187,7 @@ class _Memory:
         if entry.event_type == "HO3_SIGNAL":
             self._events.add(entry.submission_id.partition("/")[2])
         elif entry.event_type == "HO3_OVERLAY":
-            rests_on = set(known_payload(OverlayWritten, entry).source_event_ids)
+            rests_on = set(read_known_payload(OverlayWritten, entry).source_event_ids)
             must(self._events >= rests_on, f"{entry.submission_id} rests on what was never logged")
 
 
@@ -200,9 +200,9 @@ class _MemoryLines:
     def step(self, entry: Entry) -> None:
         run = (entry.provenance.session_id, entry.provenance.run_seq)
         if entry.event_type == "CONTEXT_ASSEMBLED":
-            self._named.setdefault(run, set()).update(known_payload(ContextAssembled, entry).artifact_ids)
+            self._named.setdefault(run, set()).update(read_known_payload(ContextAssembled, entry).artifact_ids)
         elif entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
-            order = _order_of(entry)
+            order = _read_order(entry)
             inputs = order.get("input_context", [])
             shown = {segment["artifact_id"] for segment in inputs if segment.get("artifact_id")}
             is_named = self._named.get(run, set()) >= shown
@@ -322,7 +322,7 @@ class RecordMonitor:
         for step in self._steps:
             step(entry)
 
-    def unended(self) -> list[str]:
+    def list_unended(self) -> list[str]:
         """Return what was begun and has no end yet: provider calls and runs."""
         left = [f"order {name}" for names in self._settled.open.values() for name in sorted(names)]
         return [*(f"provider call {name}" for name in self.prompts.open), *self.answers.open.values(), *left]
@@ -340,7 +340,7 @@ def check_record(entries: Sequence[Entry]) -> None:
     monitor.finish()
 
 
-def answers_of(entries: Sequence[Entry], input_id: str) -> list[str]:
+def list_answers(entries: Sequence[Entry], input_id: str) -> list[str]:
     return [
         entry.submission_id
         for entry in entries
@@ -356,9 +356,9 @@ def answer_text(entries: Sequence[Entry], input_id: str) -> str | None:
     ]
     if not told:
         return None
-    taken = recorded(told[-1])
+    taken = read_recorded(told[-1])
     end = None if taken is None else end_in(taken.event.event, taken)
     if taken is None or end is None:
         return None
-    result = result_in(taken, end.result_ref)
-    return own_text(taken, end.reply_ref) if result is None else result.response
+    result = read_result(taken, end.result_ref)
+    return find_own_text(taken, end.reply_ref) if result is None else result.response

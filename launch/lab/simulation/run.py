@@ -14,7 +14,7 @@ from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget
 from hobus.bus.port import Bus
-from hobus.bus.sim.clock import seeded
+from hobus.bus.sim.clock import make_draw
 from hobus.bus.sim.weather import Weather
 from hobus.bus.sim.world import SimulationFailed, World
 from hobus.config.files import SHIPPED_ALONE, Layers
@@ -25,7 +25,7 @@ from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.lab.simulation.conversation import ASK_S, Clients
 from hobus.launch.lab.simulation.outside import Model, Outside, with_tools
 from hobus.launch.lab.simulation.plan import SeedPlan
-from hobus.launch.lab.simulation.record import Broken, answer_text, answers_of, must
+from hobus.launch.lab.simulation.record import Broken, answer_text, list_answers, must
 from hobus.launch.lab.simulation.strikes import Striker
 from hobus.launch.lab.simulation.watch import EventWatch
 
@@ -75,7 +75,7 @@ class _Run:
         self._layers = layers
         self._until = until
         self._trace = trace
-        self._draw = seeded(plan.seed, "weather")
+        self._draw = make_draw(plan.seed, "weather")
         self._watch: EventWatch
         self._striker: Striker | None = None
         self._conversation: Clients | None = None
@@ -84,7 +84,7 @@ class _Run:
 
     def run(self) -> SeedVerdict:
         plan, tools = self._plan, self._outside.tools()
-        snapshot = with_tools(_snapshot(self._layers, plan.token_limit, beside=plan.labels_s is not None), *tools)
+        snapshot = with_tools(_make_snapshot(self._layers, plan.token_limit, beside=plan.labels_s is not None), *tools)
         self._models = [
             Model(
                 OfflineProvider(
@@ -108,7 +108,7 @@ class _Run:
             nonlocal world
             world = made
             self._watch = EventWatch(made, until=self._until, trace=self._trace)
-            made.on_ended = self._ended
+            made.on_ended = self._note_end
 
         broken = ""
         collects = gc.isenabled()
@@ -123,14 +123,14 @@ class _Run:
                 tools={**BUILTIN, **{tool.tool_id: tool for tool in tools}},
                 prepare=prepare,
             ) as cluster:
-                cluster.world.run(self._live(cluster))
+                cluster.world.run(self._run_live(cluster))
                 must(cluster.verify().ok, "the record does not verify")
         except Broken as found:
             broken = str(found)
         except SimulationFailed as failed:
             broken = "" if self._watch.is_stopped else str(self._watch.broken or failed)
         except BaseExceptionGroup as group:
-            found = _broken_in(group)
+            found = _find_broken(group)
             if found is None:
                 raise
             broken = str(found)
@@ -138,13 +138,13 @@ class _Run:
             if collects:
                 gc.enable()
         assert world is not None  # noqa: S101 - the cluster was made
-        return self._verdict(world, broken)
+        return self._make_verdict(world, broken)
 
-    async def _live(self, cluster: SimulatedCluster) -> None:
+    async def _run_live(self, cluster: SimulatedCluster) -> None:
         plan, world = self._plan, cluster.world
         self._striker = striker = Striker(cluster, self._watch, self._draw, plan.strikes)
         self._conversation = conversation = Clients(cluster, self._watch, striker.asked)
-        world.network.weather = self._weather()
+        world.network.weather = self._make_weather()
         await conversation.hold(plan.sessions)
         while world.loop.time() < striker.healed_at:  # noqa: ASYNC110 - waiting costs nothing in virtual time
             await asyncio.sleep(striker.healed_at - world.loop.time() + _LOOK_S)
@@ -156,22 +156,22 @@ class _Run:
             await asyncio.sleep(MISSED_S)
         await world.settled()
         operator = cluster.world.client("operator", lanes=())
-        await _until_models_are_asked(operator, cluster.snapshot.config)
+        await _wait_models_asked(operator, cluster.snapshot.config)
         await conversation.again(plan.sessions)
-        await self._rest(world, operator, conversation)
+        await self._wait_rest(world, operator, conversation)
         self._compare_answers(conversation)
         self._outside.compare(conversation.told.values())
         self._watch.tail.check_kept()
         self._watch.record.finish()
 
-    async def _rest(self, world: World, operator: Bus, conversation: Clients) -> None:
+    async def _wait_rest(self, world: World, operator: Bus, conversation: Clients) -> None:
         """Wait until whatever was begun ends, what was told is recorded, and the gateway's figures are the record's.
 
         Nobody may be left alone with any of it.
         """
         deadline = world.loop.time() + REST_S
         while True:
-            while unended := self._unended(conversation):
+            while unended := self._list_unended(conversation):
                 must(world.loop.time() < deadline, f"after {REST_S:g} s of fair weather nothing has ended {unended[0]}")
                 await asyncio.sleep(_LOOK_S)
             try:
@@ -181,15 +181,17 @@ class _Run:
                 if world.loop.time() >= deadline:
                     raise Broken(f"after {REST_S:g} s of fair weather: {fault}") from None
             else:
-                if not self._unended(conversation):  # a background order may call while the figures are on their way
+                if not self._list_unended(
+                    conversation
+                ):  # a background order may call while the figures are on their way
                     return
             await asyncio.sleep(_LOOK_S)
 
-    def _unended(self, conversation: Clients) -> list[str]:
+    def _list_unended(self, conversation: Clients) -> list[str]:
         """Return what was begun, and answers that only the host's own disk has until the ledger is asked again."""
-        return [*self._watch.record.unended(), *self._unlike(conversation)]
+        return [*self._watch.record.list_unended(), *self._list_unlike(conversation)]
 
-    def _unlike(self, conversation: Clients) -> list[str]:
+    def _list_unlike(self, conversation: Clients) -> list[str]:
         return [
             f"{input_id}: told {told.response[:80]!r}, recorded {recorded!r}"
             for input_id, told in conversation.told.items()
@@ -198,11 +200,11 @@ class _Run:
 
     def _compare_answers(self, conversation: Clients) -> None:
         for input_id in conversation.told:
-            found = answers_of(self._watch.entries, input_id)
+            found = list_answers(self._watch.entries, input_id)
             must(len(found) <= 1, f"{input_id} has {len(found)} answers in the record: {', '.join(found)}")
-        must(not (unlike := self._unlike(conversation)), "; ".join(unlike))
+        must(not (unlike := self._list_unlike(conversation)), "; ".join(unlike))
 
-    def _weather(self) -> Weather:
+    def _make_weather(self) -> Weather:
         faults = self._plan.faults
         slow = {} if self._plan.slow_link is None else {self._plan.slow_link: faults["slow-link"]}
         return Weather(
@@ -221,13 +223,13 @@ class _Run:
     def _report(self, broken: Broken) -> None:
         self._watch.report(broken)
 
-    def _ended(self, instance: str, reason: BaseException) -> None:
+    def _note_end(self, instance: str, reason: BaseException) -> None:
         if self._striker is None:
             self._watch.report(Broken(f"{instance} did not start: {reason!r}"))
         else:
             self._striker.ended(instance, reason)
 
-    def _verdict(self, world: World, broken: str) -> SeedVerdict:
+    def _make_verdict(self, world: World, broken: str) -> SeedVerdict:
         watch, conversation = self._watch, self._conversation
         answers = {} if conversation is None else dict(conversation.faults)
         answers |= {} if conversation is None else {name: told.outcome for name, told in conversation.told.items()}
@@ -250,7 +252,7 @@ class _Run:
         )
 
 
-async def _until_models_are_asked(operator: Bus, config: AdminConfig) -> None:
+async def _wait_models_asked(operator: Bus, config: AdminConfig) -> None:
     """Wait until a circuit breaker that faults have opened lets its model be asked again."""
     try:
         breakers = (await operator.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=10)).breakers
@@ -261,19 +263,19 @@ async def _until_models_are_asked(operator: Bus, config: AdminConfig) -> None:
         await asyncio.sleep(config.gateway.breaker.open_ms / 1000)
 
 
-def _broken_in(group: BaseExceptionGroup[BaseException]) -> Broken | None:
+def _find_broken(group: BaseExceptionGroup[BaseException]) -> Broken | None:
     for error in group.exceptions:
         if isinstance(error, Broken):
             return error
-        if isinstance(error, BaseExceptionGroup) and (inner := _broken_in(error)) is not None:
+        if isinstance(error, BaseExceptionGroup) and (inner := _find_broken(error)) is not None:
             return inner
     return None
 
 
 @functools.lru_cache(maxsize=32)
-def _snapshot(layers: Layers, token_limit: int | None, *, beside: bool) -> Snapshot:
+def _make_snapshot(layers: Layers, token_limit: int | None, *, beside: bool) -> Snapshot:
     """Return the configuration with an enforced limit of tokens, and agents that classify beside their answers."""
-    snapshot = _frozen(layers)
+    snapshot = _freeze(layers)
     if beside:
         agents = {name: one.model_copy(update={"classification": "beside"}) for name, one in snapshot.agents.items()}
         snapshot = dataclasses.replace(snapshot, agents=agents)
@@ -284,5 +286,5 @@ def _snapshot(layers: Layers, token_limit: int | None, *, beside: bool) -> Snaps
 
 
 @functools.lru_cache(maxsize=1)
-def _frozen(layers: Layers) -> Snapshot:
+def _freeze(layers: Layers) -> Snapshot:
     return load_snapshot(layers)

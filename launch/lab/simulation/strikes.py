@@ -37,7 +37,7 @@ class Striker:
         for strike in self._planned:
             if strike.after == input_id:
                 self._world.loop.call_later(strike.at_s, self._strike, strike)
-                self._heals(strike.at_s + strike.for_s)
+                self._heal_later(strike.at_s + strike.for_s)
 
     def heal(self) -> None:
         """Make fair weather from now on; what waits for an await to die at may live."""
@@ -56,7 +56,7 @@ class Striker:
         self._world.kill(instance)
         self._start_later(role, RESTART_S)
 
-    def _heals(self, in_s: float) -> None:
+    def _heal_later(self, in_s: float) -> None:
         self.healed_at = max(self.healed_at, self._world.loop.time() + in_s)
 
     def _strike(self, strike: PlannedStrike) -> None:
@@ -66,14 +66,14 @@ class Striker:
             "crash": self._crash,
             "torn-disk": self._crash,
             "freeze": self._freeze,
-            "partition": self._partition,
+            "partition": self._part,
             "disk-full": self._fill,
             "sync-error": self._refuse_sync,
-            "clock-jump": self._jump,
+            "clock-jump": self._set_clock,
         }
         does[strike.kind](strike)
 
-    def _victim(self, strike: PlannedStrike) -> str | None:
+    def _choose_victim(self, strike: PlannedStrike) -> str | None:
         victim = self._cluster.oldest(strike.role)
         if victim is None:
             self._watch.note(f"nobody to strike: {strike}")  # an earlier strike's successor is not there yet
@@ -82,7 +82,7 @@ class Striker:
     # --- processes --------------------------------------------------------------------------------------------------
 
     def _crash(self, strike: PlannedStrike) -> None:
-        victim = self._victim(strike)
+        victim = self._choose_victim(strike)
         if victim is None:
             return
         if strike.step is None:
@@ -93,18 +93,18 @@ class Striker:
         process.dies_at = process.steps + strike.step
 
     def _kill(self, victim: str, strike: PlannedStrike) -> None:
-        self._told(strike, victim)
+        self._log_strike(strike, victim)
         started = self._world.processes.get(victim)  # none of the broker
         self._cluster.kill_now(victim)
         if started is not None and strike.loses_frames:
             self._world.network.lose_unread(started.process)
         if strike.kind == "torn-disk":
             self._world.media[strike.role].crash(self._draw)
-            self._watch.guarded(self._watch.tail.check_kept)
+            self._watch.run_guarded(self._watch.tail.check_kept)
         self._start_later(strike.role, strike.for_s)
 
     def _start_later(self, role: str, in_s: float) -> None:
-        self._heals(in_s)
+        self._heal_later(in_s)
         # In nobody's context: a strike may come from within a step of its victim, and what that started never runs.
         self._world.loop.call_later(in_s, self._start, role, context=contextvars.Context())
 
@@ -112,41 +112,41 @@ class Striker:
         self._watch.note(f"{self._cluster.start(role)} starts")
 
     def _freeze(self, strike: PlannedStrike) -> None:
-        victim = self._victim(strike)
+        victim = self._choose_victim(strike)
         if victim is None:
             return
-        self._told(strike, victim)
+        self._log_strike(strike, victim)
         self._cluster.freeze_now(victim, strike.for_s)
 
     # --- everything else --------------------------------------------------------------------------------------------
 
-    def _partition(self, strike: PlannedStrike) -> None:
-        victim = self._victim(strike)
-        connection = None if victim is None else self._world.network.connection_of(victim, strike.server)
+    def _part(self, strike: PlannedStrike) -> None:
+        victim = self._choose_victim(strike)
+        connection = None if victim is None else self._world.network.find_connection(victim, strike.server)
         if victim is None or connection is None:
             return
-        self._told(strike, victim)
+        self._log_strike(strike, victim)
         self._world.network.cut_off(connection, strike.ways, for_s=strike.for_s)
 
     def _fill(self, strike: PlannedStrike) -> None:
         medium = self._world.media["ledger"]
         capacity = medium.capacity_bytes
-        self._told(strike, "")
+        self._log_strike(strike, "")
         medium.capacity_bytes = min(capacity, medium.used_bytes() + self._draw.choice(_ROOM_BYTES))
 
-        def empty() -> None:
+        def empty_disk() -> None:
             medium.capacity_bytes = max(medium.capacity_bytes, capacity)
 
-        self._world.loop.call_later(strike.for_s, empty)
+        self._world.loop.call_later(strike.for_s, empty_disk)
 
     def _refuse_sync(self, strike: PlannedStrike) -> None:
-        self._told(strike, "")
+        self._log_strike(strike, "")
         self._world.media[strike.role].failing_syncs += 1
 
-    def _jump(self, strike: PlannedStrike) -> None:
-        self._told(strike, "")
+    def _set_clock(self, strike: PlannedStrike) -> None:
+        self._log_strike(strike, "")
         self._world.wall_epoch_s += strike.by_s
 
-    def _told(self, strike: PlannedStrike, victim: str) -> None:
+    def _log_strike(self, strike: PlannedStrike, victim: str) -> None:
         self.struck += 1
         self._watch.note(f"{strike}" + (f" ({victim})" if victim else ""))

@@ -11,10 +11,10 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from hobus.bus.broker.tap_record import Tap
-from hobus.bus.catalog import row_of
+from hobus.bus.catalog import find_row
 from hobus.bus.codec import decode, unpack_header
 from hobus.bus.envelope import Header, Kind
-from hobus.bus.lanes import role_of
+from hobus.bus.lanes import get_role
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.control import Probe
 from hobus.bus.messages.ledger import Entry, Written
@@ -23,9 +23,9 @@ from hobus.bus.sim.world import World
 from hobus.launch.lab.simulation.budgets import BudgetMonitor
 from hobus.launch.lab.simulation.record import Broken, Numbers, RecordMonitor, call_of, must
 from hobus.ledger_service.frame import GENESIS
-from hobus.ledger_service.reader import entries_of
-from hobus.ledger_service.scan import Damage, Whole, next_whole
-from hobus.ledger_service.segment import DIRECTORY, segment_name
+from hobus.ledger_service.reader import read_batch_entries
+from hobus.ledger_service.scan import Damage, Whole, read_next_whole
+from hobus.ledger_service.segment import DIRECTORY, name_segment
 from hobus.ledger_service.source import Source
 
 _ASKS = (int(Kind.REQUEST), int(Kind.POST))
@@ -54,26 +54,26 @@ class FrameMonitor:
         """Check one frame as it arrives; return its header. Raises Broken."""
         header = unpack_header(header_bytes)
         if header.kind in _ASKS:
-            self._asking(source, target, header)
+            self._check_asking(source, target, header)
         elif header.kind in _ANSWERS and not is_copy and not target.startswith("broker"):
             self._answer(source, target, header)
         return header
 
-    def _asking(self, source: str, target: str, header: Header) -> None:
+    def _check_asking(self, source: str, target: str, header: Header) -> None:
         if source == "broker":
             self._from_broker(target, header)
             return
-        server = target if target == "broker" else role_of(target)
+        server = target if target == "broker" else get_role(target)
         self._asked[source, server, header.message_id] += 1
         self._sent.add((source, header.message_id))
-        if role_of(source) == "ho3":
+        if get_role(source) == "ho3":
             must(server == "ledger", f"HO3 asks {server} for {header.type}")
 
     def _from_broker(self, target: str, header: Header) -> None:
         if header.type == Probe.TYPE:
             return
-        role, sender = role_of(target), role_of(header.sender)
-        row = row_of(role, header.type)
+        role, sender = get_role(target), get_role(header.sender)
+        row = find_row(role, header.type)
         must(row is not None and sender in row.senders, f"{target} is asked for {header.type} by {header.sender}")
         is_senders = sender == "broker" or (header.sender, header.message_id) in self._sent
         must(is_senders, f"{target} is asked for {header.type} in the name of {header.sender}, who did not send it")
@@ -81,7 +81,7 @@ class FrameMonitor:
             must(header.type in READ_AND_LOG, f"HO3 is asked for {header.type}")
 
     def _answer(self, source: str, target: str, header: Header) -> None:
-        key = (target, source if source == "broker" else role_of(source), header.correlation_id)
+        key = (target, source if source == "broker" else get_role(source), header.correlation_id)
         self._answered[key] += 1
         asked = self._asked[key]
         must(self._answered[key] <= asked, f"{target} asked {asked} times for {key[2]} and is answered once more")
@@ -104,7 +104,7 @@ class RecordTail:
     def __init__(self, medium: SimMedium, on_entry: Callable[[Entry], None]) -> None:
         self._medium = medium
         self._on_entry = on_entry
-        self._path = f"{DIRECTORY}/{segment_name(0)}"
+        self._path = f"{DIRECTORY}/{name_segment(0)}"
         self._at = 0
         self._sequence = 0
         self._chain = GENESIS
@@ -128,12 +128,12 @@ class RecordTail:
         before = self._at
         while True:
             try:
-                found = next_whole(source, self._at, self._sequence, self._chain)
+                found = read_next_whole(source, self._at, self._sequence, self._chain)
             except Damage as damage:
                 raise Broken(f"a synced batch is damaged: {damage.detail}") from None
             if not isinstance(found, Whole):
                 break
-            for entry in entries_of(path, found):
+            for entry in read_batch_entries(path, found):
                 self._on_entry(entry)
             self._at, self._chain = found.end, found.chains[-1]
             self._sequence += found.frame.header.entry_count
@@ -170,9 +170,9 @@ class EventWatch:
         self.record = RecordMonitor(Numbers().step, self.budgets.step)
         self.entries: list[Entry] = []
         world.disk(_LEDGER)  # it is there before its first process
-        self.tail = RecordTail(world.media[_LEDGER], self._durable_now)
-        world.media[_LEDGER].on_sync = self._synced
-        world.network.on_delivery = self._delivered
+        self.tail = RecordTail(world.media[_LEDGER], self._on_durable)
+        world.media[_LEDGER].on_sync = self._on_synced
+        world.network.on_delivery = self._on_delivered
         world.network.on_tap = self._tapped
 
     # --- what happens -----------------------------------------------------------------------------------------------
@@ -180,17 +180,17 @@ class EventWatch:
     def note(self, text: str) -> None:
         """Tell something that people want to read of: a strike, a question, an answer."""
         self.story.append((self._world.loop.time(), text))
-        self._event(lambda: text)
+        self._note_event(lambda: text)
 
     def report(self, broken: Broken) -> None:
         """End the run: an invariant is broken."""
         if self.broken is None and not self.is_stopped:
             self.broken = broken
-            self._event(lambda: f"BROKEN: {broken}")
+            self._note_event(lambda: f"BROKEN: {broken}")
             self._is_over = True
             self._world.fail(str(broken))
 
-    def guarded(self, check: Callable[[], None]) -> None:
+    def run_guarded(self, check: Callable[[], None]) -> None:
         """Run a check; report what it finds broken."""
         try:
             check()
@@ -198,13 +198,13 @@ class EventWatch:
             self.report(broken)
 
     def last(self) -> list[str]:
-        return [_line(number, at, tell()) for number, at, tell in self._last]
+        return [_format_line(number, at, tell()) for number, at, tell in self._last]
 
     def is_sent(self, call_key: str, calls: int) -> bool:
         """Return whether so many PROMPT_SENT of this call are durable: in the record, or if degraded in the spool."""
-        return self._sent.get(call_key, 0) + self._spooled(call_key) >= calls
+        return self._sent.get(call_key, 0) + self._count_spooled(call_key) >= calls
 
-    def _spooled(self, call_key: str) -> int:
+    def _count_spooled(self, call_key: str) -> int:
         if "DEGRADED" not in call_key:
             return 0
         mark = f"PROMPT_SENT:{call_key}/".encode()
@@ -213,54 +213,54 @@ class EventWatch:
 
     # --- the ports --------------------------------------------------------------------------------------------------
 
-    def _event(self, tell: Callable[[], str]) -> None:
+    def _note_event(self, tell: Callable[[], str]) -> None:
         if self._is_over:
             return  # what its last step still does is no part of the run
         self.events += 1
         at = self._world.loop.time()
         self._last.append((self.events, at, tell))
         if self._trace is not None:
-            self._trace(_line(self.events, at, tell()))
+            self._trace(_format_line(self.events, at, tell()))
         if self.events == self._until and self.broken is None:
             self.is_stopped = self._is_over = True
             self._world.fail(f"stopped at event {self._until}")
 
-    def _delivered(self, source: str, target: str, header_bytes: bytes, body: bytes, is_copy: bool) -> None:
+    def _on_delivered(self, source: str, target: str, header_bytes: bytes, body: bytes, is_copy: bool) -> None:
         try:
             header = self.frames.step(source, target, header_bytes, is_copy=is_copy)
-            self._event(lambda: _told(source, target, header, len(body), is_copy=is_copy))
+            self._note_event(lambda: _describe_frame(source, target, header, len(body), is_copy=is_copy))
             if header.type == Written.TYPE and source.startswith("ledger/"):
-                self._acknowledged(decode(Written, body, 1 << 30))
+                self._on_acknowledged(decode(Written, body, 1 << 30))
         except Broken as broken:
             self.report(broken)
 
-    def _acknowledged(self, written: Written) -> None:
+    def _on_acknowledged(self, written: Written) -> None:
         for ack in written.acks:
             if ack.outcome in ("committed", "known"):
                 is_durable = self._durable.get(ack.submission_id) == ack.sequence
                 must(is_durable, f"{ack.submission_id} is acknowledged as entry {ack.sequence} and is not durable")
 
     def _tapped(self, tap: Tap) -> None:
-        self.guarded(lambda: self.frames.tapped(self._world.network.epoch, tap))
+        self.run_guarded(lambda: self.frames.tapped(self._world.network.epoch, tap))
 
-    def _synced(self, path: str) -> None:
-        self.guarded(lambda: self.tail.synced(path))
+    def _on_synced(self, path: str) -> None:
+        self.run_guarded(lambda: self.tail.synced(path))
 
-    def _durable_now(self, entry: Entry) -> None:
+    def _on_durable(self, entry: Entry) -> None:
         self.entries.append(entry)
         self._durable[entry.submission_id] = entry.sequence
         if entry.event_type == "PROMPT_SENT":
             key = call_of(entry).rpartition("/")[0]
             self._sent[key] = self._sent.get(key, 0) + 1
-        self._event(lambda: f"durable  #{entry.sequence} {entry.submission_id} by {entry.origin}")
+        self._note_event(lambda: f"durable  #{entry.sequence} {entry.submission_id} by {entry.origin}")
         self.record.step(entry)
 
 
-def _told(source: str, target: str, header: Header, size: int, *, is_copy: bool) -> str:
+def _describe_frame(source: str, target: str, header: Header, size: int, *, is_copy: bool) -> str:
     copy = " (a copy)" if is_copy else ""
     about = header.correlation_id or header.message_id
     return f"frame    {source} -> {target} {Kind(header.kind).name.lower()} {header.type} {about} {size} B{copy}"
 
 
-def _line(number: int, at: float, text: str) -> str:
+def _format_line(number: int, at: float, text: str) -> str:
     return f"{number:>6} {at:12.6f}  {text}"

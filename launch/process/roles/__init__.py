@@ -10,15 +10,15 @@ from hobus.bus.dispatch import Actor
 from hobus.bus.messages.control import AnnounceTools
 
 
-async def _nothing() -> None:
+async def _close_nothing() -> None:
     """Close nothing: most actors leave nothing open."""
 
 
-def _alone(_announce: Callable[[AnnounceTools], None]) -> None:
+def _announce_nothing(_announce: Callable[[AnnounceTools], None]) -> None:
     """Announce nothing: most actors have no tools that come and go."""
 
 
-def _unneeded(_given: Mapping[str, str]) -> None:
+def _take_nothing(_given: Mapping[str, str]) -> None:
     """Take nothing: most actors need nothing of the user's environment."""
 
 
@@ -30,9 +30,9 @@ class Made(Struct, frozen=True):
     """How many credit-bound requests it takes at once."""
     tools: Sequence[str] = ()
     """Tools that it can run."""
-    begin: Callable[[Callable[[AnnounceTools], None]], None] = _alone
+    begin: Callable[[Callable[[AnnounceTools], None]], None] = _announce_nothing
     """Called once the actor has started, on its loop: what may come late begins, and tools that come are announced."""
-    give: Callable[[Mapping[str, str]], None] = _unneeded
+    give: Callable[[Mapping[str, str]], None] = _take_nothing
     """Called once, after its tool processes are there and before it starts: the variables that `launch.given` names."""
-    close: Callable[[], Awaitable[None]] = _nothing
+    close: Callable[[], Awaitable[None]] = _close_nothing
     """Ends what it leaves open beside the bus."""

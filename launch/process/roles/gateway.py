@@ -26,16 +26,16 @@ def make(place: Place) -> Made:
     spool = RealDisk(place.home.spool / "gateway")
     given: dict[str, str] = {}
     first = place.snapshot
-    made = providers(first, given)
+    made = make_providers(first, given)
 
-    async def providers_of(snapshot: Snapshot) -> Mapping[str, Provider]:
+    async def make_providers_of(snapshot: Snapshot) -> Mapping[str, Provider]:
         """Return providers; where nothing that they are made of differs, calls go on by the same connections."""
         was, now = first.config, snapshot.config
         if (was.gateway, was.attention.chars_per_token) == (now.gateway, now.attention.chars_per_token):
             return made
-        return providers(snapshot, given)
+        return make_providers(snapshot, given)
 
-    actor = GatewayService(snapshot=first, providers=made, spool=spool, providers_of=providers_of)
+    actor = GatewayService(snapshot=first, providers=made, spool=spool, providers_of=make_providers_of)
     return Made(actor, slots=CALLS_MAX, give=given.update)
 
 
@@ -45,15 +45,15 @@ def warm(snapshot: Snapshot) -> None:
         load_grammar()
 
 
-def providers(snapshot: Snapshot, given: Mapping[str, str]) -> dict[str, Provider]:
+def make_providers(snapshot: Snapshot, given: Mapping[str, str]) -> dict[str, Provider]:
     """Return every configured provider; `given` is what this process is given, and may be filled later."""
     return {
-        provider_id: provider(provider_id, one, snapshot.config, given)
+        provider_id: make_provider(provider_id, one, snapshot.config, given)
         for provider_id, one in sorted(snapshot.config.gateway.providers.items())
     }
 
 
-def provider(provider_id: str, config: AnyProvider, whole: AdminConfig, given: Mapping[str, str]) -> Provider:
+def make_provider(provider_id: str, config: AnyProvider, whole: AdminConfig, given: Mapping[str, str]) -> Provider:
     """Return one instance of the whole configuration's; nothing is loaded or read before it is asked."""
     chars_per_token = whole.attention.chars_per_token
     match config.kind:
@@ -74,10 +74,10 @@ def provider(provider_id: str, config: AnyProvider, whole: AdminConfig, given: M
                 chars_per_token=chars_per_token,
                 given=lambda: given,
                 beside=asyncio.to_thread,
-                breathe=_breathe,
+                breathe=_yield_to_loop,
                 now=SystemClock().now,
             )
 
 
-async def _breathe() -> None:
+async def _yield_to_loop() -> None:
     await asyncio.sleep(0)

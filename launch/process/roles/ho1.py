@@ -10,7 +10,7 @@ from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.sources import ToolSources
-from hobus.actors.ho1_executor.tools.table import ToolTable, builtin_view
+from hobus.actors.ho1_executor.tools.table import ToolTable, make_builtin_view
 from hobus.bus.clock import SystemClock
 from hobus.config.sections.tools import McpServerConfig
 from hobus.config.snapshot import Snapshot
@@ -26,7 +26,7 @@ GATES = "hobus.launch.launcher.gates:report_of"
 
 def make(place: Place) -> Made:
     config = place.snapshot.config
-    return _made(
+    return _make(
         place.snapshot,
         BUILTIN,
         servers=config.tools.mcp_servers,
@@ -42,17 +42,17 @@ def make(place: Place) -> Made:
 
 def warm(snapshot: Snapshot) -> None:
     """Make in the zygote the snapshot as tools see it."""
-    builtin_view(snapshot)
+    make_builtin_view(snapshot)
 
 
 def make_elsewhere(snapshot: Snapshot, *, slots: int | None) -> Made:
     """Make the executor on another host: without the tools that read the record's files, and without files."""
     tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_home}
     servers = {name: server for name, server in snapshot.config.tools.mcp_servers.items() if server.elsewhere}
-    return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.orders_max, checks={})
+    return _make(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.orders_max, checks={})
 
 
-def _made(  # noqa: PLR0913 - what a worker has of its machine
+def _make(  # noqa: PLR0913 - what a worker has of its machine
     snapshot: Snapshot,
     tools: Mapping[str, ToolDefinition],
     *,
@@ -66,7 +66,7 @@ def _made(  # noqa: PLR0913 - what a worker has of its machine
     children = ChildToolRunner(
         config.tools,
         tools=tools,
-        view=builtin_view(snapshot),
+        view=make_builtin_view(snapshot),
         checks=checks,
     )
     children.start()

@@ -11,11 +11,11 @@ from typing import Any
 from bench.builders import shipped_snapshot
 from hobus.actors.ho1_executor.actor import Executor
 from hobus.actors.ho1_executor.file_reads import FileReads
-from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, end_entry, failed
+from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, end_entry, make_failed
 from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolHost
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.actors.ho1_executor.tools.table import snapshot_view
+from hobus.actors.ho1_executor.tools.table import make_snapshot_view
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget, ScopeBudget
 from hobus.bus.messages.ledger import WriteEntry
@@ -133,7 +133,7 @@ class Cluster(SimulatedRig):
         tools = self.snapshot.config.tools
         runner = InProcessToolRunner(
             tools=self.tools,
-            view=snapshot_view(self.snapshot, self.tools),
+            view=make_snapshot_view(self.snapshot, self.tools),
             bounds=Bounds(tools.output_max_bytes, limits.SAID_MAX_BYTES, limits.FILES_MAX_BYTES),
         )
         actor = Executor(self.snapshot, runner, self.tools, files)
@@ -154,7 +154,7 @@ class Cluster(SimulatedRig):
     async def give_up(self, given: WorkOrder, code: str) -> None:
         """The supervisor ends a lost order itself."""
         moment = Stamp(instance=self.ho2.instance, now=self.ho2.now(), monotonic=0.0)
-        receipt = failed(given, code, "lost", OrderUsage(started=0.0), moment)
+        receipt = make_failed(given, code, "lost", OrderUsage(started=0.0), moment)
         await self.ledger_client("ho2", self.ho2).write([end_entry(given, receipt, moment, parents=[])])
 
     async def record_snapshot(self, entry: WriteEntry) -> None:

@@ -14,15 +14,15 @@ from bench.builders import shipped_snapshot
 from hobus.actors.ho1_executor.contracts import (
     check_contract,
     gather_inputs,
-    label_inputs,
-    schema_faults,
+    list_schema_faults,
+    make_label_inputs,
     select_contract,
     strip_fence,
 )
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.work_order import Segment
 from hobus.config.assets import Boundary, Contract
-from hobus.config.json_schema import validator_of
+from hobus.config.json_schema import get_validator
 
 
 def contract(version: str = "1.0.0", **changed: Any) -> Contract:
@@ -104,7 +104,7 @@ def test_a_value_that_its_schema_cannot_follow_breaks_it() -> None:
     value: list[Any] = []
     for _ in range(400):
         value = [value]
-    assert schema_faults(validator_of(tree), value) == ["$: too large for its schema, or nested too deeply"]
+    assert list_schema_faults(get_validator(tree), value) == ["$: too large for its schema, or nested too deeply"]
 
 
 def test_a_default_that_is_no_text_is_written_as_json() -> None:
@@ -122,7 +122,7 @@ def test_who_wants_json(structured: bool, schema: dict[str, Any] | None, wants_j
 
 
 def test_the_vocabulary_is_the_configured_one() -> None:
-    inputs = label_inputs(shipped_snapshot().config.classify_labels)
+    inputs = make_label_inputs(shipped_snapshot().config.classify_labels)
     assert inputs["domain_labels"][0].text == "system, config, session, tools, docs, general"
 
 

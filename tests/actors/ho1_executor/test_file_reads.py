@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hobus.actors.ho1_executor import file_reads
 from hobus.actors.ho1_executor.file_reads import FileReads, _holds_key
 from hobus.bus.join_token import JoinToken
-from hobus.launch.cluster.home import HomeLock, home_of, is_home, prepare
+from hobus.launch.cluster.home import HomeLock, is_home, make_home, prepare
 from hobus.launch.worker.home import WorkerHome
 from tests.linear_time import is_linear
 
@@ -79,7 +79,7 @@ def test_another_clusters_home_is_no_agents_to_read(root):
 @pytest.mark.parametrize("was_there", [False, True])
 def test_a_home_is_known_by_its_mark_whatever_is_missing_in_it(root, was_there):
     """A worker's, and a cluster's whose logs somebody removed; also where the directory was there before."""
-    worker, cluster = WorkerHome(home_of(root / "docs/w1")), home_of(root / "docs/c1")
+    worker, cluster = WorkerHome(make_home(root / "docs/w1")), make_home(root / "docs/c1")
     if was_there:
         worker.home.root.mkdir()
         cluster.root.mkdir()

@@ -10,11 +10,11 @@ from structlog.testing import capture_logs
 
 from bench.builders import order, shipped_snapshot
 from hobus.actors.ho1_executor import limits
-from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder, definition_of, is_awaited, wanted_by
-from hobus.actors.ho1_executor.prompts import Offer, Offers, offered_tools
+from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder, find_wanted, is_awaited, read_definition
+from hobus.actors.ho1_executor.prompts import Offer, Offers, list_offered_tools
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.actors.ho1_executor.tools.sources import word_of
+from hobus.actors.ho1_executor.tools.sources import make_word
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import AnnounceTools, SourceRow, ToolWord
 from hobus.config.assets import AgentFile
@@ -57,13 +57,13 @@ def tools_config(*servers: str, entry_points: Sequence[str] = ()) -> ToolsConfig
 )
 def test_what_an_agent_has_is_known_from_the_configuration(names: list[str], expected: dict[str, str]) -> None:
     tools = tools_config("s", entry_points=["charge"])
-    assert wanted_by(names, agent(*names), tools) == expected
+    assert find_wanted(names, agent(*names), tools) == expected
 
 
 def test_what_an_agent_may_not_use_is_not_missed() -> None:
     tools = tools_config("s", "t", entry_points=["charge"])
-    assert wanted_by(["*"], agent("*", permitted=["t__write"]), tools) == {"t__*": "t"}
-    assert wanted_by(["*"], agent("charge"), tools) == {"charge": "python"}
+    assert find_wanted(["*"], agent("*", permitted=["t__write"]), tools) == {"t__*": "t"}
+    assert find_wanted(["*"], agent("charge"), tools) == {"charge": "python"}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_model_is_told_of_tools_that_another_worker_has() -> None:
             known = KnownTools(peer, BUILTIN, made.snapshot.config)
 
             async def found() -> Mapping[str, ToolDefinition]:
-                return (await known.allowed_by(["s__*"], agent("s__*"), within_s=1.0)).tools
+                return (await known.find_allowed(["s__*"], agent("s__*"), within_s=1.0)).tools
 
             assert sorted(await found()) == sorted(BUILTIN)
             other.announce(announced("s__read", "list_tools"))
@@ -128,12 +128,12 @@ def test_a_model_is_told_the_same_bytes_of_a_tool_whoever_has_it() -> None:
         )
         for name in ("s__a", "s__b", "s__c")
     }
-    read = [definition_of(word_of(tool)) for tool in own.values()]
+    read = [read_definition(make_word(tool)) for tool in own.values()]
     heard = {tool.tool_id: tool for tool in read if isinstance(tool, ToolDefinition)}
     assert list(heard) == list(own)
     given = order(constraints={"tools_allowed": ["s__*"]})
     told = {
-        pack([spec.model_dump() for spec in offered_tools(given, agent("s__*"), specs)])
+        pack([spec.model_dump() for spec in list_offered_tools(given, agent("s__*"), specs)])
         for specs in (own, heard, {"s__b": heard["s__b"]} | own, {"s__c": own["s__c"]} | heard)
     }
     assert len(told) == 1
@@ -143,9 +143,9 @@ def test_what_an_answer_lacked_is_said_of_the_tools_that_its_model_knew() -> Non
     """Whoever passes it on may know more by now, or less; what the agent may not be told of is not lacking."""
     known = KnownToOrder({}, missing=("gone",), wanted=("gone", "a", "s__*", "hidden"))
     offered = {"a", "s__x"}
-    assert known.lacking(offered, {"a", "s__x"}) == ["gone"]
-    assert known.lacking(offered, {"a", "s__y", "gone"}) == []
-    assert known.lacking(offered, set()) == ["gone", "a", "s__*"]
+    assert known.list_lacking(offered, {"a", "s__x"}) == ["gone"]
+    assert known.list_lacking(offered, {"a", "s__y", "gone"}) == []
+    assert known.list_lacking(offered, set()) == ["gone", "a", "s__*"]
 
 
 BAD = {
@@ -165,8 +165,8 @@ BAD = {
 @pytest.mark.parametrize("why", BAD)
 def test_a_word_that_is_no_tool_is_none(why: str) -> None:
     (word,) = announced("s__bad").tools
-    assert isinstance(definition_of(word), ToolDefinition)
-    assert isinstance(definition_of(word.model_copy(update={"parameters": BAD[why]})), str)
+    assert isinstance(read_definition(word), ToolDefinition)
+    assert isinstance(read_definition(word.model_copy(update={"parameters": BAD[why]})), str)
 
 
 def test_the_schema_of_anothers_tool_is_not_run_here() -> None:
@@ -174,17 +174,17 @@ def test_the_schema_of_anothers_tool_is_not_run_here() -> None:
     steps = {str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(40)}
     schema = {"$defs": steps | {"40": {}}, "$ref": "#/$defs/0"}
     (word,) = announced("s__slow").tools
-    assert isinstance(definition_of(word.model_copy(update={"parameters": json.dumps(schema)})), ToolDefinition)
+    assert isinstance(read_definition(word.model_copy(update={"parameters": json.dumps(schema)})), ToolDefinition)
 
 
 def test_a_word_is_bounded_as_a_servers_tool_is(monkeypatch: pytest.MonkeyPatch) -> None:
     (word,) = announced("s__big").tools
     size = len(word.description) + len(word.parameters)
     monkeypatch.setattr(limits, "DEFINITION_MAX_BYTES", size)
-    assert isinstance(definition_of(word), ToolDefinition)
-    assert "id" in str(definition_of(word.model_copy(update={"tool_id": "no!tool"})))
+    assert isinstance(read_definition(word), ToolDefinition)
+    assert "id" in str(read_definition(word.model_copy(update={"tool_id": "no!tool"})))
     monkeypatch.setattr(limits, "DEFINITION_MAX_BYTES", size - 1)
-    assert f"exceed {size - 1} bytes" in str(definition_of(word))
+    assert f"exceed {size - 1} bytes" in str(read_definition(word))
 
 
 def test_a_word_that_is_no_tool_costs_nobody_but_its_sender() -> None:
@@ -200,7 +200,7 @@ def test_a_word_that_is_no_tool_costs_nobody_but_its_sender() -> None:
             await peer.sleep(1.0)
             with capture_logs() as logs:
                 for _ in range(3):
-                    found = await known.allowed_by(
+                    found = await known.find_allowed(
                         ["list_tools", "s__*", "s__gone"], agent("list_tools", "s__*", "s__gone"), within_s=1.0
                     )
                     assert "s__read" in found.tools
@@ -224,7 +224,7 @@ def test_nobody_waits_longer_than_an_order_has() -> None:
             await peer.sleep(1.0)
             for within_s in (0.5, 60.0, 60.0):
                 began = peer.clock.monotonic()
-                assert (await known.allowed_by(["s__*"], agent("s__*"), within_s=within_s)).missing == ("s__*",)
+                assert (await known.find_allowed(["s__*"], agent("s__*"), within_s=within_s)).missing == ("s__*",)
                 waits.append(peer.clock.monotonic() - began)
             grace_s = config.bus.service_grace_ms / 1000
             assert waits == pytest.approx([0.5, grace_s - 0.5, 0.0], abs=0.02)
@@ -246,7 +246,7 @@ def test_offered_are_those_that_are_allowed_had_and_permitted_each_once() -> Non
     permissions = agent.permissions.model_copy(update={"tools": ("s__*", "s__c")})
     agent = agent.model_copy(update={"tools": ("s__*",), "permissions": permissions})
     given = order(constraints={"tools_allowed": ["s__c", "s__*", "s__nothing"]})
-    assert [spec.tool_id for spec in offered_tools(given, agent, specs)] == ["s__c", "s__a"]
+    assert [spec.tool_id for spec in list_offered_tools(given, agent, specs)] == ["s__c", "s__a"]
     assert Offers().to(given, None, specs) == Offer()
 
 

@@ -13,7 +13,7 @@ from hobus.actors.ho1_executor.contracts import (
     WHOLE_TEXT,
     check_contract,
     judge_output,
-    repair_messages,
+    make_repair_messages,
     strip_fence,
 )
 from hobus.bus.messages.base import pack
@@ -101,7 +101,7 @@ def test_text_is_checked_against_its_schema() -> None:
 
 def test_a_repair_shows_the_answer_by_ref_and_says_what_is_wrong() -> None:
     """The rejected answer is recorded already; the model sees it again with the faults."""
-    said, asked = repair_messages(answer("{", content_ref="PROMPT_RECEIVED:k/1/1"), ["$: not JSON"], JSON_ALONE)
+    said, asked = make_repair_messages(answer("{", content_ref="PROMPT_RECEIVED:k/1/1"), ["$: not JSON"], JSON_ALONE)
     assert (said.role, said.text, said.segments[0].ref) == ("assistant", "{", "PROMPT_RECEIVED:k/1/1")
     assert asked.role == "user"
     assert "- $: not JSON\n" in asked.text
@@ -109,4 +109,4 @@ def test_a_repair_shows_the_answer_by_ref_and_says_what_is_wrong() -> None:
 
 def test_a_repair_of_nothing_shows_nothing() -> None:
     """An empty assistant message is no valid transcript for a provider."""
-    assert [message.role for message in repair_messages(answer(""), ["$: blank text"], WHOLE_TEXT)] == ["user"]
+    assert [message.role for message in make_repair_messages(answer(""), ["$: blank text"], WHOLE_TEXT)] == ["user"]

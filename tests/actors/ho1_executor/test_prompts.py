@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.builders import order, shipped_snapshot
-from hobus.actors.ho1_executor.prompts import load_pack, offered_tools, own_inputs, render
+from hobus.actors.ho1_executor.prompts import list_offered_tools, load_pack, make_own_inputs, render
 from hobus.actors.ho1_executor.tools.definition import SERVER_SAYS, ToolDefinition
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.work_order import Exchange, Segment, ToolCall
@@ -65,9 +65,11 @@ def test_drafts_notes_and_steers_are_messages_where_they_happened() -> None:
 def test_rules_on_tools_stand_where_an_order_allows_any_and_history_is_no_input() -> None:
     """Whatever tools there are just now: who asks for the order again sends the same."""
     history = Segment(name="history", ref="r/1", text="x")
-    given = own_inputs(order(input_context=[history], constraints={"tools_allowed": ["a", "b"], "token_budget": 1}))
+    given = make_own_inputs(
+        order(input_context=[history], constraints={"tools_allowed": ["a", "b"], "token_budget": 1})
+    )
     assert [(one.name, one.text) for one in given] == [("tools", "a, b")]
-    assert own_inputs(order(input_context=[history], constraints={"tools_allowed": [], "token_budget": 1})) == []
+    assert make_own_inputs(order(input_context=[history], constraints={"tools_allowed": [], "token_budget": 1})) == []
 
 
 @pytest.mark.parametrize("results", [[], [Segment(name="002", text="x"), Segment(name="001", text="y")]])
@@ -91,6 +93,6 @@ def test_what_a_server_says_of_all_its_tools_is_told_with_the_first_of_them_that
     agent = agent.model_copy(update={"tools": allowed, "permissions": permissions})
     made = order()
     made = made.model_copy(update={"constraints": made.constraints.model_copy(update={"tools_allowed": allowed})})
-    told = {one.tool_id: one.description for one in offered_tools(made, agent, specs)}
+    told = {one.tool_id: one.description for one in list_offered_tools(made, agent, specs)}
     first = next(name for name in told if name.startswith("a"))
     assert told == {name: f"does {name}" + says["a"] * (name == first) for name in specs}

@@ -8,7 +8,7 @@ import pytest
 from bench.builders import SESSION, shipped_snapshot, tool_order
 from hobus.actors.ho1_executor.file_reads import FileReads
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.bus.catalog import row_of
+from hobus.bus.catalog import find_row
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.limits import READ_FILE_MAX_BYTES
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
@@ -68,7 +68,7 @@ def test_a_worker_elsewhere_reads_nothing(tmp_path):
     """It is not asked, since it does not announce the key's tool; were it asked, it would refuse."""
     (tmp_path / "note.txt").write_text("a note")
     assert _asked(_snapshot(tmp_path), "note.txt", files=None).refused == "not_permitted"
-    row = row_of("ho1", ReadFile.TYPE)
+    row = find_row("ho1", ReadFile.TYPE)
     assert row is not None and row.by_tool and row.senders == {"ho2"} and row.mode == "immediate"
     assert BUILTIN[AT_HOME].needs_home  # which workers elsewhere are made without
 

@@ -11,17 +11,17 @@ from hobus.actors.ho1_executor.receipts import (
     OrderUsage,
     Stamp,
     ToolSaid,
-    completed,
     end_entry,
-    failed,
-    provenance_of,
-    receipt_of,
+    get_provenance,
+    make_completed,
+    make_failed,
+    read_order_end,
 )
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Entry, WriteEntry
 from hobus.bus.messages.work_order import OutputResult, Segment, ToolCall
-from hobus.bus.record.payloads.orders import receipt_in, said_in
+from hobus.bus.record.payloads.orders import read_receipt, read_said
 from tests.actors.ho1_executor.rig import answer
 
 HERE = Stamp(instance="ho1/1@a", now=1_700_000_000.25, monotonic=10.5, trace="t")
@@ -40,12 +40,14 @@ def stored(written: WriteEntry, **changed: Any) -> Entry:
 
 def test_a_new_text_is_stored_and_named_by_the_ref_that_it_will_have() -> None:
     """A tool's output is body 1 of its end; the receipt says so before the ack."""
-    receipt = completed(order(), OutputResult(text=Segment(name="001", text="out")), OrderUsage(started=10.0), HERE)
+    receipt = make_completed(
+        order(), OutputResult(text=Segment(name="001", text="out")), OrderUsage(started=10.0), HERE
+    )
     assert receipt.output_result is not None
     assert receipt.output_result.text == Segment(name="001", ref=TEXT_REF, text="out")
     entry = end_entry(order(), receipt, HERE, parents=["p"])
     assert entry.bodies[1:] == [b"out"]
-    assert receipt_in(entry) == receipt.model_copy(
+    assert read_receipt(entry) == receipt.model_copy(
         update={"output_result": OutputResult(text=Segment(name="001", ref=TEXT_REF))}
     )
 
@@ -55,26 +57,26 @@ def test_a_new_text_is_stored_and_named_by_the_ref_that_it_will_have() -> None:
 def test_what_a_tool_told_people_stands_behind_its_end_and_in_no_receipt(event_type: str, output: str) -> None:
     """As bodies of its own, so that each can be erased; the receipt that is rebuilt is the one that was answered."""
     said = ToolSaid(printed="looked in vain\n", traceback="KeyError: 'x'")
-    receipt = completed(order(), OutputResult(text=Segment(text=output)), OrderUsage(started=10.0), HERE)
+    receipt = make_completed(order(), OutputResult(text=Segment(text=output)), OrderUsage(started=10.0), HERE)
     if event_type == "WO_FAILED":
-        receipt = failed(order(), "tool_failed", "no", OrderUsage(started=10.0), HERE)
+        receipt = make_failed(order(), "tool_failed", "no", OrderUsage(started=10.0), HERE)
     entry = end_entry(order(), receipt, HERE, parents=["p"], said=said, is_late=event_type == "WO_LATE")
-    assert said_in(stored(entry)) == {"printed": "looked in vain\n", "traceback": "KeyError: 'x'"}
-    assert said_in(stored(entry, bodies=[*entry.bodies[:-1], None])) == {"printed": "looked in vain\n"}
-    assert said_in(stored(end_entry(order(), receipt, HERE, parents=["p"]))) == {}
+    assert read_said(stored(entry)) == {"printed": "looked in vain\n", "traceback": "KeyError: 'x'"}
+    assert read_said(stored(entry, bodies=[*entry.bodies[:-1], None])) == {"printed": "looked in vain\n"}
+    assert read_said(stored(end_entry(order(), receipt, HERE, parents=["p"]))) == {}
     if event_type != "WO_LATE":
-        assert receipt_of(stored(entry), order()) == receipt
+        assert read_order_end(stored(entry), order()) == receipt
 
 
 def test_a_text_with_a_ref_is_not_stored_again() -> None:
     result = OutputResult(text=Segment(name="answer", ref="PROMPT_RECEIVED:k/1/1", text="secret words"))
-    entry = end_entry(order(), completed(order(), result, OrderUsage(started=0.0), HERE), HERE, parents=[])
+    entry = end_entry(order(), make_completed(order(), result, OrderUsage(started=0.0), HERE), HERE, parents=[])
     assert len(entry.bodies) == 1
     assert b"secret words" not in entry.bodies[0]
 
 
 def test_an_end_has_its_ids_key_codes_and_provenance() -> None:
-    receipt = failed(order(), "tool_failed", "it broke", OrderUsage(started=0.0), HERE)
+    receipt = make_failed(order(), "tool_failed", "it broke", OrderUsage(started=0.0), HERE)
     entry = end_entry(order(), receipt, HERE, parents=["TOOL_STARTED:x"])
     assert (entry.submission_id, entry.once) == (f"WO_FAILED:{WO}/ho1/1@a", f"end:{WO}")
     assert (entry.stream, entry.event_type, entry.decision, entry.reason) == (
@@ -94,7 +96,7 @@ def test_an_end_has_its_ids_key_codes_and_provenance() -> None:
 )
 def test_the_round_is_read_off_the_order_id(wo_id: str, round_seq: int) -> None:
     """WO-<session>-<run>.<round>.<step>[.<call>]; other orders have no round."""
-    made = provenance_of(order(wo_id=wo_id))
+    made = get_provenance(order(wo_id=wo_id))
     assert (made.round_seq, made.run_seq, made.work_order_id) == (round_seq, 1, wo_id)
 
 
@@ -107,41 +109,41 @@ def test_the_round_is_read_off_the_order_id(wo_id: str, round_seq: int) -> None:
     ],
 )
 def test_a_rebuilt_receipt_has_the_same_bytes(result: OutputResult) -> None:
-    receipt = completed(order(), result, OrderUsage(started=0.0), HERE)
+    receipt = make_completed(order(), result, OrderUsage(started=0.0), HERE)
     entry = stored(end_entry(order(), receipt, HERE, parents=[]))
-    rebuilt = receipt_of(entry, order())
+    rebuilt = read_order_end(entry, order())
     assert rebuilt is not None
     assert pack(rebuilt.model_dump()) == pack(receipt.model_dump())
 
 
 def test_a_models_answer_is_asked_for_anew() -> None:
     result = OutputResult(text=Segment(name="answer", ref="PROMPT_RECEIVED:k/1/1", text="out"))
-    receipt = completed(order(), result, OrderUsage(started=0.0), HERE)
-    assert receipt_of(stored(end_entry(order(), receipt, HERE, parents=[])), order()) is None
+    receipt = make_completed(order(), result, OrderUsage(started=0.0), HERE)
+    assert read_order_end(stored(end_entry(order(), receipt, HERE, parents=[])), order()) is None
 
 
 def test_a_failed_receipt_is_rebuilt() -> None:
-    receipt = failed(order(), "cancelled", "the request was cancelled", OrderUsage(started=0.0), HERE)
+    receipt = make_failed(order(), "cancelled", "the request was cancelled", OrderUsage(started=0.0), HERE)
     entry = stored(end_entry(order(), receipt, HERE, parents=[]))
-    assert receipt_of(entry, order()) == receipt
+    assert read_order_end(entry, order()) == receipt
 
 
 def test_a_text_that_was_erased_is_said_to_be_gone() -> None:
-    receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
+    receipt = make_completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
     entry = stored(end_entry(order(), receipt, HERE, parents=[]))
     gone = entry._replace(bodies=[entry.bodies[0], None])
     with pytest.raises(WorkOrderFault):
-        receipt_of(gone, order())
+        read_order_end(gone, order())
 
 
 @pytest.mark.parametrize("bodies", [[], [None], [pack({"error": "lost"})], [b"\xc1"]])
 def test_an_end_by_somebody_else_reads_as_a_failure_with_its_code(bodies: list[bytes | None]) -> None:
     """A supervisor may fail a lost order in its own words."""
-    receipt = failed(order(), "x", "", OrderUsage(started=0.0), HERE)
+    receipt = make_failed(order(), "x", "", OrderUsage(started=0.0), HERE)
     entry = stored(
         end_entry(order(), receipt, HERE, parents=[]), bodies=bodies, reason="deadline_exceeded", origin="ho2/1@b"
     )
-    made = receipt_of(entry, order())
+    made = read_order_end(entry, order())
     assert (made.state, made.executed_by, made.completed_at) == ("failed", "ho2/1@b", "2023-11-14T22:13:20.250000Z")
     assert made.error is not None
     assert made.error.code == "deadline_exceeded"
@@ -149,11 +151,11 @@ def test_an_end_by_somebody_else_reads_as_a_failure_with_its_code(bodies: list[b
 
 def test_a_late_end_has_no_key_and_names_the_winner() -> None:
     """A losing end is kept whole, text included, beside the one that won."""
-    receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
+    receipt = make_completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
     late = end_entry(order(), receipt, HERE, parents=["WO_FAILED:w"], is_late=True)
     assert (late.event_type, late.once, late.parents) == ("WO_LATE", None, ["WO_FAILED:w"])
     assert late.bodies[1:] == [b"out"]
-    assert receipt_of(stored(late), order()).output_result == receipt.output_result.model_copy(  # type: ignore[union-attr]
+    assert read_order_end(stored(late), order()).output_result == receipt.output_result.model_copy(  # type: ignore[union-attr]
         update={"text": Segment(ref=f"{late.submission_id}/1", text="out")}
     )
 

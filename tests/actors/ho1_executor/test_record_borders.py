@@ -15,7 +15,7 @@ from hobus.actors.ho1_executor.actor import OrderSnapshots
 from hobus.actors.ho1_executor.ends import EndWritten, OrderEnds
 from hobus.actors.ho1_executor.held_state import HeldState
 from hobus.actors.ho1_executor.job import Job
-from hobus.actors.ho1_executor.receipts import OrderUsage, completed
+from hobus.actors.ho1_executor.receipts import OrderUsage, make_completed
 from hobus.actors.ho1_executor.tool_step import ToolStep
 from hobus.actors.ho1_executor.tools.definition import Bounds
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
@@ -162,7 +162,7 @@ async def test_an_end_that_is_on_its_way_is_waited_for(tool_id: str) -> None:
     """The tool ran, its end is submitted and not acknowledged: the repeat answers with it."""
     ledger, effects = await started(tool_id)
     given = tool_order(tool_id)
-    receipt = completed(given, OutputResult(text=Segment(name="001", text="out")), OrderUsage(started=0.0), HERE)
+    receipt = make_completed(given, OutputResult(text=Segment(name="001", text="out")), OrderUsage(started=0.0), HERE)
     await OrderEnds(as_client(ledger), retry_s=1.0).record(EndWritten(given, receipt, HERE, []))
     ledger.unflushed = [ledger.entries.pop()]
     assert await run_tool(ledger, effects, tool_id, {given.wo_id}) == receipt
@@ -174,7 +174,7 @@ async def test_an_end_that_the_record_refuses_becomes_a_failure_that_says_so(giv
     """Too large, say: the order still gets its one end, with its cost; a tool that ran is in doubt, and not failed."""
     ledger = LedgerOnPaper(refused=["WO_COMPLETED"])
     tally = OrderUsage(started=0.0, tokens=Counter(input_tokens=7))
-    receipt = completed(given, OutputResult(text=Segment(text="out")), tally, HERE)
+    receipt = make_completed(given, OutputResult(text=Segment(text="out")), tally, HERE)
     answered = await OrderEnds(as_client(ledger), retry_s=1.0).record(EndWritten(given, receipt, HERE, ["p"]))
     assert answered.error is not None
     assert (answered.error.code, answered.cost) == (code, receipt.cost)
@@ -184,7 +184,7 @@ async def test_an_end_that_the_record_refuses_becomes_a_failure_that_says_so(giv
 
 async def test_an_end_that_is_refused_after_its_answer_becomes_a_failure_too() -> None:
     ledger = LedgerOnPaper(refused=["WO_COMPLETED"])
-    receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
+    receipt = make_completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
     OrderEnds(as_client(ledger), retry_s=1.0).submit(EndWritten(order(), receipt, HERE, ["p"]))
     for _ in range(10):
         await asyncio.sleep(0)
@@ -193,7 +193,7 @@ async def test_an_end_that_is_refused_after_its_answer_becomes_a_failure_too() -
 
 async def test_a_record_that_refuses_every_end_is_a_fault() -> None:
     ledger = LedgerOnPaper(refused=["WO_COMPLETED", "WO_FAILED"])
-    receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
+    receipt = make_completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
     durable: list[str] = []
     with pytest.raises(LedgerError) as caught:
         await OrderEnds(as_client(ledger), retry_s=1.0).record(
@@ -211,7 +211,7 @@ async def test_what_becomes_of_an_end_does_not_depend_on_who_waits_for_it(
 ) -> None:
     """Its order was cancelled while the record had not answered: it stands and that is known, or a failure does."""
     ledger = LedgerOnPaper(refused=refused)
-    receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
+    receipt = make_completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
     durable: list[str] = []
     recording = asyncio.ensure_future(
         OrderEnds(as_client(ledger), retry_s=1.0).record(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.builders import WO, tool_order
-from hobus.actors.ho1_executor.receipts import Stamp, is_claimed, start_entry, start_keys, step_after
+from hobus.actors.ho1_executor.receipts import Stamp, decide_step, is_claimed, start_entry, start_keys
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.messages.ids import start_key
 from hobus.bus.messages.ledger import Ack
@@ -40,9 +40,9 @@ def test_the_last_start_decides() -> None:
     order = tool_order()
     mine = stored(start_entry(order, BUILTIN["list_packages"], HERE, number=1))
     other = mine._replace(origin="ho1/1@earlier")
-    assert step_after([], "ho1/1@a") == "begin"
-    assert step_after([other, mine], "ho1/1@a") == "ours"
-    assert step_after([mine, other], "ho1/1@a") == "ask"
+    assert decide_step([], "ho1/1@a") == "begin"
+    assert decide_step([other, mine], "ho1/1@a") == "ours"
+    assert decide_step([mine, other], "ho1/1@a") == "ask"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def requested(input_id: str = "i1", overrides: SessionConfig | None = None) -> e
     return events.RunRequested(
         input_ref=f"RunRequested:{SESSION}/{input_id}/1",
         input_id=input_id,
-        input_digest=journal.input_digest(input_id, "hello"),
+        input_digest=journal.digest_input(input_id, "hello"),
         run_overrides=overrides,
         deadline_at=at(60),
         config_digest="sha256:0",
@@ -107,7 +107,7 @@ def degraded(input_id: str = "i1") -> events.TurnDegraded:
 
 def reduced(state: SessionState, event: SessionFact) -> Reduced:
     """What the reducer says to this event under the current correlation fields."""
-    return reduce(state, journal.envelope(state, event))
+    return reduce(state, journal.make_envelope(state, event))
 
 
 def fold(state: SessionState, *given: SessionFact) -> SessionState:
@@ -121,4 +121,4 @@ def fold(state: SessionState, *given: SessionFact) -> SessionState:
 
 def recorded(state: SessionState, event: SessionFact, submission_id: str, bodies: Sequence[bytes] = ()) -> Recorded:
     """A journal entry with this event; body 0 is not looked at again."""
-    return Recorded(submission_id, journal.envelope(state, event), (b"", *bodies))
+    return Recorded(submission_id, journal.make_envelope(state, event), (b"", *bodies))

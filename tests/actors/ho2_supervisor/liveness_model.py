@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hobus.actors.ho2_supervisor.projection.liveness import IntentLife, IntentStatus, LivenessState, by_id
-from hobus.actors.ho2_supervisor.session.order_lives import OrderLives, failure_in
-from hobus.bus.messages.ids import iso_of_us
+from hobus.actors.ho2_supervisor.projection.liveness import IntentLife, IntentStatus, LivenessState, map_by_id
+from hobus.actors.ho2_supervisor.session.order_lives import OrderLives, read_failure
+from hobus.bus.messages.ids import format_iso_us
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record import session_facts as events
-from hobus.bus.record.journal import event_in, recorded
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.journal import read_event, read_recorded
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.orders import ConsolidationDispatched, Escalation
 
 _JOURNAL = "session/"
@@ -45,11 +45,11 @@ class _Fold:
         self._is_open = False
 
     def state(self) -> LivenessState:
-        return LivenessState(self._intents, by_id(self._orders), self._is_open)
+        return LivenessState(self._intents, map_by_id(self._orders), self._is_open)
 
     def take(self, entry: Entry) -> None:
         """One more; the pool's record of an order, its journal's, and what HO2 says beside that."""
-        order, at = entry.provenance.work_order_id, iso_of_us(entry.at_us)
+        order, at = entry.provenance.work_order_id, format_iso_us(entry.at_us)
         match entry.event_type:
             case "TOOL_STARTED":
                 self._orders.started(order)
@@ -58,13 +58,13 @@ class _Fold:
             case "WO_FAILED":
                 self._orders.ended(order, at, failure=entry.reason or "execution_error")
             case "ESCALATION":
-                if (said := payload_in(Escalation, entry)) is not None:
-                    self._orders.escalated(said.wo_id, at)
+                if (said := read_payload(Escalation, entry)) is not None:
+                    self._orders.note_escalated(said.wo_id, at)
             case "WO_DISPATCHED" if not entry.stream.startswith(_JOURNAL):
-                if (given := payload_in(ConsolidationDispatched, entry)) is not None:
-                    self._orders.dispatched(order or given.order.get("wo_id", ""), given.order)
-            case _ if entry.stream.startswith(_JOURNAL) and recorded(entry) is not None:
-                self._of_journal(event_in(entry).event)
+                if (given := read_payload(ConsolidationDispatched, entry)) is not None:
+                    self._orders.note_dispatched(order or given.order.get("wo_id", ""), given.order)
+            case _ if entry.stream.startswith(_JOURNAL) and read_recorded(entry) is not None:
+                self._of_journal(read_event(entry).event)
             case _:
                 pass
 
@@ -84,10 +84,10 @@ class _Fold:
             case events.IntentClosed():
                 self._over(event.intent_id, "closed", event.at)
             case events.OrderDispatched():
-                self._orders.dispatched(event.wo_id, event.order)
+                self._orders.note_dispatched(event.wo_id, event.order)
             case events.OrderEnded():
                 at = event.receipt.get("completed_at", event.at)
-                self._orders.ended(event.wo_id, at, failure=failure_in(event.receipt))
+                self._orders.ended(event.wo_id, at, failure=read_failure(event.receipt))
             case _:
                 pass
 

@@ -17,7 +17,7 @@ from hobus.actors.ho2_supervisor.session import snapshot as snapshots
 from hobus.actors.ho2_supervisor.session.commands import FIRST_LEASE
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
-from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState, state_bytes
+from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState, pack_state
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.messages import session as messages
 from hobus.bus.messages.base import pack
@@ -26,17 +26,17 @@ from hobus.bus.messages.ids import (
     StepId,
     ToolBatchId,
     TurnId,
-    body_ref,
-    intent_id,
-    iso,
-    lease_id_of,
+    derive_body_ref,
+    derive_intent_id,
+    derive_lease_id,
+    format_iso,
     parse_iso,
     work_order_id,
 )
 from hobus.bus.messages.ledger import Provenance, WriteEntry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record import session_facts as events
-from hobus.bus.record.journal import Recorded, pack_event, recorded
+from hobus.bus.record.journal import Recorded, pack_event, read_recorded
 from hobus.bus.record.session_facts import SessionEvent, SessionFact
 
 SESSION = "11111111-2222-5333-8444-555555555555"
@@ -51,7 +51,7 @@ Move = tuple[SessionFact, list[bytes]]
 
 def at(second: int = 0) -> str:
     """A time, seconds after the tests' epoch."""
-    return iso(1_767_225_600.0 + second)
+    return format_iso(1_767_225_600.0 + second)
 
 
 @dataclass
@@ -83,13 +83,13 @@ class Life:
         """One event of this kind; the invariants that do not hold afterwards. `astray`: of another moment."""
         self.second += self.pick([0, 1, 1, 2, 12])
         event, bodies = MOVES[name](self)
-        before, enveloped = self.state, journal.envelope(self.state, event)
+        before, enveloped = self.state, journal.make_envelope(self.state, event)
         if astray:
             enveloped = enveloped._replace(step_epoch=before.step_epoch + 1, run_id=None)
-        frozen = state_bytes(before)
+        frozen = pack_state(before)
         outcome = reduce(before, enveloped)
         wrong = faults(before, enveloped, outcome)
-        if state_bytes(before) != frozen:
+        if pack_state(before) != frozen:
             wrong.append("the state before is left as it was")
         if outcome.rejection is not None:
             self.rejections += 1
@@ -109,8 +109,8 @@ class Life:
         event, record = enveloped.event, self.record
         tenure = event.tenure if event.kind == "TookOver" else self.state.tenure
         is_hosts = event.kind == "TurnDegraded"
-        derived = journal.derived_id(SESSION, event, enveloped.run_id)
-        submission_id = derived or journal.counted_id(event.kind, SESSION, tenure, record.appended + 1)
+        derived = journal.derive_event_id(SESSION, event, enveloped.run_id)
+        submission_id = derived or journal.derive_counted_id(event.kind, SESSION, tenure, record.appended + 1)
         entry = WriteEntry(
             submission_id=submission_id,
             stream=f"session/{SESSION}",
@@ -163,11 +163,11 @@ def _request(life: Life) -> Move:
         bodies: list[bytes] = []
     else:
         input_id = life.number("i")
-        ref, bodies = body_ref(f"RunRequested:{SESSION}/{input_id}", 1), [f"question {input_id}".encode()]
+        ref, bodies = derive_body_ref(f"RunRequested:{SESSION}/{input_id}", 1), [f"question {input_id}".encode()]
     requested = events.RunRequested(
         input_ref=ref,
         input_id=input_id,
-        input_digest=journal.input_digest(input_id, "x"),
+        input_digest=journal.digest_input(input_id, "x"),
         run_overrides=life.pick([None, None, None, CONFIG.model_copy(update={"model": ""})]),
         deadline_at=at(life.second + 60),
         config_digest="sha256:0",
@@ -289,9 +289,9 @@ def _rejected(life: Life) -> Move:
 def _leased(life: Life) -> Move:
     ttl = life.pick([TERMS.ttl_secs, TERMS.ttl_secs, 1])
     lease = events.LeaseIssued(
-        lease_id=lease_id_of(life.run(), FIRST_LEASE),
+        lease_id=derive_lease_id(life.run(), FIRST_LEASE),
         issued_at=life.now,
-        expires_at=iso(parse_iso(life.now) + ttl),
+        expires_at=format_iso(parse_iso(life.now) + ttl),
         heartbeat_timeout_secs=TERMS.heartbeat_timeout_secs,
         at=life.now,
     )
@@ -300,9 +300,9 @@ def _leased(life: Life) -> Move:
 
 def _declare(life: Life) -> Move:
     number = life.state.intents.next_seq + life.pick([0, 0, 0, 1])
-    intent = intent_id(SESSION, number)
-    message = body_ref(f"RunRequested:{SESSION}/{life.input()}", 1)
-    ref = life.pick([body_ref(f"INTENT_DECLARED:{SESSION}/{number:03d}", 1), message])
+    intent = derive_intent_id(SESSION, number)
+    message = derive_body_ref(f"RunRequested:{SESSION}/{life.input()}", 1)
+    ref = life.pick([derive_body_ref(f"INTENT_DECLARED:{SESSION}/{number:03d}", 1), message])
     words = [] if ref == message else [f"intent {number}".encode()]
     return events.IntentDeclared(intent_id=intent, scope="session", objective_ref=ref, at=life.now), words
 
@@ -310,21 +310,21 @@ def _declare(life: Life) -> Move:
 def _supersede(life: Life) -> Move:
     newest, number = life.state.intents.newest, life.state.intents.next_seq
     event = events.IntentSuperseded(
-        intent_id=newest.intent_id if newest else intent_id(SESSION, 1),
-        superseded_by_intent_id=intent_id(SESSION, number), reason="new_objective", at=life.now,
+        intent_id=newest.intent_id if newest else derive_intent_id(SESSION, 1),
+        superseded_by_intent_id=derive_intent_id(SESSION, number), reason="new_objective", at=life.now,
     )  # fmt: skip
     return event, []
 
 
 def _close(life: Life) -> Move:
     newest = life.state.intents.newest
-    closed = newest.intent_id if newest else intent_id(SESSION, 1)
+    closed = newest.intent_id if newest else derive_intent_id(SESSION, 1)
     return events.IntentClosed(intent_id=closed, outcome="closed", reason="close_signal", at=life.now), []
 
 
 def _doubt(life: Life) -> Move:
     active = life.state.intents.active_ids
-    chosen = life.pick([*active, intent_id(SESSION, 999)])
+    chosen = life.pick([*active, derive_intent_id(SESSION, 999)])
     doubt = events.IntentConflict(reason="several_active", active_intent_ids=active, chosen=chosen, at=life.now)
     return doubt, []
 
@@ -334,9 +334,9 @@ def _time(life: Life) -> Move:
 
 
 def _snapshot(life: Life) -> Move:
-    made = journal.counted_id("StateSnapshot", SESSION, life.state.tenure, life.record.appended + 1)
+    made = journal.derive_counted_id("StateSnapshot", SESSION, life.state.tenure, life.record.appended + 1)
     if snapshots.is_due(life.record, 0):
-        return snapshots.of(life.record, made, life.now)
+        return snapshots.make_snapshot(life.record, made, life.now)
     lie = events.StateSnapshot(
         after=life.record.head, state_hash="0" * 64, record_ref=f"{made}/1", record_hash="0" * 64, record_version=1,
         at=life.now,
@@ -467,7 +467,7 @@ def faults(before: SessionState, event: SessionEvent, outcome: Reduced) -> list[
         "remembered commands are bounded": after.applied_commands_max is None
         or len(after.applied_command_ids) <= after.applied_commands_max,
         "a lease is that of the active run": after.lease is None
-        or after.lease.lease_id == lease_id_of(after.run_id or RunId(session_id=SESSION, run_seq=1), 1),
+        or after.lease.lease_id == derive_lease_id(after.run_id or RunId(session_id=SESSION, run_seq=1), 1),
     }
     return [statement for statement, holds in statements.items() if not holds]
 
@@ -483,7 +483,7 @@ def _changed_terminals(before: SessionState, after: SessionState) -> bool:
 
 
 def _recorded(entry: WriteEntry) -> Recorded:
-    taken = recorded(entry)
+    taken = read_recorded(entry)
     assert taken is not None
     return taken
 
@@ -500,17 +500,17 @@ def from_snapshot(entries: Sequence[WriteEntry], number: int) -> SessionRecord:
     """The fold of what follows a snapshot, over what it stands for."""
     base = _recorded(entries[number])
     assert isinstance(base.event.event, events.StateSnapshot)
-    packed = snapshots.packed_in(base, entries[number].prev)
+    packed = snapshots.read_packed(base, entries[number].prev)
     assert not isinstance(packed, str), packed
-    record = snapshots.restored(packed, base, LIMITS)
+    record = snapshots.restore(packed, base, LIMITS)
     texts = {
-        body_ref(entry.submission_id, at_): body.decode(errors="replace")
+        derive_body_ref(entry.submission_id, at_): body.decode(errors="replace")
         for entry in entries[:number]
         for at_, body in enumerate(entry.bodies)
     }
     record.history = record.history.filled(texts, record.limits)
     record.follow_ups = {ref: texts[ref] for ref in record.state.pending_follow_up}
-    for ref in record.missing_objectives():
+    for ref in record.list_missing_objectives():
         record.name_objective(ref, texts.get(ref))
     for entry in entries[number:]:
         record.take(_recorded(entry))
@@ -530,12 +530,12 @@ def fingerprint(record: SessionRecord) -> bytes:
         record.unrequested_forgotten,
         record.follow_ups,
         record.objectives,
-        record.orders.known(),
+        record.orders.list_known(),
     )
     return pack(
         [
-            state_bytes(record.state),
-            b"" if run is not None else snapshots.packed_record(record),
+            pack_state(record.state),
+            b"" if run is not None else snapshots.pack_record(record),
             record.head,
             record.appended,
             record.since_snapshot,

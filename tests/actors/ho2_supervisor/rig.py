@@ -12,9 +12,9 @@ from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages import transcript
-from hobus.bus.messages.base import Message, digest_of
-from hobus.bus.messages.ids import delivered_key, iso, turn_key
-from hobus.bus.messages.ledger import Ack, WriteEntry, session_stream
+from hobus.bus.messages.base import Message, compute_digest
+from hobus.bus.messages.ids import derive_delivered_key, derive_turn_key, format_iso
+from hobus.bus.messages.ledger import Ack, WriteEntry, name_session_stream
 from hobus.bus.messages.session import (
     Command,
     CommandVerdict,
@@ -141,7 +141,7 @@ class Pool(Actor):
         if answer is None:
             await self.bus.sleep(3000)
         self.executed.append(order.wo_id)
-        self.receipts[order.wo_id] = receipt_of(order, answer, iso(self.bus.now()), took_s=took_s)
+        self.receipts[order.wo_id] = receipt_of(order, answer, format_iso(self.bus.now()), took_s=took_s)
         return self.receipts[order.wo_id]
 
     def _whole(self, order: WorkOrder) -> WorkOrder:
@@ -151,7 +151,7 @@ class Pool(Actor):
             return order
         text: str | None = new
         if order.history_after is not None:
-            text = transcript.whole(self.histories.pop(order.session_id, ""), new, order.history_after)
+            text = transcript.join_whole(self.histories.pop(order.session_id, ""), new, order.history_after)
         if text is None:
             raise BusError(transcript.UNKNOWN, "ask with all of it", retryable=True, retry_after_ms=0)
         self.histories[order.session_id] = text
@@ -200,7 +200,7 @@ def receipt_of(order: WorkOrder, answer: Answer, at: str, *, took_s: float = 0.0
 class Rig(SimulatedRig):
     """A pool, supervisors and a client that stands in for the host."""
 
-    streams = (session_stream(SESSION),)
+    streams = (name_session_stream(SESSION),)
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class Rig(SimulatedRig):
         if templates is not None:
             files = {
                 f"attention/{one.template_id}.json": FileInForce(
-                    sha256=digest_of(one.template_id.encode()), package_id=""
+                    sha256=compute_digest(one.template_id.encode()), package_id=""
                 )
                 for one in templates
             }
@@ -283,7 +283,7 @@ class Rig(SimulatedRig):
     ) -> CommandVerdict:
         """An operator's command; its id follows from its kind unless it is given."""
         wanted = HostCommand(
-            command_id=command_id or command.kind.lower(), issued_at=iso(self.world.loop.time()), command=command,
+            command_id=command_id or command.kind.lower(), issued_at=format_iso(self.world.loop.time()), command=command,
             **fields,
         )  # fmt: skip
         return await self.ask(SessionCommand(session_id=session_id, command=wanted), CommandVerdict, to=to)
@@ -327,11 +327,11 @@ def degraded_entry(
         reply_ref=f"{submission_id}/2",
         delivered=delivered,
         total_tokens=total_tokens,
-        at=iso(1.0),
+        at=format_iso(1.0),
     )
     envelope = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
     return WriteEntry(
-        submission_id=submission_id, stream=session_stream(SESSION), event_type="TurnDegraded", at_us=1,
+        submission_id=submission_id, stream=name_session_stream(SESSION), event_type="TurnDegraded", at_us=1,
         bodies=[pack_event(envelope, submission_id, 1), text.encode(), reply.encode()],
-        once=(delivered_key if delivered else turn_key)(SESSION, input_id),
+        once=(derive_delivered_key if delivered else derive_turn_key)(SESSION, input_id),
     )  # fmt: skip

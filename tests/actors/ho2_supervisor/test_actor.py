@@ -13,7 +13,7 @@ from hobus.bus import limits as bus_limits
 from hobus.bus.codec import unpack_header
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.ids import turn_key
+from hobus.bus.messages.ids import derive_turn_key
 from hobus.bus.messages.ledger import Ack
 from hobus.bus.messages.session import (
     EndSession,
@@ -31,7 +31,7 @@ from hobus.bus.messages.session import (
 from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
 from hobus.bus.port import Bus
-from hobus.bus.record.journal import event_in, result_of
+from hobus.bus.record.journal import read_event, unpack_result
 from hobus.bus.record.session_facts import SessionEnded
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
@@ -449,7 +449,7 @@ def test_ended_session_takes_no_turn_and_keeps_its_answers() -> None:
         journal = rig.run(rig.entries())
         assert names(journal)[-1] == "SESSION_END"
         assert names(journal).count("SESSION_END") == 1
-        end = event_in(journal[-1]).event
+        end = read_event(journal[-1]).event
         assert isinstance(end, SessionEnded)
         assert (end.turn_count, end.total_tokens, end.total_cost) == (1, 220, 0.0)
         assert rig.run(rig.view()).status == "closed"
@@ -472,7 +472,7 @@ def test_end_of_a_session_cancels_its_run() -> None:
         assert (result.outcome, result.code) == ("error", "cancelled")
         journal = rig.run(rig.entries())
         assert names(journal)[-5:] == ["LifecycleChanged", "OrderEnded", "RunCancelled", "INTENT_CLOSED", "SESSION_END"]
-        assert journal[-3].once == turn_key(SESSION, "i1")
+        assert journal[-3].once == derive_turn_key(SESSION, "i1")
         assert rig.run(rig.turn("i1", "hello")).code == "cancelled"
         rig.run(rig.host.sleep(8))
         assert len(rig.run(rig.entries())) == len(journal)
@@ -584,7 +584,7 @@ def test_completed_answer_refuses_a_degraded_one() -> None:
         (ack,) = rig.run(rig.write(degraded_entry("i1", "hello", "bare reply")))
         assert (ack.outcome, ack.event_type) == ("lost", "RunCompleted")
         entry = rig.run(rig.ledger_client("operator").lookup([ack.submission_id], with_bodies=True))[0]
-        assert result_of(entry.bodies[1]) == result
+        assert unpack_result(entry.bodies[1]) == result
 
 
 def test_what_was_delivered_meanwhile_is_the_answer_to_whoever_asks_again() -> None:

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho2_supervisor.admission import Admission, admit
-from hobus.actors.ho2_supervisor.session.journal import input_digest
+from hobus.actors.ho2_supervisor.session.journal import digest_input
 from hobus.actors.ho2_supervisor.session.record import AnswerKind, KnownInput
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.errors import SessionFault
-from hobus.bus.messages.session import SessionConfig, TurnRequest, form_of
+from hobus.bus.messages.session import SessionConfig, TurnRequest, describe_form
 from hobus.bus.messages.work_order import ToolFile
 from hobus.bus.record.session_facts import SessionEnded
 from tests.actors.ho2_supervisor.journals import SESSION, at, fold, running, started
 
-SAME = input_digest("i1", "hello")
+SAME = digest_input("i1", "hello")
 CLOSED = fold(started(), SessionEnded(reason="x", turn_count=0, at=at(1)))
 
 
@@ -47,7 +47,7 @@ def test_new_input_begins_in_an_idle_session_only() -> None:
 def test_a_follow_ups_input_begins_by_its_command_alone() -> None:
     """Its answer may be asked for; a turn under its id would leave the command of that name without one."""
     assert code(asked(started(), input_id="followup:x")) == "invalid_input"
-    one = KnownInput("followup:x", input_digest("followup:x", "hello"), "in/1", None, "answered")
+    one = KnownInput("followup:x", digest_input("followup:x", "hello"), "in/1", None, "answered")
     assert asked(started(), one, input_id="followup:x") is one
 
 
@@ -97,8 +97,8 @@ def test_another_form_under_a_known_input_is_a_conflict() -> None:
     """Unless nobody recorded in which form it was asked for: then its answer stands."""
     wanted = SessionConfig(output_schema={"type": "object"})
     assert code(asked(started(), known("answered"), run_overrides=wanted)) == "input_conflict"
-    assert code(asked(started(), known("answered", form=form_of(wanted)), run_overrides=wanted)) == ""
-    assert code(asked(started(), known("answered", form=form_of(wanted)))) == "input_conflict"
+    assert code(asked(started(), known("answered", form=describe_form(wanted)), run_overrides=wanted)) == ""
+    assert code(asked(started(), known("answered", form=describe_form(wanted)))) == "input_conflict"
     assert code(asked(started(), known("degraded", form=None), run_overrides=wanted)) == ""
 
 

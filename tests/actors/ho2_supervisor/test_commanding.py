@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hobus.bus.errors import SessionFault
-from hobus.bus.messages.ids import held_id, iso, position_of
+from hobus.bus.messages.ids import derive_held_id, format_iso, get_position
 from hobus.bus.messages.session import (
     Approve,
     Cancel,
@@ -25,7 +25,7 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import read_event
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, degraded_entry, one_tool, text_of
 from tests.rig import names
 from tests.sessions import facts
@@ -247,7 +247,7 @@ def test_steer_for_which_no_round_is_left_is_named_in_the_record() -> None:
             return turn.result()
 
         assert rig.run(run()).response == "hello||"
-        assert event_in(rig.run(rig.entries())[-1]).event.steers_unobserved == [f"HostCommandReceived:{SESSION}/s1/1"]
+        assert read_event(rig.run(rig.entries())[-1]).event.steers_unobserved == [f"HostCommandReceived:{SESSION}/s1/1"]
 
 
 # --- cancel -----------------------------------------------------------------------------------------------------------
@@ -342,8 +342,8 @@ def test_held_calls_run_when_they_are_approved_and_others_at_once(is_killed: boo
             for stale in (
                 "001",
                 "003",
-                held_id("001", "list_tools", {"name": "x"}, "1.2"),
-                held_id("001", "rm", {}, "1.2"),
+                derive_held_id("001", "list_tools", {"name": "x"}, "1.2"),
+                derive_held_id("001", "rm", {}, "1.2"),
             ):
                 assert (await rig.command(Approve(call_id=stale), stale)).reason.startswith("call_not_open"), stale
             assert (await rig.command(Deny(call_id=first.call_id, reason="not today"))).lifecycle == "WaitingInput"
@@ -378,7 +378,7 @@ def test_a_rule_says_which_calls_of_a_tool_are_held(is_killed: bool) -> None:
         async def run() -> TurnResult:
             await rig.start_session()
             held = (await rig.asked("i1", QUESTION)).held_calls
-            assert [position_of(call.call_id) for call in held] == ["001", "003"]
+            assert [get_position(call.call_id) for call in held] == ["001", "003"]
             if is_killed:
                 rig.supervise()
                 rig.world.kill(rig.instances[0])
@@ -479,7 +479,7 @@ def test_leased_run_ends_when_nobody_renews_it(is_killed: bool) -> None:
             await rig.host.sleep(10)
             asked.cancel()
             for beat in range(4):
-                heartbeat = LeaseHeartbeat(lease_id=leased.run.lease_id, heartbeat_at=iso(rig.host.now()))
+                heartbeat = LeaseHeartbeat(lease_id=leased.run.lease_id, heartbeat_at=format_iso(rig.host.now()))
                 assert (await rig.command(heartbeat, f"beat-{beat}")).outcome == "applied"
                 await rig.host.sleep(2)
             if is_killed:
@@ -565,7 +565,7 @@ def test_two_contents_under_one_id_at_the_same_moment_are_not_both_applied() -> 
     [
         Cancel(reason="x" * 8_050_000),
         Deny(call_id="1" * 5_000),
-        LeaseHeartbeat(lease_id="x" * 5_000, heartbeat_at=iso(1)),
+        LeaseHeartbeat(lease_id="x" * 5_000, heartbeat_at=format_iso(1)),
     ],
     ids=lambda command: command.kind,
 )

@@ -10,8 +10,8 @@ from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session import snapshot as snapshots
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
-from hobus.actors.ho2_supervisor.turn.turn import history_limits
-from hobus.bus.messages.ids import iso, turn_key
+from hobus.actors.ho2_supervisor.turn.turn import compute_history_limits
+from hobus.bus.messages.ids import derive_turn_key, format_iso
 from hobus.bus.messages.ledger import Provenance, WriteEntry
 from hobus.bus.messages.session import SessionConfig, TurnReply, TurnRequest, TurnResult
 from hobus.bus.record.journal import Recorded, pack_result
@@ -35,16 +35,16 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lived(rig: Rig, session_id: str, turns: int) -> list[WriteEntry]:
     """The journal of a session of that many turns, of fixed width and as an owner would have written it."""
-    record = SessionRecord(session_id, history_limits(rig.snapshot.config))
+    record = SessionRecord(session_id, compute_history_limits(rig.snapshot.config))
     entries: list[WriteEntry] = []
 
     def add(event: SessionFact, *bodies: bytes, once: str | None = None) -> None:
-        enveloped = journal.envelope(record.state, event)
+        enveloped = journal.make_envelope(record.state, event)
         tenure = 1
-        made = journal.derived_id(session_id, event, record.state.run_id)
-        entry = journal.entry_of(
+        made = journal.derive_event_id(session_id, event, record.state.run_id)
+        entry = journal.make_entry(
             enveloped,
-            submission_id=made or journal.counted_id(event.kind, session_id, tenure, record.appended + 1),
+            submission_id=made or journal.derive_counted_id(event.kind, session_id, tenure, record.appended + 1),
             prev=record.head,
             tenure=tenure,
             at_us=1,
@@ -55,17 +55,22 @@ def lived(rig: Rig, session_id: str, turns: int) -> list[WriteEntry]:
         assert record.take(Recorded(entry.submission_id, enveloped, tuple(entry.bodies))).rejection is None
         entries.append(entry)
 
-    at = iso(1.0)
+    at = format_iso(1.0)
     add(TookOver(tenure=1, instance="ho2/1@s1", at=at))
     config = SessionConfig(provider="offline", model="offline-rules-1")
     add(SessionStarted(agent_id="ADMIN", session_config=config, max_in_flight_effects=8, at=at))
     for number in range(turns):
         input_id, text = f"old-{number:06}", f"question {number:06} of a long session, as somebody would ask it"
         ref = f"RunRequested:{session_id}/{input_id}/1"
-        digest = journal.input_digest(input_id, text)
+        digest = journal.digest_input(input_id, text)
         add(
             RunRequested(
-                input_ref=ref, input_id=input_id, input_digest=digest, deadline_at=iso(60.0), config_digest="x", at=at
+                input_ref=ref,
+                input_id=input_id,
+                input_digest=digest,
+                deadline_at=format_iso(60.0),
+                config_digest="x",
+                at=at,
             ),
             text.encode(),
         )
@@ -79,11 +84,11 @@ def lived(rig: Rig, session_id: str, turns: int) -> list[WriteEntry]:
             ),
             pack_result(result),
             reply.encode(),
-            once=turn_key(session_id, input_id),
+            once=derive_turn_key(session_id, input_id),
         )
         if snapshots.is_due(record, 100):
-            made = journal.counted_id("StateSnapshot", session_id, 1, record.appended + 1)
-            event, bodies = snapshots.of(record, made, at)
+            made = journal.derive_counted_id("StateSnapshot", session_id, 1, record.appended + 1)
+            event, bodies = snapshots.make_snapshot(record, made, at)
             add(event, *bodies)
     return entries
 

@@ -17,7 +17,7 @@ from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.errors import SessionFault
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.bus.record.session_facts import RunRequested
 from hobus.bus.sim.world import World
 from hobus.bus.streaming import Draft
@@ -54,7 +54,12 @@ def played(story: Any) -> None:
         resources = Resources(bus, LedgerClient(bus, config.ledger), snapshot(), config, limits, {}, engine)
         session = OwnedSession(SESSION, resources)
         requested = RunRequested(
-            input_ref="in", input_id="in-1", input_digest="", deadline_at=iso(1.0), config_digest="", at=iso(0.0)
+            input_ref="in",
+            input_id="in-1",
+            input_digest="",
+            deadline_at=format_iso(1.0),
+            config_digest="",
+            at=format_iso(0.0),
         )
         run = RunTask(
             session, requested, bodies=(), trace="", draft=Draft(), ticket=RunTicket(RunQueue(wait_max_s=1.0, unwritten=lambda: 0), "client/1"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hobus.bus.errors import BusError
-from hobus.bus.messages.ids import follow_up_input, held_id, iso
+from hobus.bus.messages.ids import derive_held_id, follow_up_input, format_iso
 from hobus.bus.messages.session import (
     Approve,
     Cancel,
@@ -23,13 +23,13 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.peer import Peer
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import read_event
 from hobus.bus.record.session_facts import HostCommandReceived, SessionEnded
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified
 
 KEY, OTHER = "key/alice", "key/bob"
 HELD = ("tools.approval", ("list_packages",))
-PACKAGES = held_id("001", "list_packages", {"n": 1}, "1.2")
+PACKAGES = derive_held_id("001", "list_packages", {"n": 1}, "1.2")
 
 
 def asks_for_packages(order: WorkOrder) -> Answer:
@@ -45,14 +45,14 @@ def asks_for_packages(order: WorkOrder) -> Answer:
 
 async def say(client: Peer, command: Command, command_id: str, principal: str = "") -> CommandVerdict:
     """A command as this client says it, with the principal that it names."""
-    given = HostCommand(command_id=command_id, issued_at=iso(0), command=command)
+    given = HostCommand(command_id=command_id, issued_at=format_iso(0), command=command)
     asked = SessionCommand(session_id=SESSION, command=given, principal=principal)
     return await client.request("ho2", asked, expect=CommandVerdict, timeout_s=30, key=SESSION)
 
 
 def journaled(rig: Rig, kind: type[Any]) -> list[Any]:
     """The events of this kind."""
-    return [event for one in rig.run(rig.entries()) if isinstance(event := event_in(one).event, kind)]
+    return [event for one in rig.run(rig.entries()) if isinstance(event := read_event(one).event, kind)]
 
 
 def test_each_command_names_its_principal_and_its_door() -> None:

@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from bench.builders import shipped_snapshot
-from hobus.actors.ho3_memory.event_time import HOUR_US, PointInTime, micros, timestamp_of
+from hobus.actors.ho3_memory.event_time import HOUR_US, PointInTime, format_timestamp, parse_micros
 from hobus.actors.ho3_memory.records import Fact
-from hobus.bus.messages.ids import LOCAL, artifact_id
+from hobus.bus.messages.ids import LOCAL, derive_artifact_id
 from hobus.bus.messages.memory import Artifact, GateResult, Signal
 from hobus.config.sections.record import Ho3Config
 from hobus.config.snapshot import Snapshot
 
 AGENT = "ADMIN"
 SIGNAL = "tool:list_packages"
-ZERO_US = micros("2025-12-01T00:00:00.000000Z")
+ZERO_US = parse_micros("2025-12-01T00:00:00.000000Z")
 """A month before the simulation's clock begins."""
 LATEST = PointInTime(2**62, 2**62)
 """Later than everything."""
@@ -27,7 +27,7 @@ def us(hours: float) -> int:
 
 
 def at(hours: float) -> str:
-    return timestamp_of(us(hours))
+    return format_timestamp(us(hours))
 
 
 def moment(hours: float, seq: int = 2**62) -> PointInTime:
@@ -84,7 +84,9 @@ def gate_result() -> GateResult:
 def artifact(name: str = "one", hours: float = 0.0, **changed: Any) -> Artifact:
     """An artifact made at that hour, whose window ended then, resting on event 0 of SIGNAL."""
     fields: dict[str, Any] = {
-        "artifact_id": artifact_id(changed.get("principal", LOCAL), [SIGNAL], name, model="m", prompt_pack_version="1"),
+        "artifact_id": derive_artifact_id(
+            changed.get("principal", LOCAL), [SIGNAL], name, model="m", prompt_pack_version="1"
+        ),
         "principal": LOCAL,
         "artifact_type": "task_pattern",
         "weight": 0.8,
@@ -104,7 +106,7 @@ def artifact(name: str = "one", hours: float = 0.0, **changed: Any) -> Artifact:
 
 
 def logged(made: Artifact, seq: int) -> Fact:
-    at_us, name = micros(made.created_at_event_ts), f"HO3_OVERLAY:{made.artifact_id}/{seq}"
+    at_us, name = parse_micros(made.created_at_event_ts), f"HO3_OVERLAY:{made.artifact_id}/{seq}"
     return Fact("overlay", seq, AGENT, name, at_us, made.artifact_id, artifact=made)
 
 

@@ -43,7 +43,7 @@ class Cluster(SimulatedRig):
         self.world.run(self.world.settled())
 
     @property
-    def checkpoint(self) -> bytearray:
+    def write_checkpoint(self) -> bytearray:
         """The content of the checkpoint file; changes are changes on the medium."""
         return self.world.media["ho3"].files[FILE].content
 

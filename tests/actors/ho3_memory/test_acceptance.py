@@ -3,10 +3,10 @@
 import pytest
 from msgspec import ValidationError
 
-from hobus.actors.ho3_memory.acceptance import artifact_of, demand_acceptable, fault_of_artifact
+from hobus.actors.ho3_memory.acceptance import demand_acceptable, find_artifact_fault, make_artifact
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.bus.errors import MemoryFault
-from hobus.bus.messages.base import faults_in
+from hobus.bus.messages.base import describe_fault
 from hobus.bus.messages.ids import LOCAL
 from hobus.bus.messages.memory import Artifact, Labels, LogOverlay, PlainContent, PlainOverlay
 from hobus.config.sections.turns import ClassifyLabels
@@ -28,7 +28,7 @@ VOCABULARY = ClassifyLabels(domain=["tools", "docs"], task=["inspect"])
 
 
 def fault(**changed):
-    return fault_of_artifact(artifact(**changed), VOCABULARY)
+    return find_artifact_fault(artifact(**changed), VOCABULARY)
 
 
 def test_an_ordinary_artifact_may_stand():
@@ -84,7 +84,7 @@ def test_what_is_wrong_with_a_plain_overlay_is_told_of_that_form(changed, named)
     overlay = PLAIN.model_dump() | changed
     with pytest.raises(ValidationError) as caught:
         LogOverlay.model_validate({"agent_id": AGENT, "overlay": overlay})
-    assert named in faults_in(caught.value) and "artifact" not in faults_in(caught.value)
+    assert named in describe_fault(caught.value) and "artifact" not in describe_fault(caught.value)
 
 
 PLAIN = PlainOverlay(
@@ -111,7 +111,7 @@ def remembering(*facts, **changed):
 def read_as(**changed):
     """The artifact that PLAIN reads as, with some fields changed."""
     made = PLAIN.model_copy(update=changed)
-    return artifact_of(made, sources_of(made, remembering()), config())
+    return make_artifact(made, sources_of(made, remembering()), config())
 
 
 def sources_of(made, memory):
@@ -127,7 +127,7 @@ def test_a_plain_overlay_reads_as_an_artifact():
     assert (read.source_signal_ids, read.source_event_ids, read.gate_snapshot) == ([SIGNAL], [event_id(0)], None)
     assert (read.created_at_event_ts, read.window_end) == (at(3), at(2))
     assert (read.window_start, read.principal) == ("2025-11-24T00:00:00.000000Z", LOCAL)
-    assert fault_of_artifact(read, VOCABULARY) == ""
+    assert find_artifact_fault(read, VOCABULARY) == ""
 
 
 def test_plain_overlays_of_one_signal_differ_by_their_bias():
@@ -157,7 +157,7 @@ def test_a_plain_overlay_of_a_time_that_no_calendar_has_is_refused(moment):
 
 
 def test_an_artifact_is_taken_as_it_is():
-    assert artifact_of(artifact(), {}, config()) == artifact()
+    assert make_artifact(artifact(), {}, config()) == artifact()
 
 
 def refusal(made, memory=None, **changed):
@@ -185,7 +185,7 @@ def test_an_artifact_rests_on_events_of_its_signals():
     said = refusal(artifact(source_event_ids=[event_id(0), theirs]), memory)
     assert said.startswith("unknown_events") and f"1 of 2 source events are not of {SIGNAL}, but of tool:other" in said
     plain = PLAIN.model_copy(update={"source_event_ids": [theirs]})
-    assert "not of" in refusal(artifact_of(plain, sources_of(plain, memory), config()), memory)
+    assert "not of" in refusal(make_artifact(plain, sources_of(plain, memory), config()), memory)
     both = artifact(source_event_ids=[event_id(0), theirs], source_signal_ids=[SIGNAL, "tool:other"])
     assert refusal(both, memory) == ""
 

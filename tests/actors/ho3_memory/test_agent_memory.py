@@ -50,7 +50,8 @@ def habit(count=5, sessions=3, first=0):
 def lines(memory, as_of, of_session=None, principal=LOCAL):
     """Context lines that may go into a prompt."""
     return [
-        bias.artifact.context_line for bias in memory.active_biases(as_of, principal=principal, session_id=of_session)
+        bias.artifact.context_line
+        for bias in memory.list_active_biases(as_of, principal=principal, session_id=of_session)
     ]
 
 
@@ -66,7 +67,7 @@ def test_a_fact_counts_once():
         memory.counts(moment(100)),
         list(memory.artifacts.overlays(moment(100), signal_id=None, principal=None, active_only=False)),
     )
-    assert memory.failure_times(SIGNAL, LOCAL) == [us(9)]
+    assert memory.list_failure_times(SIGNAL, LOCAL) == [us(9)]
 
 
 def test_a_habit_crosses_its_gate_until_an_overlay_names_it():
@@ -172,9 +173,9 @@ def test_decay_at_exactly_the_floor_is_enough(floor, is_there):
 def test_the_freshest_source_signal_keeps_an_artifact_alive():
     made = artifact(source_signal_ids=[SIGNAL, OTHER])
     memory = memory_of(seen(0, 0), seen(1, 336, 0, OTHER), logged(made, 2))
-    assert [bias.decay for bias in memory.active_biases(moment(336), principal=LOCAL, session_id=None)] == [1.0]
+    assert [bias.decay for bias in memory.list_active_biases(moment(336), principal=LOCAL, session_id=None)] == [1.0]
     nothing = memory_of(logged(artifact(source_signal_ids=["tool:unknown"]), 0), bias_decay_floor=0.0)
-    assert [bias.decay for bias in nothing.active_biases(moment(1), principal=LOCAL, session_id=None)] == []
+    assert [bias.decay for bias in nothing.list_active_biases(moment(1), principal=LOCAL, session_id=None)] == []
 
 
 def test_in_mode_bistable_a_learned_line_goes_and_comes_with_its_evidence():
@@ -222,7 +223,7 @@ def test_a_line_is_shown_with_the_weight_that_it_has_by_then():
     memory = memory_of(*habit(), logged(made, 5))
 
     def weights(as_of):
-        return [one.artifact.weight for one in memory.active_biases(as_of, principal=LOCAL, session_id=None)]
+        return [one.artifact.weight for one in memory.list_active_biases(as_of, principal=LOCAL, session_id=None)]
 
     assert weights(moment(5)) == [0.8]
     memory.apply(weighed(6, 6, 0.3, made.artifact_id))
@@ -397,7 +398,7 @@ def bytes_of(memory, as_of):
     answers = [
         *memory.signals(as_of, signal_id=None, principal=None, min_count=0, with_ids=True),
         *memory.artifacts.overlays(as_of, signal_id=None, principal=None, active_only=False),
-        *memory.active_biases(as_of, principal=LOCAL, session_id=None),
+        *memory.list_active_biases(as_of, principal=LOCAL, session_id=None),
         *(memory.gate(signal_id, LOCAL, as_of) for signal_id in SIGNALS),
     ]
     return [canonical_bytes(answer) for answer in answers], memory.counts(as_of)
@@ -437,8 +438,8 @@ def test_what_a_read_leaves_out_unseen_would_not_be_in_force(facts, mode, hours,
     quick, whole = memory_of(*facts, **mode), memory_of(*facts, **mode)
     whole._reach_us = inf
     whole._signals.present = lambda *_: Present(inf, [], -inf, is_whole=False)
-    assert [list(one.active_biases(as_of, principal=LOCAL, session_id=None)) for one in (quick, whole)] == [
-        list(whole.active_biases(as_of, principal=LOCAL, session_id=None))
+    assert [list(one.list_active_biases(as_of, principal=LOCAL, session_id=None)) for one in (quick, whole)] == [
+        list(whole.list_active_biases(as_of, principal=LOCAL, session_id=None))
     ] * 2
 
 
@@ -506,11 +507,11 @@ def test_no_signal_has_two_lines_in_one_prompt(facts, mode, hours, seq):
     """At most one artifact per signal, and it is the newest of those that ever held; nothing pending or off is among them."""
     as_of = moment(hours, seq)
     memory = memory_of(*facts, **mode)
-    shown = list(memory.active_biases(as_of, principal=LOCAL, session_id=None))
+    shown = list(memory.list_active_biases(as_of, principal=LOCAL, session_id=None))
     signals = [signal_id for bias in shown for signal_id in bias.artifact.source_signal_ids]
     assert len(signals) == len(set(signals))
     there = list(memory.artifacts.overlays(as_of, signal_id=None, principal=LOCAL, active_only=False))
     active = {one.artifact.artifact_id for one in there if one.state == "active"}
     assert {bias.artifact.artifact_id for bias in shown} <= active
     assert all(one.artifact.enabled for one in there if one.state in ("active", "pending", "superseded"))
-    assert list(memory.active_biases(as_of, principal=BOB, session_id=None)) == []
+    assert list(memory.list_active_biases(as_of, principal=BOB, session_id=None)) == []

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.answers import page_of
+from hobus.actors.ho3_memory.answers import cut_page
 
 
 @given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 20))
 def test_pages_together_are_the_whole_and_each_keeps_its_bound(sizes, page_max):
     left, pages = list(enumerate(sizes)), []
     while True:
-        page, has_more = page_of(left, page_max, lambda row: row[1])
+        page, has_more = cut_page(left, page_max, lambda row: row[1])
         pages.append(page)
         left = left[len(page) :]
         assert has_more == bool(left)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.checkpoint import NO_FRAME, RecordPosition, encode, frames
+from hobus.actors.ho3_memory.checkpoint import NO_FRAME, RecordPosition, encode, read_frames
 from hobus.actors.ho3_memory.records import Fact
 from hobus.bus.messages.base import pack
 from tests.actors.ho3_memory.builders import artifact, failed, logged, off, seen, weighed
@@ -36,7 +36,7 @@ def file_of(*groups):
 
 
 def frames_in(data, read=None):
-    return frames(read or (lambda offset, size: data[offset : offset + size]), len(data))
+    return read_frames(read or (lambda offset, size: data[offset : offset + size]), len(data))
 
 
 def test_a_file_is_read_frame_by_frame():

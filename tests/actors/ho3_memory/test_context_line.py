@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.context_line import fault_of_line
+from hobus.actors.ho3_memory.context_line import find_line_fault
 from tests.laws import of_each
 
 GOOD = (
@@ -118,17 +118,17 @@ BAD = {
 
 @of_each(GOOD)
 def test_a_plain_sentence_passes(line):
-    assert fault_of_line(line, chars_max=240) == ""
+    assert find_line_fault(line, chars_max=240) == ""
 
 
 @of_each(BAD.items())
 def test_what_could_act_as_more_than_a_line_is_refused(line, why):
-    assert re.search(why, fault_of_line(line, chars_max=240))
+    assert re.search(why, find_line_fault(line, chars_max=240))
 
 
 @pytest.mark.parametrize(("length", "is_fine"), [(240, True), (241, False)])
 def test_the_length_is_bounded_by_its_setting(length, is_fine):
-    fault = fault_of_line("x" * length, chars_max=240)
+    fault = find_line_fault("x" * length, chars_max=240)
     assert (fault == "") is is_fine
     assert is_fine or "the limit is" in fault
 
@@ -136,5 +136,5 @@ def test_the_length_is_bounded_by_its_setting(length, is_fine):
 @given(st.text(max_size=300))
 def test_the_fault_never_repeats_the_line(line):
     """It is the text of a model or a person, and faults stand in logs."""
-    fault = fault_of_line(line, chars_max=240)
+    fault = find_line_fault(line, chars_max=240)
     assert len(line) < 8 or line not in fault

@@ -26,7 +26,7 @@ def filled(memory, count=400):
 def answers(memory):
     """As of the head, and of a moment in between."""
     return [
-        (list(memory.active_biases(as_of, principal=LOCAL, session_id=None)), memory.counts(as_of))
+        (list(memory.list_active_biases(as_of, principal=LOCAL, session_id=None)), memory.counts(as_of))
         for as_of in (moment(500), moment(100), moment(500, 100))
     ]
 
@@ -84,7 +84,7 @@ def test_a_failed_store_ends_the_process_which_starts_anew_from_the_record():
 def test_questions_about_agents_that_have_learned_nothing_open_one_empty_store_for_all_of_them(monkeypatch):
     """A store of its own for each question would be kept until the next collection of cycles."""
     opened = []
-    monkeypatch.setattr(database, "_opened", lambda disk, of=database._opened: opened.append(disk) or of(disk))
+    monkeypatch.setattr(database, "_open", lambda disk, of=database._open: opened.append(disk) or of(disk))
     with cluster() as made:
         for agent_id in ("CLERK", "CLERK", "SCRIBE"):
             assert made.ask(m.ReadOverlays(agent_id=agent_id, active_only=False), m.Overlays).overlays == []

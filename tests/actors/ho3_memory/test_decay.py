@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.event_time import HOUR_US, decay, remaining
+from hobus.actors.ho3_memory.event_time import HOUR_US, compute_remaining, decay
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ def test_decay_at_its_borders(age_hours, expected):
 def test_decay_never_grows_with_age(one_us, other_us, half_life_hours):
     younger, older = sorted((one_us, other_us))
     assert 0.0 <= decay(0, older, half_life_hours) <= decay(0, younger, half_life_hours) <= 1.0
-    assert remaining(older, half_life_hours) <= remaining(younger, half_life_hours)
+    assert compute_remaining(older, half_life_hours) <= compute_remaining(younger, half_life_hours)

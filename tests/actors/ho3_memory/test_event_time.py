@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.event_time import HOUR_US, hours_us, micros, micros_of_clock, timestamp_of
+from hobus.actors.ho3_memory.event_time import HOUR_US, convert_hours, format_timestamp, parse_micros, read_clock_us
 from hobus.bus.errors import MemoryFault
 
-LAST_US = micros("9999-12-31T23:59:59.999999Z")
+LAST_US = parse_micros("9999-12-31T23:59:59.999999Z")
 
 
 @given(st.integers(0, LAST_US))
 def test_a_time_and_its_timestamp_are_one(at_us):
-    assert micros(timestamp_of(at_us)) == at_us
+    assert parse_micros(format_timestamp(at_us)) == at_us
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_time_and_its_timestamp_are_one(at_us):
     ],
 )
 def test_known_times(text, expected):
-    assert micros(text) == expected
+    assert parse_micros(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -38,15 +38,15 @@ def test_known_times(text, expected):
 )
 def test_a_day_that_no_calendar_has_is_refused_by_name(text):
     with pytest.raises(MemoryFault, match=text) as caught:
-        micros(text)
+        parse_micros(text)
     assert caught.value.code == "invalid_time" and not caught.value.retryable
 
 
 def test_beyond_the_calendar_is_its_last_microsecond():
-    assert timestamp_of(LAST_US + 1) == "9999-12-31T23:59:59.999999Z"
+    assert format_timestamp(LAST_US + 1) == "9999-12-31T23:59:59.999999Z"
 
 
 def test_the_clock_and_settings_are_read_in_microseconds():
     """Both without a rounding error that a comparison could see."""
-    assert micros_of_clock(1_767_225_600.000001) == 1_767_225_600_000_001
-    assert (hours_us(168), hours_us(0.5)) == (168 * HOUR_US, HOUR_US // 2)
+    assert read_clock_us(1_767_225_600.000001) == 1_767_225_600_000_001
+    assert (convert_hours(168), convert_hours(0.5)) == (168 * HOUR_US, HOUR_US // 2)

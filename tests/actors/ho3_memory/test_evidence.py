@@ -10,10 +10,10 @@ from hobus.actors.ho3_memory.event_time import HOUR_US, decay
 from hobus.actors.ho3_memory.evidence import (
     NOTHING,
     Level,
-    faded,
+    count_present_us,
+    fade,
     open_hours,
     open_since_us,
-    present_us,
     reach_us,
     trace,
 )
@@ -35,7 +35,7 @@ ALWAYS = range(us(0) // HOUR_US, us(6000) // HOUR_US)
 def level(events, hours, rules=RULES, present=ALWAYS):
     counted = sorted(one for one in events if one[0] <= us(hours))
     levels = [level for level, _ in trace(counted, present, rules)]
-    return faded(levels[-1], present_us(present, counted[-1][0], us(hours)), rules) if levels else NOTHING
+    return fade(levels[-1], count_present_us(present, counted[-1][0], us(hours)), rules) if levels else NOTHING
 
 
 def test_before_the_first_event_there_is_nothing():
@@ -121,20 +121,20 @@ def hours_at(*hours):
 def test_an_absence_counts_for_a_day():
     """A day is a day, two are one as well, and whoever was there in between makes it two again; not so a part of it."""
     day, two_days = us(ABSENCE_MAX_HOURS) - us(0), us(2 * ABSENCE_MAX_HOURS)
-    assert present_us(hours_at(0, 24), us(0), us(24)) == day
-    assert present_us(hours_at(0, 48), us(0), two_days) == day
-    assert present_us(hours_at(0), us(0), two_days) == day  # still away
-    assert present_us(hours_at(0, 24, 48), us(0), two_days) == 2 * day
-    assert present_us(hours_at(0, 30, 48), us(0), two_days) == day + us(18) - us(0)
-    assert present_us((), us(0), us(0.9)) == us(0.9) - us(0)
+    assert count_present_us(hours_at(0, 24), us(0), us(24)) == day
+    assert count_present_us(hours_at(0, 48), us(0), two_days) == day
+    assert count_present_us(hours_at(0), us(0), two_days) == day  # still away
+    assert count_present_us(hours_at(0, 24, 48), us(0), two_days) == 2 * day
+    assert count_present_us(hours_at(0, 30, 48), us(0), two_days) == day + us(18) - us(0)
+    assert count_present_us((), us(0), us(0.9)) == us(0.9) - us(0)
 
 
 @given(st.lists(st.integers(0, 300), max_size=30), st.integers(0, 300), st.integers(0, 300))
 def test_no_more_time_counts_than_passes_and_more_presence_counts_more(there, since, until):
     since, until = sorted((since, until))
-    found = present_us(sorted({*hours_at(*there)}), us(since), us(until))
+    found = count_present_us(sorted({*hours_at(*there)}), us(since), us(until))
     assert min(us(until) - us(since), us(24) - us(0)) <= found <= us(until) - us(since)
-    assert found <= present_us(sorted({*hours_at(*there, (since + until) // 2)}), us(since), us(until))
+    assert found <= count_present_us(sorted({*hours_at(*there, (since + until) // 2)}), us(since), us(until))
 
 
 def test_who_comes_once_a_day_learns_what_who_is_always_there_forgets():
@@ -151,7 +151,7 @@ def test_beyond_its_reach_no_gate_stands_open():
     rules = config(gate_mode="bistable", gate_high=3.0, gate_low=1.5, evidence_half_life_hours=48.0)
     levels = [level for level, _ in trace([event(0, n) for n in range(20)], ALWAYS, rules)]
     reach = int(open_hours(rules) * HOUR_US)
-    assert [faded(levels[-1], reach + late, rules).is_open for late in (-300, 1)] == [True, False]
+    assert [fade(levels[-1], reach + late, rules).is_open for late in (-300, 1)] == [True, False]
     assert open_hours(config()) == float("inf")
 
 
@@ -163,5 +163,5 @@ def test_whatever_had_its_last_event_before_that_time_is_closed(there, hours):
     found = open_since_us(hours_at(*sorted(set(there), reverse=True)), us(hours), rules)
     full = Level(rules.gate_high, is_open=True)
     for last in there:
-        left = faded(full, present_us(sorted({*hours_at(*there)}), us(last), us(hours)), rules)
+        left = fade(full, count_present_us(sorted({*hours_at(*there)}), us(last), us(hours)), rules)
         assert not left.is_open or us(last) >= found

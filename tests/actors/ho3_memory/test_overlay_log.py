@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.overlay_log import Change, OverlayLog, Standing, state_of
+from hobus.actors.ho3_memory.overlay_log import Change, OverlayLog, Standing, find_state
 from tests.actors.ho3_memory.builders import artifact, at, confirmed, logged, moment, off, on, weighed
 from tests.laws import law
 
@@ -77,7 +77,7 @@ def test_later_changes_are_named_in_order():
 )
 def test_active_is_enabled_and_of_some_weight_and_not_past_its_expiry(changed, hours, expected):
     standing = Standing(artifact(**changed), moment(0), is_pending=False, has_held=True)
-    assert (state_of(standing, at(hours), is_superseded=False) == "active") is expected
+    assert (find_state(standing, at(hours), is_superseded=False) == "active") is expected
 
 
 def test_a_constraint_waits_for_a_person_each_time_it_is_logged():

@@ -155,7 +155,7 @@ def test_a_damaged_checkpoint_is_not_believed(monkeypatch, taken, place):
     with cluster() as made:
         fill(made)
         before = state(made)
-        made.checkpoint[place] ^= 0x10
+        made.write_checkpoint[place] ^= 0x10
         taken.clear()
         made.restart_memory()
         assert len(taken) > 1 and state(made) == before
@@ -219,7 +219,7 @@ def test_a_full_disk_costs_the_checkpoint_alone(monkeypatch, taken):
 
 def test_an_entry_that_cannot_be_read_keeps_nobody_from_remembering():
     with cluster() as made:
-        junk = records.signal_entry(AGENT, signal(9, 9), **TIMES)._replace(bodies=[pack(["junk"])])
+        junk = records.make_signal_entry(AGENT, signal(9, 9), **TIMES)._replace(bodies=[pack(["junk"])])
         made.write_as_memory([junk])
         fill(made)
         made.restart_memory()
@@ -230,8 +230,8 @@ def test_what_an_earlier_incarnation_wrote_and_nobody_heard_of_is_found():
     """The ledger knows an event that is not here: the streams are read on before anything is answered."""
     with cluster() as made:
         made.log(signal(0, 0))
-        unheard = [records.signal_entry(AGENT, signal(number, number), **TIMES) for number in (1, 2)]
-        unheard.append(records.overlay_entry(AGENT, artifact(hours=1), earlier=0, **TIMES))
+        unheard = [records.make_signal_entry(AGENT, signal(number, number), **TIMES) for number in (1, 2)]
+        unheard.append(records.make_overlay_entry(AGENT, artifact(hours=1), earlier=0, **TIMES))
         made.write_as_memory(unheard)
         assert made.stats().events == 1
         logged = made.log(signal(3, 3), signal(1, 1))
@@ -244,7 +244,7 @@ def test_what_an_earlier_incarnation_wrote_and_nobody_heard_of_is_found():
 
 def test_a_conflict_with_an_unheard_entry_brings_it_in():
     with cluster() as made:
-        made.write_as_memory([records.signal_entry(AGENT, signal(0, 5), **TIMES)])
+        made.write_as_memory([records.make_signal_entry(AGENT, signal(0, 5), **TIMES)])
         assert made.refusal(m.LogSignal(agent_id=AGENT, signal=signal(0, 0)), m.SignalsLogged).code == "event_conflict"
         assert [(found.count, found.last_seen) for found in made.signals().signals] == [(1, at(5))]
 

@@ -10,8 +10,8 @@ from bench.builders import SESSION
 from hobus.actors.session_host.actor import SessionHost
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import iso
-from hobus.bus.messages.ledger import Entry, Write, WriteEntry, Written, session_stream
+from hobus.bus.messages.ids import format_iso
+from hobus.bus.messages.ledger import Entry, Write, WriteEntry, Written, name_session_stream
 from hobus.bus.messages.session import (
     Consolidate,
     EndSession,
@@ -104,7 +104,7 @@ class Hosted(Cluster):
         return await self.ask_host(ProcessTurn(**{**values, **changes}), timeout_s)
 
     async def stream(self, session_id: str = SESSION) -> list[Entry]:
-        return await self.entries(session_stream(session_id), rests_s=2)
+        return await self.entries(name_session_stream(session_id), rests_s=2)
 
     async def write(self, *entries: WriteEntry) -> None:
         """Each by the role that writes such entries."""
@@ -123,10 +123,10 @@ def journal(event: SessionFact, prev: str, submission_id: str, *, body: bytes = 
     """A journal entry as HO2 writes it."""
     envelope = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
     return WriteEntry(
-        submission_id=submission_id, stream=session_stream(SESSION), event_type=envelope.event.entry_name, at_us=1,
+        submission_id=submission_id, stream=name_session_stream(SESSION), event_type=envelope.event.entry_name, at_us=1,
         bodies=[pack_event(envelope, submission_id, 1), *([body] if body else [])], prev=prev, tenure=1,
         once=f"turn:{SESSION}/in-1" if once else None,
     )  # fmt: skip
 
 
-TAKEN = journal(TookOver(tenure=1, instance="ho2/9@x", at=iso(1.0)), "", f"TookOver:{SESSION}/1")
+TAKEN = journal(TookOver(tenure=1, instance="ho2/9@x", at=format_iso(1.0)), "", f"TookOver:{SESSION}/1")

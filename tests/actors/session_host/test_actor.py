@@ -8,7 +8,7 @@ import pytest
 
 from bench.builders import SESSION
 from hobus.bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
-from hobus.bus.messages.ids import RunId, session_id_of
+from hobus.bus.messages.ids import RunId, derive_session_id
 from hobus.bus.messages.session import (
     EndSession,
     SessionClosed,
@@ -36,7 +36,7 @@ def test_a_first_turn_starts_a_session_whose_id_follows_from_its_input(make):
         return await cluster.turn(session_id=None), await cluster.turn(session_id=None)
 
     first, second = cluster.run(twice())
-    assert first.session_id == second.session_id == session_id_of("operator", "in-1")
+    assert first.session_id == second.session_id == derive_session_id("operator", "in-1")
     assert [(start.session_id, start.agent_id) for start in cluster.ho2.started] == [(first.session_id, "ADMIN")] * 2
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from bench.builders import SESSION
 from hobus.actors.session_host.limits import RESERVE_SHARE_MAX
-from hobus.bus.errors import BusError, GatewayError, RuntimeFault, WorkOrderFault, plain_words
-from hobus.bus.messages.ids import degraded_call_key, iso, session_id_of, session_key
+from hobus.bus.errors import BusError, GatewayError, RuntimeFault, WorkOrderFault, put_plainly
+from hobus.bus.messages.ids import derive_degraded_call_key, derive_session_id, derive_session_key, format_iso
 from hobus.bus.messages.session import SessionConfig, TurnReply, TurnRequest
 from hobus.bus.messages.work_order import Cost
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import read_event
 from hobus.bus.record.session_facts import SessionStarted
-from hobus.bus.spent import fact_of
+from hobus.bus.spent import make_spent_fact
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from tests.actors.session_host.rig import TAKEN, journal, result_of
 from tests.gateway_service import rig as gateway_rig
@@ -33,16 +33,16 @@ def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
     cluster.ho2.fault = fault
     result = cluster.run(cluster.turn("what is up?"))
     assert (result.outcome, result.response, result.code) == ("degraded", "fine", "degraded")
-    assert result.reason == plain_words(fault)
+    assert result.reason == put_plainly(fault)
     (prompt,) = cluster.provider.prompts
     assert (prompt.contract_id, prompt.work_order_id) == ("PRC-DEGRADED-001", "WO-DEGRADED-in-1")
-    assert prompt.idempotency_key == degraded_call_key(SESSION, "in-1")
+    assert prompt.idempotency_key == derive_degraded_call_key(SESSION, "in-1")
     assert prompt.tools == [] and "what is up?" in prompt.messages[-1].text and "ADMIN" in prompt.messages[0].text
     (entry,) = cluster.run(cluster.stream())
-    event = event_in(entry).event
+    event = read_event(entry).event
     assert (entry.submission_id, entry.once) == (f"TurnDegraded:{SESSION}/in-1", f"turn:{SESSION}/in-1")
     assert (event.input_ref, event.reply_ref, event.delivered, event.reason) == (
-        f"{entry.submission_id}/1", f"{entry.submission_id}/2", False, plain_words(fault),
+        f"{entry.submission_id}/1", f"{entry.submission_id}/2", False, put_plainly(fault),
     )  # fmt: skip
     assert entry.bodies[1:] == [b"what is up?", b"fine"]
     (degradation,) = of_type(cluster.run(cluster.entries("governance")), "DEGRADATION")
@@ -118,7 +118,7 @@ def test_an_input_id_of_another_session_degrades_as_well(make):
 
     async def two():
         return await cluster.turn("what is up?"), await cluster.turn(
-            "something else", session_id=session_id_of("door", "another")
+            "something else", session_id=derive_session_id("door", "another")
         )
 
     assert [result.outcome for result in cluster.run(two())] == ["degraded", "degraded"]
@@ -189,7 +189,7 @@ def test_a_degraded_turn_costs_what_its_run_did_too(make, is_answered):
 
     cluster = make(Scripted(None if is_answered else fails))
     run = Cost(input_tokens=100, output_tokens=20, total_tokens=120, llm_calls=2, cost_usd=0.25)
-    cluster.ho2.fault = RuntimeFault("PROVIDER_ERROR", "x", facts=fact_of(run))
+    cluster.ho2.fault = RuntimeFault("PROVIDER_ERROR", "x", facts=make_spent_fact(run))
     result = cluster.run(cluster.turn())
     assert result.outcome == ("degraded" if is_answered else "error")
     assert result.cost.total_tokens > 120 and result.cost.cost_usd is not None and result.cost.cost_usd >= 0.25
@@ -233,7 +233,7 @@ def test_without_the_ledger_the_reply_is_delivered_and_spooled(make):
     result, elapsed_s, spooled, stream = cluster.run(scenario())
     assert (result.outcome, result.response) == ("degraded", "fine") and elapsed_s < 6
     assert spooled == 2  # DEGRADATION and TurnDegraded{delivered: true}
-    assert any(event_in(entry).event.delivered for entry in stream)
+    assert any(read_event(entry).event.delivered for entry in stream)
     assert not cluster.world.media["host"].files
 
 
@@ -290,7 +290,7 @@ def test_a_last_resort_that_comes_too_late_is_told_to_nobody(make):
 
     told, later, stream = cluster.run(scenario())
     assert (told.outcome, told.response) == (later.outcome, later.response) == ("success", "from HO2")
-    assert not any(event_in(entry).event.delivered for entry in stream)
+    assert not any(read_event(entry).event.delivered for entry in stream)
 
 
 @pytest.mark.parametrize("is_recorded", [False, True])
@@ -306,7 +306,7 @@ def test_two_who_ask_the_same_hear_the_same(make, is_recorded):
         hasty = await cluster.turn(timeout_s=6)
         if is_recorded:
             cluster.start_ledger()
-            assert event_in((await cluster.stream())[-1]).event.delivered
+            assert read_event((await cluster.stream())[-1]).event.delivered
         gate.set()
         return hasty, await patient
 
@@ -329,7 +329,7 @@ def test_a_delivered_reply_survives_the_host(make):
         return await cluster.stream()
 
     stream = cluster.run(scenario())
-    assert [event_in(entry).event.delivered for entry in stream] == [True]
+    assert [read_event(entry).event.delivered for entry in stream] == [True]
     assert stream[0].bodies[2] == b"fine"
     assert not cluster.world.media["host"].files
 
@@ -353,10 +353,14 @@ CLERK = SHIPPED.agents["ADMIN"].model_copy(update={"agent_id": "CLERK", "framewo
 def started(agent_id):
     """What HO2 recorded of the session before it died."""
     event = SessionStarted(
-        agent_id=agent_id, session_config=SessionConfig(), max_in_flight_effects=1, principal="local", at=iso(1.0)
+        agent_id=agent_id,
+        session_config=SessionConfig(),
+        max_in_flight_effects=1,
+        principal="local",
+        at=format_iso(1.0),
     )
     entry = journal(event, TAKEN.submission_id, f"SESSION_START:{SESSION}/1.1")
-    return [TAKEN, entry._replace(once=session_key(SESSION))]
+    return [TAKEN, entry._replace(once=derive_session_key(SESSION))]
 
 
 @pytest.mark.parametrize("claimed", [None, "ADMIN"])

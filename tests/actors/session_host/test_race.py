@@ -9,7 +9,7 @@ import pytest
 
 from bench.builders import SESSION
 from hobus.bus.errors import BusError, RuntimeFault, SessionFault
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.bus.messages.ledger import Provenance, WriteEntry
 from hobus.bus.messages.session import TurnReply, TurnRequest, TurnResult
 from hobus.bus.messages.work_order import Cost
@@ -29,7 +29,9 @@ def test_a_run_that_completed_meanwhile_is_delivered_instead(make):
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
     run_id = {"session_id": SESSION, "run_seq": 1}
     done = TurnResult(response="the real answer", outcome="success", session_id=SESSION, run_id=None, input_id="in-1")
-    completed = RunCompleted(input_id="in-1", result_ref=f"RunCompleted:{SESSION}-1/1", reply_ref="x/1", at=iso(2.0))
+    completed = RunCompleted(
+        input_id="in-1", result_ref=f"RunCompleted:{SESSION}-1/1", reply_ref="x/1", at=format_iso(2.0)
+    )
 
     async def act(_prompt):
         await cluster.write(
@@ -54,7 +56,7 @@ def test_a_verdict_that_came_first_is_delivered_instead(make, with_detail):
         response="spent", outcome="error", session_id=SESSION, run_id=None, input_id="in-1", code="budget_exhausted"
     )
     ref = f"RunFailed:{SESSION}/1.2/1" if with_detail else None
-    failed = RunFailed(input_id="in-1", code="budget_exhausted", detail_ref=ref, at=iso(2.0))
+    failed = RunFailed(input_id="in-1", code="budget_exhausted", detail_ref=ref, at=format_iso(2.0))
     body = pack_result(verdict) if with_detail else b""
 
     async def act(_prompt):
@@ -77,7 +79,7 @@ def test_a_cancelled_turn_is_told_as_its_run_was_recorded(make):
         code="cancelled", cost=Cost(input_tokens=7, llm_calls=1), exchange_entry_ids=["PROMPT_RECEIVED:x"],
     )  # fmt: skip
     name = f"RunCancelled:{SESSION}/1.2"
-    event = RunCancelled(input_id="in-1", reason="enough", at=iso(2.0))
+    event = RunCancelled(input_id="in-1", reason="enough", at=format_iso(2.0))
 
     async def scenario():
         await cluster.write(TAKEN, journal(event, TAKEN.submission_id, name, body=pack_result(recorded), once=True))
@@ -90,7 +92,12 @@ def requested(text: str, prev: str) -> WriteEntry:
     """RunRequested as HO2 writes it, the text as its body."""
     name = f"RunRequested:{SESSION}/in-1"
     event = RunRequested(
-        input_ref=f"{name}/1", input_id="in-1", input_digest="d", deadline_at=iso(9.0), config_digest="", at=iso(1.0)
+        input_ref=f"{name}/1",
+        input_id="in-1",
+        input_digest="d",
+        deadline_at=format_iso(9.0),
+        config_digest="",
+        at=format_iso(1.0),
     )
     return journal(event, prev, name, body=text.encode())
 
@@ -100,7 +107,7 @@ def completed_run(text: str) -> tuple[TurnResult, list[WriteEntry]]:
     done = TurnResult(response="the real answer", outcome="success", session_id=SESSION, run_id=None, input_id="in-1")
     asked = requested(text, TAKEN.submission_id)
     name = f"RunCompleted:{SESSION}-1"
-    event = RunCompleted(input_id="in-1", result_ref=f"{name}/1", reply_ref="x/1", at=iso(2.0))
+    event = RunCompleted(input_id="in-1", result_ref=f"{name}/1", reply_ref="x/1", at=format_iso(2.0))
     return done, [TAKEN, asked, journal(event, asked.submission_id, name, body=pack_result(done), once=True)]
 
 
@@ -147,7 +154,7 @@ def test_another_text_under_a_degraded_input_is_a_conflict(make):
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
 
     async def scenario():
-        event = TurnDegraded(input_id="in-1", input_ref="T:x/1", reply_ref="T:x/2", delivered=False, at=iso(1.0))
+        event = TurnDegraded(input_id="in-1", input_ref="T:x/1", reply_ref="T:x/2", delivered=False, at=format_iso(1.0))
         earlier = journal(event, "", f"TurnDegraded:{SESSION}/in-1", body=b"something else", once=True)
         await cluster.write(earlier._replace(prev=None, tenure=None))
         return await cluster.turn()

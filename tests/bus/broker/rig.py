@@ -22,7 +22,7 @@ from hobus.bus.broker.events import (
 )
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, make_header
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Bye, Credit, Hello, Ready, Refused
 from hobus.bus.messages.failure import Failure
@@ -124,7 +124,7 @@ class Rig:
         self.step(FrameGarbage(connection, "1 parts", 10, origin))
 
     def control(self, connection: bytes, kind: Kind, message: Message) -> None:
-        self.frame(connection, header(kind, "", type=message.TYPE), encode(message, BIG))
+        self.frame(connection, make_header(kind, "", type=message.TYPE), encode(message, BIG))
 
     def hello(self, instance: str, connection: bytes | None = None, **fields: Any) -> bytes:
         """Says hello; the connection is called like the instance unless given."""
@@ -165,7 +165,7 @@ class Rig:
     def credit(self, connection: bytes, slots: int) -> None:
         self.control(connection, Kind.CREDIT, Credit(slots=slots))
 
-    def bye(self, connection: bytes) -> None:
+    def say_bye(self, connection: bytes) -> None:
         self.control(connection, Kind.BYE, Bye())
 
     def lost(self, connection: bytes) -> None:
@@ -181,7 +181,7 @@ class Rig:
         self, connection: bytes, message_id: str, to: str, type_name: str, *, body: bytes = b"", **fields: Any
     ) -> None:
         fields = {"deadline_ms": 60_000} | fields
-        self.frame(connection, header(Kind.REQUEST, message_id, type=type_name, destination=to, **fields), body)
+        self.frame(connection, make_header(Kind.REQUEST, message_id, type=type_name, destination=to, **fields), body)
 
     def call(self, connection: bytes, message_id: str, message: Message, to: str = "broker", **fields: Any) -> Got:
         """Asks the broker itself; its answer."""
@@ -190,16 +190,16 @@ class Rig:
         return answer
 
     def post(self, connection: bytes, message: Message, *, to: str = "broker", message_id: str = "p1") -> None:
-        head = header(Kind.POST, message_id, type=message.TYPE, destination=to)
+        head = make_header(Kind.POST, message_id, type=message.TYPE, destination=to)
         self.frame(connection, head, encode(message, BIG))
 
     def reply(
         self, connection: bytes, request_id: str, body: bytes = b"receipt", type_name: str = "wo.receipt"
     ) -> None:
-        self.frame(connection, header(Kind.REPLY, "r", correlation_id=request_id, type=type_name), body)
+        self.frame(connection, make_header(Kind.REPLY, "r", correlation_id=request_id, type=type_name), body)
 
     def cancel(self, connection: bytes, request_id: str, to: str = "") -> None:
-        head = header(Kind.CANCEL, "c", correlation_id=request_id, type="bus.cancel", destination=to)
+        head = make_header(Kind.CANCEL, "c", correlation_id=request_id, type="bus.cancel", destination=to)
         self.frame(connection, head, b"\x80")
 
     # --- what they got

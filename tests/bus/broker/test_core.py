@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hobus.bus.broker.events import FrameReceived
 from hobus.bus.codec import pack_header
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from tests.bus.broker.rig import Rig
 from tests.laws import law
 
@@ -92,7 +92,7 @@ class World:
             self.rig.lost(worker_connection)
             self.leave_quietly(worker)
         elif what == "bye" and worker_connection:
-            self.rig.bye(worker_connection)
+            self.rig.say_bye(worker_connection)
             self.leave_quietly(worker)
         elif what == "drain" and worker_connection:
             self.rig.ready(worker_connection, "draining" if number % 2 else "ready")
@@ -168,7 +168,7 @@ VALUES = st.one_of(
 )  # fmt: skip
 TRUE_HEADERS = st.builds(
     lambda kind, message_id, correlation_id, type_name, destination, key, deadline_ms, attempt: list(
-        header(
+        make_header(
             Kind.REQUEST, message_id, correlation_id=correlation_id, type=type_name, destination=destination, key=key,
             deadline_ms=deadline_ms, attempt=attempt,
         )._replace(kind=kind)
@@ -218,8 +218,8 @@ def test_no_bytes_of_a_peer_raise_or_harm_others(frames):
 def test_a_frame_that_no_broker_takes_is_malformed():
     rig = Rig()
     peer = rig.client("ho2/1@a")
-    rig.frame(peer, header(Kind.WELCOME, "m"))
-    rig.step(FrameReceived(peer, pack_header(header(Kind.POST, "m")._replace(kind=99)), b""))
+    rig.frame(peer, make_header(Kind.WELCOME, "m"))
+    rig.step(FrameReceived(peer, pack_header(make_header(Kind.POST, "m")._replace(kind=99)), b""))
     assert rig.core.counts["malformed"] == 2
 
 

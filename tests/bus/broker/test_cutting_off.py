@@ -7,7 +7,7 @@ import pytest
 from hobus.bus import limits
 from hobus.bus.broker.events import LOCAL, FrameReceived, Origin
 from hobus.bus.codec import pack_header
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from tests.bus.broker.rig import Rig
 
 
@@ -41,7 +41,7 @@ def test_garbage_on_this_machine_is_dropped_and_counted(monkeypatch: pytest.Monk
     for _ in range(50):
         rig.garbage(b"bad")
         rig.garbage(worker)
-    rig.frame(worker, header(Kind.READY, "", type="bus.ready"), b"no body")
+    rig.frame(worker, make_header(Kind.READY, "", type="bus.ready"), b"no body")
     assert rig.cut_off == []
     assert rig.core.counts["malformed"] == 101
     assert rig.got(b"bad") == []
@@ -57,7 +57,7 @@ def test_a_connection_without_a_hello_is_heard_for_so_many_bytes(
     rig = Rig()
     client = rig.client("ho2/1@a")
     for number in range(5):
-        head = header(Kind.REQUEST, f"m{number}", type="ledger.stats", destination="ledger")
+        head = make_header(Kind.REQUEST, f"m{number}", type="ledger.stats", destination="ledger")
         rig.step(FrameReceived(b"nobody", pack_header(head), b"x" * 3000, origin))
         rig.ask(client, f"n{number}", "ledger", "ledger.stats", body=b"x" * 3000)
     assert {cut.connection for cut in rig.cut_off} == ({b"nobody"} if is_cut else set())

@@ -7,7 +7,7 @@ import pytest
 from hobus.bus import limits as bus_limits
 from hobus.bus.catalog import Row
 from hobus.bus.codec import encode
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.limits import BODY_MAX_BYTES
 from hobus.bus.messages.control import ReadQueues, ServiceGivenUp
 from hobus.bus.messages.failure import Failure
@@ -85,14 +85,14 @@ def test_what_no_row_allows_is_denied_to_its_sender(rig, role, to, type_name, re
 
 def test_a_post_against_the_policy_is_answered_too(rig):
     ho1 = rig.client("ho1/1@a")
-    rig.frame(ho1, header(Kind.POST, "p1", type="broker.instance_lost", destination="broker"))
+    rig.frame(ho1, make_header(Kind.POST, "p1", type="broker.instance_lost", destination="broker"))
     assert rig.answers(ho1) == [("p1", "denied")]
 
 
 def test_a_published_frame_is_denied_while_the_catalog_publishes_nothing(rig):
     """Nobody subscribes to anything yet, so a publish is refused rather than silently dropped."""
     ho1 = rig.client("ho1/1@a")
-    rig.frame(ho1, header(Kind.PUBLISH, "p1", type="ledger.entry_committed"))
+    rig.frame(ho1, make_header(Kind.PUBLISH, "p1", type="ledger.entry_committed"))
     assert [tap.code for tap in rig.taps if tap.verdict == "denied"] == ["unknown_type"]
 
 
@@ -146,7 +146,7 @@ def test_a_request_without_time_left_is_expired_at_once(rig, deadline_ms):
 def test_a_header_beyond_its_bounds_is_malformed(rig, fields):
     """Ids, keys and attempts are bounded, so that no forwarded header can be too large for its receiver."""
     ho2, ho1 = pair(rig)
-    head = header(Kind.REQUEST, "WO-1", type="wo.execute", destination="ho1", deadline_ms=1000)._replace(**fields)
+    head = make_header(Kind.REQUEST, "WO-1", type="wo.execute", destination="ho1", deadline_ms=1000)._replace(**fields)
     rig.frame(ho2, head)
     assert [code for _, code in rig.answers(ho2)] == ["malformed"]
     assert rig.requests(ho1) == []
@@ -217,7 +217,7 @@ def test_a_request_to_an_unknown_instance_waits_the_grace_for_it(rig):
     assert rig.answers(ho2) == []
     rig.advance(0.2)
     assert rig.answers(ho2) == [("WO-1", "no_route")]
-    rig.bye(ho1)
+    rig.say_bye(ho1)
     rig.order(ho2, "WO-2", to="ho1/1@a")
     assert rig.answers(ho2) == [("WO-2", "no_route")]
 
@@ -263,7 +263,7 @@ def test_a_request_asked_again_while_it_is_being_cancelled_goes_to_its_worker_ag
     (again,) = rig.got(ho1)
     assert (again.header.kind, again.header.message_id, again.header.attempt) == (Kind.REQUEST, "WO-1", 2)
     stopped = encode(Failure(code="cancelled", retryable=False, detail=""), BIG)
-    rig.frame(ho1, header(Kind.FAILURE, "f", correlation_id="WO-1", type=Failure.TYPE, attempt=1), stopped)
+    rig.frame(ho1, make_header(Kind.FAILURE, "f", correlation_id="WO-1", type=Failure.TYPE, attempt=1), stopped)
     assert rig.answers(ho2) == []
     rig.reply(ho1, "WO-1")
     assert rig.answers(ho2) == [("WO-1", "")]
@@ -276,7 +276,7 @@ def test_the_failure_of_the_run_that_was_asked_for_again_counts(rig):
     rig.cancel(ho2, "WO-1")
     rig.order(ho2, "WO-1")
     failure = encode(Failure(code="internal", retryable=False, detail=""), BIG)
-    rig.frame(ho1, header(Kind.FAILURE, "f", correlation_id="WO-1", type=Failure.TYPE, attempt=2), failure)
+    rig.frame(ho1, make_header(Kind.FAILURE, "f", correlation_id="WO-1", type=Failure.TYPE, attempt=2), failure)
     assert rig.answers(ho2) == [("WO-1", "internal")]
 
 
@@ -292,9 +292,11 @@ def test_what_expired_at_its_worker_does_not_settle_a_new_asking(rig, attempt):
     (again,) = rig.got(ho1)
     assert (again.header.kind, again.header.attempt) == (Kind.REQUEST, attempt + 1)
     expired = encode(Failure(code="expired", retryable=True, detail=""), BIG)
-    rig.frame(ho1, header(Kind.FAILURE, "f1", correlation_id="WO-1", type=Failure.TYPE, attempt=attempt), expired)
+    rig.frame(ho1, make_header(Kind.FAILURE, "f1", correlation_id="WO-1", type=Failure.TYPE, attempt=attempt), expired)
     assert rig.answers(ho2) == []
-    rig.frame(ho1, header(Kind.FAILURE, "f2", correlation_id="WO-1", type=Failure.TYPE, attempt=attempt + 1), expired)
+    rig.frame(
+        ho1, make_header(Kind.FAILURE, "f2", correlation_id="WO-1", type=Failure.TYPE, attempt=attempt + 1), expired
+    )
     assert rig.answers(ho2) == [("WO-1", "expired")]
 
 
@@ -452,16 +454,16 @@ def test_a_reply_by_a_peer_without_a_service_is_denied(rig):
 
 def test_a_post_to_an_absent_service_is_held_then_a_dead_letter(rig, monkeypatch):
     """It waits limits.POST_HOLD_MS, longer than a request's grace; then it is dead, and its sender is not told."""
-    monkeypatch.setattr("hobus.bus.broker.delivery.row_for", lambda *_: POST_ROW)
-    monkeypatch.setattr("hobus.bus.broker.delivery.denial_of", lambda *_: "")
+    monkeypatch.setattr("hobus.bus.broker.delivery.find_frame_row", lambda *_: POST_ROW)
+    monkeypatch.setattr("hobus.bus.broker.delivery.find_denial", lambda *_: "")
     host = rig.client("host/1@a")
-    rig.frame(host, header(Kind.POST, "p1", type="x", destination="ho2"), b"post")
+    rig.frame(host, make_header(Kind.POST, "p1", type="x", destination="ho2"), b"post")
     rig.advance(4.9)
     assert rig.core.counts.get("dead_letters", 0) == 0
     rig.advance(0.2)
     assert rig.core.counts["dead_letters"] == 1
     assert rig.answers(host) == []
-    rig.frame(host, header(Kind.POST, "p2", type="x", destination="ho2"), b"held")
+    rig.frame(host, make_header(Kind.POST, "p2", type="x", destination="ho2"), b"held")
     ho2 = rig.worker("ho2/1@a", state="starting", slots=0)
     rig.ready(ho2)
     (got,) = [got for got in rig.got(ho2) if got.header.kind == Kind.POST]

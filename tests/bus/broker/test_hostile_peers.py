@@ -15,7 +15,7 @@ from hobus.bus.broker.admission import Announcement
 from hobus.bus.broker.events import FrameReceived
 from hobus.bus.catalog import CLASSES, ROWS
 from hobus.bus.codec import decode, encode, pack_header
-from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Kind, make_header
 from hobus.bus.errors import BusError
 from hobus.bus.messages import control
 from hobus.bus.messages.base import Record
@@ -96,13 +96,15 @@ def frames() -> st.SearchStrategy[tuple[str, Any, bytes]]:
     """(who, header, body)."""
     bodies = {cls.TYPE: st.one_of(body_of(cls), small(cls)) for cls in (*CLASSES.values(), *CONTROL.values())}
     said = [
-        st.tuples(st.just(header(kind, "c1", type=cls.TYPE)), st.one_of(body_of(cls), small(cls)).map(msgpack.packb))
+        st.tuples(
+            st.just(make_header(kind, "c1", type=cls.TYPE)), st.one_of(body_of(cls), small(cls)).map(msgpack.packb)
+        )
         for kind, cls in CONTROL.items()
     ]
     asked = [
         st.tuples(
             st.builds(
-                lambda kind, number, type_name, to, key: header(
+                lambda kind, number, type_name, to, key: make_header(
                     kind, f"Q-{number}", type=type_name, destination=to, key=key, deadline_ms=5000
                 ),
                 st.sampled_from([Kind.REQUEST, Kind.POST, Kind.CANCEL, Kind.REPLY, Kind.FAILURE, Kind.STREAM]),
@@ -119,10 +121,10 @@ def frames() -> st.SearchStrategy[tuple[str, Any, bytes]]:
 
 
 DRAINED = [
-    ("ho1/6@x", header(Kind.BYE, "c1", type="at most"), b"\x80"),
+    ("ho1/6@x", make_header(Kind.BYE, "c1", type="at most"), b"\x80"),
     (
         "operator/6@x",
-        header(Kind.REQUEST, "Q-0", type="broker.drain", destination="broker", deadline_ms=5000),
+        make_header(Kind.REQUEST, "Q-0", type="broker.drain", destination="broker", deadline_ms=5000),
         msgpack.packb({"instance": "ho1/1@a"}),
     ),
 ]
@@ -130,7 +132,7 @@ DRAINED = [
 LOST = [
     (
         "launcher/1@x",
-        header(Kind.POST, "Q-0", type="broker.instance_lost", destination="broker"),
+        make_header(Kind.POST, "Q-0", type="broker.instance_lost", destination="broker"),
         msgpack.packb({"instance": "ho1/1@a", "exit": ""}),
     ),
 ]
@@ -361,7 +363,7 @@ def test_the_announcement_and_the_reason_that_ended_the_broker_do_so_no_more(bod
         Kind.BEAT: {"counters": {"c" * body_of_tools: 1}}, Kind.HELLO: {"h" * body_of_tools: 1},
     }  # fmt: skip
     for kind, body in evil.items():
-        rig.frame(worker, header(kind, "c", type=control.Beat.TYPE), msgpack.packb(body))
+        rig.frame(worker, make_header(kind, "c", type=control.Beat.TYPE), msgpack.packb(body))
         assert all(len(got.body) < 2000 for got in rig.got(worker))
         for number, question in enumerate((ReadTools(), ReadPeers())):
             got = rig.call(operator, f"{kind}.{number}", question)
@@ -385,7 +387,7 @@ def test_everybody_is_read_once_over_pages_also_when_some_come_and_go(monkeypatc
     while True:
         page = decode(Peers, rig.call(operator, f"q{pages}", ReadPeers(after=after)).body, BIG)
         seen += [row.instance for row in page.peers]
-        rig.bye(there[-1 - pages])
+        rig.say_bye(there[-1 - pages])
         rig.worker(f"ho1/000-{pages}@a")  # before the page, read or not: nobody's harm
         after, pages = page.next, pages + 1
         if not after:
@@ -433,7 +435,7 @@ def test_a_defect_costs_the_sender_its_connection_and_nobody_else_anything(monke
     rig = Rig()
     operator, ho2, ho1 = rig.client("operator/1@a"), rig.client("ho2/1@a"), rig.worker("ho1/1@a")
     monkeypatch.setitem(rig.core._operations._answers, ReadPeers.TYPE, (ReadPeers, lambda _: 1 / 0))
-    head = header(Kind.REQUEST, "q", type=ReadPeers.TYPE, destination="broker", deadline_ms=1000)
+    head = make_header(Kind.REQUEST, "q", type=ReadPeers.TYPE, destination="broker", deadline_ms=1000)
     event = FrameReceived(operator, pack_header(head), b"\x80")
     with pytest.raises(ZeroDivisionError):
         rig.core.step(event, rig.now)

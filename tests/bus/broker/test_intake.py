@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus import limits
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from tests.bus.broker.rig import Rig
 
 TURN, COMMAND, READ = "host.process_turn", "session.command", "session.read"
@@ -100,7 +100,7 @@ def test_a_command_is_taken_in_while_its_sender_has_as_much_open_as_it_may():
         rig.ask(operator, message_id, "ho2", COMMAND, key="s")
     assert rig.requests(ho2) == ["r1", "r2", "c1", "c2"]
     assert rig.answers(operator) == [("r3", "busy"), ("c3", "busy")]
-    rig.frame(operator, header(Kind.CANCEL, "x", correlation_id="r1", destination="ho2"))
+    rig.frame(operator, make_header(Kind.CANCEL, "x", correlation_id="r1", destination="ho2"))
     assert [got.header.kind for got in rig.got(ho2)] == [Kind.CANCEL]
 
 
@@ -149,8 +149,8 @@ def test_a_share_is_given_back_however_a_request_ends(monkeypatch):
     rig.ask(greedy, "t3", "host", TURN, deadline_ms=100)
     rig.advance(0.2)
     rig.ask(greedy, "t4", "host", TURN)
-    rig.frame(greedy, header(Kind.CANCEL, "x", correlation_id="t4", destination="host"))
-    rig.frame(host, header(Kind.FAILURE, "f", correlation_id="t4", type="bus.failure"))
+    rig.frame(greedy, make_header(Kind.CANCEL, "x", correlation_id="t4", destination="host"))
+    rig.frame(host, make_header(Kind.FAILURE, "f", correlation_id="t4", type="bus.failure"))
     rig.ask(greedy, "t5", "host", TURN)
     assert rig.requests(host) == ["t3", "t4", "t5"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.codec import decode, encode, pack_header
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.messages.control import Drain, InstanceLost, LaneFrame, LaneFrames, Leases
 from tests.bus.broker.rig import BIG, Rig
 
@@ -31,7 +31,7 @@ def test_a_supervisor_is_told_of_those_that_take_work_and_has_a_share_of_their_s
     assert leases(rig, ho2) == {ONE: 4, TWO: 4}
     second = rig.hello("ho2/2@a", offers=["ho2"], leases=True)
     assert leases(rig, ho2) == leases(rig, second) == {ONE: 2, TWO: 2}
-    rig.bye(second)
+    rig.say_bye(second)
     assert leases(rig, ho2) == {ONE: 4, TWO: 4}
 
 
@@ -115,8 +115,8 @@ def test_a_worker_elsewhere_has_no_lane_to_tell_of(rig):
     rig.hello("ho1/1@a", name)
     rig.core._state.connections[name].address = "192.0.2.1:5"
     frame = LaneFrame(
-        ago_us=0, verdict="delivered", header=pack_header(header(Kind.REQUEST, "m")), size=1, sha256=bytes(32)
+        ago_us=0, verdict="delivered", header=pack_header(make_header(Kind.REQUEST, "m")), size=1, sha256=bytes(32)
     )
     body = encode(LaneFrames(frames=[frame]), BIG)
-    rig.frame(name, header(Kind.POST, "p1", type=LaneFrames.TYPE, destination="broker"), body)
+    rig.frame(name, make_header(Kind.POST, "p1", type=LaneFrames.TYPE, destination="broker"), body)
     assert [tap.verdict for tap in rig.taps if tap.header.type == LaneFrames.TYPE] == ["denied"]

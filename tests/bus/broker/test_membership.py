@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus.broker.events import Connected
 from hobus.bus.codec import decode
-from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Kind, make_header
 from hobus.bus.messages.control import Beat, Drain, Hello, InstanceLost, Refused, Rehello, Welcome
 from tests.bus.broker.rig import BIG, Rig
 
@@ -55,14 +55,14 @@ def test_a_refused_token_is_counted_tapped_without_the_token_and_harmless():
 
 
 def test_a_hello_that_is_no_hello_is_refused_as_malformed(rig):
-    rig.frame(b"c", header(Kind.HELLO, "", type="bus.hello"), b"\xc1garbage")
+    rig.frame(b"c", make_header(Kind.HELLO, "", type="bus.hello"), b"\xc1garbage")
     assert rig.refusal(b"c").code == "malformed"
 
 
 @pytest.mark.parametrize("kind", [Kind.REQUEST, Kind.REPLY, Kind.BEAT, Kind.READY, Kind.CANCEL, Kind.BYE])
 def test_every_frame_of_an_unbound_connection_is_answered_with_rehello(rig, kind):
     """It is dropped; the peer knows what to do."""
-    rig.frame(b"c", header(kind, "m", type="wo.execute", destination="ho1"))
+    rig.frame(b"c", make_header(kind, "m", type="wo.execute", destination="ho1"))
     (got,) = rig.got(b"c")
     assert (got.header.kind, got.header.type) == (Kind.WELCOME, Rehello.TYPE)
 
@@ -156,7 +156,7 @@ def test_bye_gives_work_back_at_once(rig):
     first = rig.worker("ho1/1@a")
     rig.order(ho2, "WO-1")
     second = rig.worker("ho1/2@a")
-    rig.bye(first)
+    rig.say_bye(first)
     assert rig.requests(second) == ["WO-1"]
     assert (rig.core.counts["peers_left"], rig.core.counts.get("peers_lost", 0)) == (1, 0)
 
@@ -429,11 +429,11 @@ def test_a_beat_is_read_anew_where_it_says_something_else_and_one_without_a_body
     client = rig.client("host/1@h")
     (peer,) = (one for one in rig.core._state.names.values() if one.instance == "host/1@h")
     for body, counters, refused in ((b"", {}, 1), (b"\xc1", {}, 2)):
-        rig.frame(client, header(Kind.BEAT, "", type=Beat.TYPE), body)
+        rig.frame(client, make_header(Kind.BEAT, "", type=Beat.TYPE), body)
         assert (peer.counters, rig.core.counts["malformed"]) == (counters, refused)
     for counters in ({"at_work": 1}, {"at_work": 1}, {"at_work": 2}, {}):
         rig.words(client)
         rig.control(client, Kind.BEAT, Beat(counters=counters))
         assert peer.counters == counters and len(rig.words(client)) == 1
-    rig.frame(client, header(Kind.BEAT, "", type=Beat.TYPE), b"")
+    rig.frame(client, make_header(Kind.BEAT, "", type=Beat.TYPE), b"")
     assert (peer.counters, rig.core.counts["malformed"]) == ({}, 3)

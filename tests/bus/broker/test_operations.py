@@ -45,7 +45,7 @@ def test_read_peers_shows_everybody_and_the_broker_itself(rig):
 def test_read_peer_tells_the_living_from_the_lost_and_the_unknown(rig):
     ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a")
     assert answer(rig.call(ho2, "q1", ReadPeer(instance="ho1/1@a")), PeerRow).state == "ready"
-    rig.bye(ho1)
+    rig.say_bye(ho1)
     assert answer(rig.call(ho2, "q2", ReadPeer(instance="ho1/1@a")), PeerRow).state == "lost"
     assert rig.call(ho2, "q3", ReadPeer(instance="ho1/9@a")).failure.code == "not_found"
 

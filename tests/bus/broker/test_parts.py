@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.bus.broker.admission import denial_of, row_for
+from hobus.bus.broker.admission import find_denial, find_frame_row
 from hobus.bus.broker.peers import BoundPeer, OpenRequest
-from hobus.bus.broker.sticky import StickyTable, first_owner
+from hobus.bus.broker.sticky import StickyTable, choose_owner
 from hobus.bus.broker.waiting import ANYBODY, WaitingRoom
-from hobus.bus.catalog import ROLES, ROWS, rows_of
-from hobus.bus.envelope import Kind, header
+from hobus.bus.catalog import ROLES, ROWS, map_rows
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.lanes import INSTANCE_PATTERN, is_foreign
 from tests.laws import law
 
-ROW = rows_of("ho1")["wo.execute"]
+ROW = map_rows("ho1")["wo.execute"]
 
 
 def requester(name="ho2/1@a"):
@@ -24,7 +24,7 @@ def requester(name="ho2/1@a"):
 
 def pending(message_id, sender="ho2/1@a", row=ROW):
     """A request of this sender, bound to nothing."""
-    frame = header(Kind.REQUEST, message_id, type="wo.execute", destination="ho1")
+    frame = make_header(Kind.REQUEST, message_id, type="wo.execute", destination="ho1")
     asks = requester(sender)
     return OpenRequest(
         frame,
@@ -55,7 +55,7 @@ def test_a_waiting_room_loses_nothing_and_counts_right(steps):
         elif inside:
             _, item = inside.popitem()
             room.remove(item)
-        assert room.count == len(inside) == len(room.everything())
+        assert room.count == len(inside) == len(room.list_all())
 
 
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=40))
@@ -86,12 +86,12 @@ def test_what_waits_for_one_instance_is_not_given_to_another():
 
 def test_a_first_owner_is_stable_when_others_come_and_go():
     peers = [BoundPeer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in range(4)]
-    owners = {f"k{i}": first_owner(f"k{i}", peers) for i in range(100)}
+    owners = {f"k{i}": choose_owner(f"k{i}", peers) for i in range(100)}
     for key, owner in owners.items():
         if owner is not peers[0]:
-            assert first_owner(key, peers[1:]) is owner
+            assert choose_owner(key, peers[1:]) is owner
     reborn = [BoundPeer(b"", f"ho2/{n}@b", "ho2", 0.0) for n in range(4)]
-    assert all(first_owner(key, reborn).name == owner.name for key, owner in owners.items())
+    assert all(choose_owner(key, reborn).name == owner.name for key, owner in owners.items())
 
 
 def test_keys_become_idle_in_order_and_release_their_peer():
@@ -146,11 +146,11 @@ def test_every_row_and_role_pair_is_allowed_exactly_as_the_catalog_says():
         kind = Kind.REQUEST if row.reply is not None else Kind.POST
         wrong = Kind.POST if row.reply is not None else Kind.REQUEST
         for role in ROLES:
-            frame = header(kind, "m", type=row.cls.TYPE, destination=row.service)
-            denial = denial_of(row_for(row.service, frame), role, frame)
+            frame = make_header(kind, "m", type=row.cls.TYPE, destination=row.service)
+            denial = find_denial(find_frame_row(row.service, frame), role, frame)
             assert (denial == "") == (role in row.senders)
             if role in row.senders:
-                assert denial_of(row, role, frame._replace(kind=int(wrong))) == "wrong_kind"
+                assert find_denial(row, role, frame._replace(kind=int(wrong))) == "wrong_kind"
 
 
 @pytest.mark.parametrize(

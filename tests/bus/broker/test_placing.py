@@ -8,8 +8,8 @@ import pytest
 
 from hobus.bus import limits
 from hobus.bus.broker.peers import BoundPeer
-from hobus.bus.broker.placing import least_loaded
-from hobus.bus.catalog import rows_of
+from hobus.bus.broker.placing import choose_least_loaded
+from hobus.bus.catalog import map_rows
 from tests.bus.broker.rig import Rig
 
 
@@ -24,9 +24,9 @@ def peer(name, *, slots=4, used=0, immediate=0, state="ready"):
 def test_least_loaded_then_first():
     """Load is the share of slots taken; equal load goes to the first, who has been idle longest."""
     busy, idler, idle = peer("a", used=2), peer("b", used=1), peer("c", used=1)
-    assert least_loaded([busy, idler, idle], slotted=True, mailbox_max=9) is idler
+    assert choose_least_loaded([busy, idler, idle], slotted=True, mailbox_max=9) is idler
     wide = peer("d", slots=100, used=10)
-    assert least_loaded([idler, wide], slotted=True, mailbox_max=9) is wide
+    assert choose_least_loaded([idler, wide], slotted=True, mailbox_max=9) is wide
 
 
 def test_one_without_work_ends_the_search():
@@ -34,7 +34,7 @@ def test_one_without_work_ends_the_search():
         yield from (peer("a", state="starting"), peer("b", used=1), peer("c"))
         pytest.fail("looked on")
 
-    assert least_loaded(offering(), slotted=True, mailbox_max=9).name == "c"
+    assert choose_least_loaded(offering(), slotted=True, mailbox_max=9).name == "c"
 
 
 def test_orders_go_round_those_who_are_idle(rig):
@@ -72,19 +72,19 @@ def test_an_order_among_many_idle_workers_looks_at_few(rig):
 @pytest.mark.parametrize("state", ["starting", "draining"])
 def test_nobody_who_is_not_routable_is_chosen(state):
     """Starting and draining peers get nothing; a degraded one does."""
-    assert least_loaded([peer("a", state=state)], slotted=True, mailbox_max=9) is None
+    assert choose_least_loaded([peer("a", state=state)], slotted=True, mailbox_max=9) is None
     degraded = peer("a", state="degraded")
-    assert least_loaded([degraded], slotted=True, mailbox_max=9) is degraded
+    assert choose_least_loaded([degraded], slotted=True, mailbox_max=9) is degraded
 
 
 def test_full_slots_and_a_full_mailbox_are_two_limits():
     """Slots bound slot requests only, the mailbox bounds immediate ones only."""
     full = peer("a", slots=2, used=2, immediate=0)
-    assert least_loaded([full], slotted=True, mailbox_max=1) is None
-    assert least_loaded([full], slotted=False, mailbox_max=1) is full
+    assert choose_least_loaded([full], slotted=True, mailbox_max=1) is None
+    assert choose_least_loaded([full], slotted=False, mailbox_max=1) is full
     boxed = peer("b", slots=2, used=0, immediate=1)
-    assert least_loaded([boxed], slotted=False, mailbox_max=1) is None
-    assert least_loaded([boxed], slotted=True, mailbox_max=1) is boxed
+    assert choose_least_loaded([boxed], slotted=False, mailbox_max=1) is None
+    assert choose_least_loaded([boxed], slotted=True, mailbox_max=1) is boxed
 
 
 def test_credit_frames_change_the_number_of_slots(rig):
@@ -155,7 +155,7 @@ def test_a_keyed_request_waits_for_its_owner_and_holds_up_nobody_else(rig):
     assert rig.requests(owner) == ["WO-2"]
 
 
-@pytest.mark.parametrize("how", ["lost", "draining", "bye"])
+@pytest.mark.parametrize("how", ["lost", "draining", "say_bye"])
 def test_a_key_gets_a_new_owner_when_the_old_one_leaves(rig, how):
     """Gone or draining, it owns nothing any more, and what waited for it goes to the new owner."""
     ho1 = rig.client("ho1/1@a")
@@ -192,10 +192,10 @@ def test_an_idle_key_is_forgotten_but_not_one_that_is_worked_on(monkeypatch):
 
 def test_low_priority_waits_behind_other_work(rig, monkeypatch):
     """A type marked low in the catalog is delivered only when nothing else waits."""
-    low = rows_of("ho1")["wo.execute"]._replace(low=True)
-    real = rows_of("ho1")["wo.execute"]
+    low = map_rows("ho1")["wo.execute"]._replace(low=True)
+    real = map_rows("ho1")["wo.execute"]
     monkeypatch.setattr(
-        "hobus.bus.broker.delivery.row_for", lambda _service, frame: low if frame.trace == "low" else real
+        "hobus.bus.broker.delivery.find_frame_row", lambda _service, frame: low if frame.trace == "low" else real
     )
     ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=1)
     rig.order(ho2, "WO-0")

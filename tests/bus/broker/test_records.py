@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hobus.bus import limits
 from hobus.bus.codec import decode, encode
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.messages.ledger import Ack, Write, Written
 from hobus.bus.record.catalog import read_body
 from tests.bus.broker.rig import BIG, Rig
@@ -57,10 +57,12 @@ def test_no_text_of_a_frame_reaches_an_entry(rig):
     private = "my password is hunter2"
     rig.frame(
         ho1,
-        header(Kind.REQUEST, private, type=private, destination=private, key=private, trace=private, deadline_ms=1000),
+        make_header(
+            Kind.REQUEST, private, type=private, destination=private, key=private, trace=private, deadline_ms=1000
+        ),
         private.encode(),
     )
-    rig.frame(ho1, header(Kind.REPLY, private, correlation_id=private, type=private))
+    rig.frame(ho1, make_header(Kind.REPLY, private, correlation_id=private, type=private))
     rig.garbage(ho1)
     rig.advance(0.6)
     ((_, write),) = writes(rig, ledger)

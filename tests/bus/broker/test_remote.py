@@ -7,7 +7,7 @@ import pytest
 from hobus.bus.broker.enrolment import RefusedKeys
 from hobus.bus.broker.events import FrameReceived, Origin, UnknownKey
 from hobus.bus.codec import decode, encode, pack_header
-from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Kind, make_header
 from hobus.bus.messages.control import (
     Bye,
     CreateToken,
@@ -45,7 +45,7 @@ class Elsewhere:
         """A control frame over a connection with this key; the answer."""
         name = connection or key.encode()
         frame = FrameReceived(
-            name, pack_header(header(kind, "", type=message.TYPE)), encode(message, BIG), Origin(key, "10.0.0.9")
+            name, pack_header(make_header(kind, "", type=message.TYPE)), encode(message, BIG), Origin(key, "10.0.0.9")
         )
         self.rig.step(frame)
         got = self.rig.got(name)
@@ -53,7 +53,7 @@ class Elsewhere:
 
     def token(self, operator, **fields):
         """The key of a new token, asked of the broker as the operator asks."""
-        public = curve.new_pair().public.decode()
+        public = curve.draw_pair().public.decode()
         wanted = CreateToken(public_key=public, role="ho1", ttl_s=60, uses=1, **fields)
         answer = self.rig.call(operator, f"operator/1@a:{public}", wanted)
         return public, answer
@@ -61,7 +61,7 @@ class Elsewhere:
     def enrolled(self, operator, **fields):
         """A worker's key and its name."""
         public, _ = self.token(operator, **fields)
-        mine = curve.new_pair().public.decode()
+        mine = curve.draw_pair().public.decode()
         joined = self.say(
             public, Kind.JOIN, Join(public_key=mine, role="ho1", version="1", protocol=HEADER_VERSION, host="box")
         )
@@ -190,7 +190,7 @@ def test_nobody_joins_over_a_local_socket_or_at_a_broker_that_listens_nowhere(th
     for rig in (there.rig, Rig()):
         rig.control(b"local", Kind.JOIN, join)
         assert rig.refusal(b"local").code == "bad_token"
-        said = pack_header(header(Kind.HELLO, "", type=Hello.TYPE))
+        said = pack_header(make_header(Kind.HELLO, "", type=Hello.TYPE))
         rig.step(FrameReceived(b"far", said, encode(hello("ho1/1@a"), BIG), Origin("k" * 40, "")))
         assert rig.refusal(b"far").code == "not_enrolled"
 
@@ -274,7 +274,7 @@ def test_a_worker_that_is_rotated_ends_its_orders_and_comes_back_with_its_next_k
     assert [got.header.type for got in there.rig.got(key.encode())] == [RotateKey.TYPE]
     there.rig.reply(key.encode(), "WO-1")
     there.say(key, Kind.BYE, Bye())
-    then = curve.new_pair().public.decode()
+    then = curve.draw_pair().public.decode()
     wanted = Join(public_key=then, role="ho1", version="1", protocol=HEADER_VERSION, host="box")
     joined = there.say(key, Kind.JOIN, wanted, b"enrols")
     assert (joined.header.type, decode(Joined, joined.body, BIG).name) == (Joined.TYPE, name)
@@ -305,7 +305,7 @@ def test_a_worker_is_asked_for_another_key_until_it_has_come_with_it(there, oper
     assert there.say(key, Kind.HELLO, hello(f"{name}@e0", offers=[], tools=[]), b"learns").header.type == Welcome.TYPE
     assert there.say(key, Kind.HELLO, hello(f"{name}@e1")).header.type == RotateKey.TYPE
     wanted = Join(public_key=other, role="ho1", version="1", protocol=HEADER_VERSION, host="box")
-    for of, public, code in ((key, other, "malformed"), (other, curve.new_pair().public.decode(), "bad_token")):
+    for of, public, code in ((key, other, "malformed"), (other, curve.draw_pair().public.decode(), "bad_token")):
         answer = there.say(of, Kind.JOIN, wanted.model_copy(update={"public_key": public}), code.encode())
         assert decode(Refused, answer.body, BIG).code == code
     failed = there.rig.call(operator, "x", RotateKey(name="ho1/remote-99", grace_s=1))

@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 from hobus.bus.broker import ring as ring_module
 from hobus.bus.broker.ring import Ring
 from hobus.bus.broker.tap_record import Tap
-from hobus.bus.broker.tap_wire import TapAssembler, live_batch
-from hobus.bus.envelope import Kind, header
+from hobus.bus.broker.tap_wire import TapAssembler, pack_live_batch
+from hobus.bus.envelope import Kind, make_header
 from tests.laws import law
 
 
 def tap(sequence, *, body=b"body", kind=Kind.REQUEST):
     """One tapped frame; its number is also its time."""
-    return Tap(sequence, float(sequence), "delivered", header(kind, f"m{sequence}"), "ho2/1@a", "ho1/1@a", body, "")
+    return Tap(
+        sequence, float(sequence), "delivered", make_header(kind, f"m{sequence}"), "ho2/1@a", "ho1/1@a", body, ""
+    )
 
 
 def sequences(pieces):
@@ -75,7 +77,7 @@ def test_a_reader_whose_connection_broke_asks_again_and_has_everything_once(arri
     ring.add([tap(200 + n) for n in range(1, between + 1)])
     again = ring.answer("e", since=0.0, next_sequence=201 + between)
     batches += [batch for piece in again for batch in assembler.feed(piece)]
-    batches += assembler.feed(live_batch("e", [tap(201 + between)], 202 + between))
+    batches += assembler.feed(pack_live_batch("e", [tap(201 + between)], 202 + between))
     (answer, live) = batches
     assert [record.sequence for record in answer.records] == list(range(1 + between, 201 + between))
     assert (answer.lost, answer.beats, live.lost) == (0, 0, 0)

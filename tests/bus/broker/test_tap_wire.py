@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from hobus.bus.broker.ring import Ring
 from hobus.bus.broker.tap_record import Tap, record_from, record_of
-from hobus.bus.broker.tap_wire import RingQuestion, TapAssembler, live_batch, question_of, ring_topic
-from hobus.bus.envelope import Kind, header
+from hobus.bus.broker.tap_wire import RingQuestion, TapAssembler, make_ring_topic, pack_live_batch, read_ring_topic
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.messages.base import pack
 from tests.laws import law
 
 
 def tap(sequence, *, at=0.0, body=b"body", kind=Kind.REQUEST):
-    frame = header(kind, f"m{sequence}", type="wo.execute", destination="ho1", key="k", trace="t", deadline_ms=5)
+    frame = make_header(kind, f"m{sequence}", type="wo.execute", destination="ho1", key="k", trace="t", deadline_ms=5)
     return Tap(sequence, at, "delivered", frame, "ho2/1@a", "ho1/1@a", body, "")
 
 
@@ -43,7 +43,7 @@ def test_a_record_says_what_the_frame_was_with_size_and_hash():
 def test_records_plus_losses_are_exactly_what_was_tapped(batches):
     """Whatever batches are dropped on the way: what arrived and what is said to be lost add up, in order."""
     assembler = TapAssembler(wants_ring=False)
-    assembler.feed(live_batch("e", [], 1))
+    assembler.feed(pack_live_batch("e", [], 1))
     sequence, seen, lost, dropped = 1, [], 0, 0
     for size, arrives in batches:
         taps = [tap(sequence + n) for n in range(size)]
@@ -51,10 +51,10 @@ def test_records_plus_losses_are_exactly_what_was_tapped(batches):
         if not arrives:
             dropped += size
             continue
-        for batch in assembler.feed(live_batch("e", taps, sequence)):
+        for batch in assembler.feed(pack_live_batch("e", taps, sequence)):
             seen += [record.sequence for record in batch.records]
             lost += batch.lost
-    for batch in assembler.feed(live_batch("e", [], sequence)):  # where the sequence stands now
+    for batch in assembler.feed(pack_live_batch("e", [], sequence)):  # where the sequence stands now
         lost += batch.lost
     assert lost == dropped
     assert seen == sorted(set(seen))
@@ -63,15 +63,15 @@ def test_records_plus_losses_are_exactly_what_was_tapped(batches):
 
 def test_what_was_tapped_before_a_reader_joined_is_not_lost_to_it():
     assembler = TapAssembler(wants_ring=False)
-    assert assembler.feed(live_batch("e", [], 1000)) == []
-    (batch,) = assembler.feed(live_batch("e", [tap(1000)], 1001))
+    assert assembler.feed(pack_live_batch("e", [], 1000)) == []
+    (batch,) = assembler.feed(pack_live_batch("e", [tap(1000)], 1001))
     assert (batch.lost, len(batch.records)) == (0, 1)
 
 
 def test_a_new_broker_is_announced_and_its_numbers_start_anew():
     assembler = TapAssembler(wants_ring=False)
-    assembler.feed(live_batch("e1", [tap(500)], 501))
-    (batch,) = assembler.feed(live_batch("e2", [tap(1)], 2))
+    assembler.feed(pack_live_batch("e1", [tap(500)], 501))
+    (batch,) = assembler.feed(pack_live_batch("e2", [tap(1)], 2))
     assert (batch.restarted, batch.lost, batch.epoch) == (True, 0, "e2")
 
 
@@ -80,11 +80,11 @@ def test_ring_and_live_frames_join_without_gap_or_repetition():
     ring = Ring(frames_max=100, bytes_max=10_000)
     ring.add([tap(n) for n in range(1, 6)])
     assembler = TapAssembler(wants_ring=True)
-    assert assembler.feed(live_batch("e", [tap(5)], 6)) == []
+    assert assembler.feed(pack_live_batch("e", [tap(5)], 6)) == []
     batches = []
     for piece in ring.answer("e", since=0.0, next_sequence=6):
         batches += assembler.feed(piece)
-    batches += assembler.feed(live_batch("e", [tap(6), tap(7)], 8))
+    batches += assembler.feed(pack_live_batch("e", [tap(6), tap(7)], 8))
     assert [record.sequence for batch in batches for record in batch.records] == [1, 2, 3, 4, 5, 6, 7]
     assert sum(batch.lost for batch in batches) == 0
     assert batches[0].reaches_at == 0.0
@@ -125,12 +125,12 @@ def test_an_empty_ring_answers_too():
     "topic", [b"", b"t", b"r", b"r:5", b"rx:", b"rx:five", b"rx:-1", b"rx:nan", b"rx:inf", b"Rx:-1", b"\xff\xfe"]
 )
 def test_other_topics_are_no_questions(topic):
-    assert question_of(topic) is None
+    assert read_ring_topic(topic) is None
 
 
 def test_a_ring_topic_asks_for_its_seconds():
-    assert question_of(ring_topic("n1", 12.5)) == RingQuestion(12.5, with_bodies=False)
-    assert question_of(ring_topic("n1", 0.0, with_bodies=True)) == RingQuestion(0.0, with_bodies=True)
+    assert read_ring_topic(make_ring_topic("n1", 12.5)) == RingQuestion(12.5, with_bodies=False)
+    assert read_ring_topic(make_ring_topic("n1", 0.0, with_bodies=True)) == RingQuestion(0.0, with_bodies=True)
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", pack([]), pack(["live", 3]), pack({"a": 1}), pack("live")])
@@ -142,9 +142,9 @@ def test_noise_on_the_tap_is_a_value_error(payload):
 def test_bodies_travel_only_where_they_are_asked_for():
     """A reader without that right gets size and hash; the body is not in its payload at all."""
     secret = b"the user's own words"
-    plain = live_batch("e", [tap(1, body=secret)], 2)
+    plain = pack_live_batch("e", [tap(1, body=secret)], 2)
     assert secret not in plain
-    assert secret in live_batch("e", [tap(1, body=secret)], 2, with_bodies=True)
+    assert secret in pack_live_batch("e", [tap(1, body=secret)], 2, with_bodies=True)
     ring = Ring(frames_max=9, bytes_max=999)
     ring.add([tap(1, body=secret)])
     assert secret not in b"".join(ring.answer("e", since=0.0, next_sequence=2))
@@ -154,8 +154,8 @@ def test_bodies_travel_only_where_they_are_asked_for():
 def test_a_new_brokers_frames_before_the_reader_was_back_are_counted():
     """A broker numbers from 1: what it tapped before its first batch arrived here is lost, exactly."""
     assembler = TapAssembler(wants_ring=False)
-    assembler.feed(live_batch("e1", [tap(7)], 8))
-    (batch,) = assembler.feed(live_batch("e2", [tap(5), tap(6)], 7))
+    assembler.feed(pack_live_batch("e1", [tap(7)], 8))
+    (batch,) = assembler.feed(pack_live_batch("e2", [tap(5), tap(6)], 7))
     assert (batch.restarted, batch.lost, batch.first, batch.next) == (True, 4, 1, 7)
 
 
@@ -181,8 +181,8 @@ def test_a_ring_that_is_asked_again_after_a_restart_forgets_the_old_brokers_half
     new.add([tap(n) for n in range(1, 4)])
     assembler = TapAssembler(wants_ring=True)
     assembler.feed(next(old.answer("e1", since=0.0, next_sequence=200)))
-    assembler.feed(live_batch("e1", [tap(200)], 201))
-    assembler.feed(live_batch("e2", [tap(3)], 4))
+    assembler.feed(pack_live_batch("e1", [tap(200)], 201))
+    assembler.feed(pack_live_batch("e2", [tap(3)], 4))
     batches = [b for piece in new.answer("e2", since=0.0, next_sequence=4) for b in assembler.feed(piece)]
     assert [(b.epoch, [r.sequence for r in b.records], b.lost) for b in batches] == [("e2", [1, 2, 3], 0)]
     assert not any(b.restarted for b in batches)
@@ -191,8 +191,8 @@ def test_a_ring_that_is_asked_again_after_a_restart_forgets_the_old_brokers_half
 def test_asked_how_far_the_broker_is_everything_before_that_is_read_or_lost():
     """The last numbers of all may be the missing ones: no later frame would ever tell."""
     assembler = TapAssembler(wants_ring=False)
-    assembler.feed(live_batch("e", [], 1))
-    assembler.feed(live_batch("e", [tap(1), tap(2)], 3))
+    assembler.feed(pack_live_batch("e", [], 1))
+    assembler.feed(pack_live_batch("e", [tap(1), tap(2)], 3))
     ring = Ring(frames_max=9, bytes_max=999)
     ring.add([tap(6, at=5.0)])
     (piece,) = ring.answer("e", since=5.0, next_sequence=7)
@@ -200,4 +200,4 @@ def test_asked_how_far_the_broker_is_everything_before_that_is_read_or_lost():
     assert (batch.records, batch.first, batch.next, batch.lost) == ([], 3, 7, 4)
     assert assembler.head(piece) == []
     with pytest.raises(ValueError, match="not an answer of the ring"):
-        assembler.head(live_batch("e", [], 1))
+        assembler.head(pack_live_batch("e", [], 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.codec import decode
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.messages.control import AnnounceTools, ReadPeers, ReadTools, Tools, ToolSource, ToolWord
 from tests.bus.broker.rig import BIG, Rig
 
@@ -72,7 +72,7 @@ def test_an_order_that_waits_for_its_tool_holds_up_nobody_and_goes_to_the_first_
     assert [code for _, code in rig.answers(ho2)] == [""]
 
 
-@pytest.mark.parametrize("how", ["lost", "draining", "bye"])
+@pytest.mark.parametrize("how", ["lost", "draining", "say_bye"])
 def test_the_grace_begins_when_the_last_one_that_had_the_tool_leaves(rig, ho2, how):
     """It had no room and went: what waits for it waits the whole grace for another."""
     able = rig.worker("ho1/1@a", slots=1, tools=["verify"])
@@ -148,7 +148,7 @@ def test_a_call_waits_for_a_server_that_a_worker_still_starts(rig, ho2):
     first = rig.worker("ho1/1@a", tools=["files__read"])
     rig.order(ho2, "V-1", key="files__read")
     assert rig.requests(first) == ["V-1"]
-    rig.bye(first)
+    rig.say_bye(first)
     second = rig.worker("ho1/1@b", tools=["list"])
     rig.control(second, Kind.TOOLS, announcement("list", state="starting"))
     rig.advance(5 * GRACE_S)
@@ -182,7 +182,7 @@ def test_a_server_that_never_comes_is_said_before_the_deadline(rig, ho2):
     """What ran over its time would be told as that; that its worker had begun it is worth more."""
     first = rig.worker("ho1/1@a", tools=["files__read"])
     rig.order(ho2, "V-1", key="files__read", deadline_ms=int(4 * GRACE_S * 1000))
-    rig.bye(first)
+    rig.say_bye(first)
     second = rig.worker("ho1/1@b", tools=["list"])
     rig.control(second, Kind.TOOLS, announcement("list", state="starting"))
     rig.advance(4 * GRACE_S)
@@ -210,7 +210,7 @@ def test_an_order_whose_worker_died_and_whose_tool_nobody_has_is_lost_and_not_un
     rig.order(ho2, "V-1", key="verify")
     assert rig.requests(first) == ["V-1"]
     rig.worker("ho1/2@a", tools=["list"])
-    rig.bye(first)
+    rig.say_bye(first)
     rig.advance(GRACE_S + 0.1)
     answers = [got for got in rig.got(ho2) if got.header.correlation_id == "V-1"]
     assert (answers[-1].failure.code, answers[-1].failure.retryable) == ("peer_lost", False)
@@ -236,7 +236,7 @@ def test_the_broker_tells_each_tool_once_with_all_its_workers_and_every_source(r
 
 def test_an_announcement_that_is_none_changes_nothing(rig, ho2):
     worker = rig.worker("ho1/1@a", tools=["verify"])
-    rig.frame(worker, header(Kind.TOOLS, "", type=AnnounceTools.TYPE), b"\x81\xa5tools\x01")
+    rig.frame(worker, make_header(Kind.TOOLS, "", type=AnnounceTools.TYPE), b"\x81\xa5tools\x01")
     rig.order(ho2, "V-1", key="verify")
     assert rig.requests(worker) == ["V-1"]
     assert rig.core._state.counts["malformed"] == 1

@@ -14,7 +14,7 @@ from hobus.bus.broker.transitions import (
     RequestEvent,
     RequestState,
 )
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from tests.bus.broker.rig import Rig
 
 STATES: tuple[RequestState, ...] = get_args(RequestState)
@@ -50,7 +50,7 @@ def test_every_event_in_every_state() -> None:
 def moved(state: RequestState, event: RequestEvent) -> str:
     """Where a request comes to; `-`: the move was refused, in words that name it."""
     request = OpenRequest.__new__(OpenRequest)
-    request.header = header(Kind.REQUEST, "m1")
+    request.header = make_header(Kind.REQUEST, "m1")
     request.state = state
     try:
         to = request.after(event)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import ValidationError, field
 from pydantic import BaseModel
 
-from hobus.bus.messages.base import Record, canonical_bytes, faults_in, made_of
+from hobus.bus.messages.base import Record, canonical_bytes, describe_fault, make_from
 from hobus.bus.text import cut
 from tests.laws import law
 
@@ -70,7 +70,7 @@ def test_a_record_is_a_frozen_value_of_its_fields_by_name():
 def test_what_comes_from_outside_is_checked_and_the_fault_names_the_place_and_no_value(told: Any, fault: str):
     with pytest.raises(ValidationError) as raised:
         Told.model_validate(told)
-    assert faults_in(raised.value) == fault
+    assert describe_fault(raised.value) == fault
 
 
 def test_what_people_wrote_is_checked_on_demand_at_every_depth():
@@ -95,10 +95,10 @@ def test_a_record_stands_in_a_model_of_pydantic_as_it_is():
 
 
 def test_a_value_takes_of_each_source_what_it_has_under_the_same_name():
-    assert made_of(Told, Noted("a"), Counted(7)) == Told(text="of a", count=7, note="a")
-    assert made_of(Told, Told(text="first"), Noted("second")) == Told(text="first", count=3, note=None)
-    assert made_of(Told, Noted("a"), text="own", note=None) == Told(text="own", note=None)
-    assert made_of(Counted, Told(text="t", count=9)) == Counted(9)
+    assert make_from(Told, Noted("a"), Counted(7)) == Told(text="of a", count=7, note="a")
+    assert make_from(Told, Told(text="first"), Noted("second")) == Told(text="first", count=3, note=None)
+    assert make_from(Told, Noted("a"), text="own", note=None) == Told(text="own", note=None)
+    assert make_from(Counted, Told(text="t", count=9)) == Counted(9)
 
 
 JSON_VALUES = st.recursive(

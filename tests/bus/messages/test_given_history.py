@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.bus.messages.given_history import own_words, stretches, with_history
+from hobus.bus.messages.given_history import find_own_words, split_stretches, with_history
 
 
 def parts(message: str) -> list[tuple[str, str]]:
-    return [(one.role, message[one.start : one.end]) for one in stretches(message)]
+    return [(one.role, message[one.start : one.end]) for one in split_stretches(message)]
 
 
 def test_each_message_is_found_again():
@@ -30,13 +30,13 @@ def test_what_begins_like_another_part_begins_none():
 
 @pytest.mark.parametrize("message", ["", "hello", "user: hello", "Message:\nhello", "Said earlier\nMessage:\nhello"])
 def test_an_ordinary_message_is_its_persons_own(message):
-    assert stretches(message) == [] and own_words(message) == message
+    assert split_stretches(message) == [] and find_own_words(message) == message
 
 
 def test_a_beginning_that_somebody_wrote_by_hand_makes_less_theirs():
     """Nothing, where no words of their own follow."""
-    assert own_words("Said earlier in this conversation:\nuser: hello") == ""
-    assert own_words("Instructions of the caller:\nMessage:\nhello") == "hello"
+    assert find_own_words("Said earlier in this conversation:\nuser: hello") == ""
+    assert find_own_words("Instructions of the caller:\nMessage:\nhello") == "hello"
 
 
 LINES = st.lists(
@@ -53,7 +53,7 @@ def test_whatever_is_said_nobody_speaks_for_another(instructions, exchange, word
     if not instructions and not exchange:
         assert message == words
         return
-    assert own_words(message) == words
+    assert find_own_words(message) == words
     speakers = [role for role, said in exchange if said.strip("\n")]
     told = ["system"] if "\n".join(instructions).strip("\n") else []
-    assert [one.role for one in stretches(message)] == [*told, *speakers, "user"]
+    assert [one.role for one in split_stretches(message)] == [*told, *speakers, "user"]

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any, get_args
 
 from hobus.bus.errors import WorkOrderFault
-from hobus.bus.messages.work_order import ORDER_TRANSITIONS, OrderRole, WorkOrderState, moved
+from hobus.bus.messages.work_order import ORDER_TRANSITIONS, OrderRole, WorkOrderState, move_state
 
 STATES, ROLES = get_args(WorkOrderState), get_args(OrderRole)
 ENDS = {"completed", "failed"}
@@ -23,7 +23,7 @@ def test_only_the_table_moves_an_order() -> None:
 def comes_to(source: Any, target: Any, role: Any) -> str:
     """The order's state; empty: it was refused, in words that name both."""
     try:
-        return moved("WO-1", source, target, role)
+        return move_state("WO-1", source, target, role)
     except WorkOrderFault as fault:
         return "" if fault.code == "rejected" and source in fault.detail and target in fault.detail else fault.detail
 

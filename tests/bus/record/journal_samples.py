@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.bus.messages import session
-from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, iso
+from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, format_iso
 from hobus.bus.messages.ledger import Provenance, WriteEntry
 from hobus.bus.messages.work_order import Caller, ToolSpec
 from hobus.bus.record import session_facts as events
@@ -19,7 +19,7 @@ STEP = StepId(turn_id=TURN, step_seq=3)
 BATCH = ToolBatchId(step_id=STEP, batch_seq=1)
 WO = f"WO-{SESSION}-7.2.3"
 FENCE = {"run_id": {"session_id": SESSION, "run_seq": 7}, "session_epoch": 1, "step_epoch": 9}
-COMMAND = {"command_id": "c1", "issued_at": iso(AT_S - 1)}
+COMMAND = {"command_id": "c1", "issued_at": format_iso(AT_S - 1)}
 CONFIG = session.SessionConfig(
     provider="offline",
     model="rules",
@@ -33,7 +33,7 @@ CONFIG = session.SessionConfig(
 
 def at(seconds: float = 0.0) -> str:
     """So long after the entry's own time."""
-    return iso(AT_S + seconds)
+    return format_iso(AT_S + seconds)
 
 
 SAMPLES: dict[str, SessionFact] = {
@@ -174,10 +174,10 @@ def enveloped(name: str) -> SessionEvent:
 def entry(name: str) -> WriteEntry:
     """The sample's entry, under the id that an owner gives it."""
     event = enveloped(name)
-    derived = journal.derived_id(SESSION, event.event, RUN)
-    return journal.entry_of(
+    derived = journal.derive_event_id(SESSION, event.event, RUN)
+    return journal.make_entry(
         event,
-        submission_id=derived or journal.counted_id(event.event.kind, SESSION, 2, 9),
+        submission_id=derived or journal.derive_counted_id(event.event.kind, SESSION, 2, 9),
         prev="p",
         tenure=2,
         at_us=AT_US,

@@ -11,7 +11,7 @@ from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.bus.catalog import ROLES
 from hobus.bus.messages.ledger import STREAMS, Entry, Write
-from hobus.bus.record.catalog import KINDS, SESSION, EntryKind, kind_of, may_write_entry
+from hobus.bus.record.catalog import KINDS, SESSION, EntryKind, find_kind, may_write_entry
 from hobus.bus.record.entry import WriteEntry
 
 SYSTEM = frozenset({"launcher", "operator", "ledger", "http"})
@@ -49,7 +49,7 @@ def written() -> Iterator[tuple[list[Entry], set[str]]]:
 
 def rows_of(entries: list[Entry]) -> list[tuple[Entry, EntryKind]]:
     """Each entry with its row."""
-    rows = [(entry, kind_of(entry.origin.partition("/")[0], entry.stream, entry.event_type)) for entry in entries]
+    rows = [(entry, find_kind(entry.origin.partition("/")[0], entry.stream, entry.event_type)) for entry in entries]
     assert all(row is not None for _, row in rows)
     return [(entry, row) for entry, row in rows if row is not None]
 

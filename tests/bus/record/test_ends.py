@@ -5,7 +5,7 @@ import pytest
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.catalog import KINDS, SESSION
-from hobus.bus.record.ends import ENDS, End, end_in, order_receipt, reply_in, result_in
+from hobus.bus.record.ends import ENDS, End, end_in, read_order_receipt, read_result, reply_in
 from hobus.bus.record.journal import Recorded, pack_result
 from hobus.bus.record.session_facts import RUN_ENDS
 from tests.bus.record import journal_samples as samples
@@ -62,9 +62,9 @@ def _ends(name: str) -> bool:
 
 
 def test_the_result_is_read_from_the_entry_that_brought_it() -> None:
-    assert result_in(taken("RunCancelled", pack_result(RESULT)), f"{NAME}/1") == RESULT
+    assert read_result(taken("RunCancelled", pack_result(RESULT)), f"{NAME}/1") == RESULT
     for bodies in ((None,), (b"words",), ()):
-        assert result_in(taken("RunCancelled", *bodies), f"{NAME}/1") is None
+        assert read_result(taken("RunCancelled", *bodies), f"{NAME}/1") is None
 
 
 def test_the_reply_is_its_own_text_or_that_of_the_result() -> None:
@@ -76,9 +76,9 @@ def test_the_reply_is_its_own_text_or_that_of_the_result() -> None:
 
 def test_the_receipt_of_an_order_is_read_from_its_journal_too() -> None:
     ended = samples.entry("OrderEnded")
-    receipt = order_receipt(ended)
+    receipt = read_order_receipt(ended)
     assert receipt is not None
     assert (receipt.wo_id, receipt.state) == (samples.WO, "completed")
-    assert order_receipt(ended._replace(bodies=[])) is None
+    assert read_order_receipt(ended._replace(bodies=[])) is None
     with pytest.raises(ValueError, match="no end of an order"):
-        order_receipt(samples.entry("OrderDispatched"))
+        read_order_receipt(samples.entry("OrderDispatched"))

@@ -22,12 +22,12 @@ from hobus.bus.record.entry import (
     WriteEntry,
     decode_stored,
     encode_stored,
-    packed_entry,
-    spelled_bytes,
-    spooled_entry,
+    estimate_spelled_bytes,
+    pack_entry,
+    read_spooled_entry,
+    read_written_entry,
     to_entry,
     to_stored,
-    written_entry,
 )
 from tests.laws import law
 
@@ -70,8 +70,8 @@ def stored(entry: WriteEntry, at: int) -> Entry:
 def test_what_is_written_survives_the_way_over_the_wire(entry):
     """And the ledger has the very bytes that its writer made."""
     (got,) = decode(Write, encode(Write(entries=[entry], urgent=False, parts=[]), BIG), BIG).entries
-    assert got == entry and packed_entry(got) == packed_entry(entry) and type(got.provenance) is Provenance
-    assert packed_entry(got._replace(trace="x")) == packed_entry(entry._replace(trace="x"))
+    assert got == entry and pack_entry(got) == pack_entry(entry) and type(got.provenance) is Provenance
+    assert pack_entry(got._replace(trace="x")) == pack_entry(entry._replace(trace="x"))
 
 
 def with_ids(ids: object) -> bytes:
@@ -84,10 +84,10 @@ def test_an_entry_is_little_longer_than_its_bytes():
     about = Provenance(session_id=SESSION, work_order_id=SESSION)
     for count in (9, 10, 11, 40):
         entry = WriteEntry(SESSION, "ho2m", "E", 5, provenance=about, parents=[SESSION] * count, bodies=[])
-        packed = packed_entry(entry)
+        packed = pack_entry(entry)
         assert packed.count(SESSION.encode()) == 1 + max(0, count - 10)
-        assert len(pack(entry[:12])) <= spelled_bytes(to_stored(entry, "o", 5, [], []), len(packed))
-        assert written_entry((packed, [])) == entry
+        assert len(pack(entry[:12])) <= estimate_spelled_bytes(to_stored(entry, "o", 5, [], []), len(packed))
+        assert read_written_entry((packed, [])) == entry
 
 
 def test_a_session_is_spelled_once_in_the_bytes_of_an_entry():
@@ -98,9 +98,9 @@ def test_a_session_is_spelled_once_in_the_bytes_of_an_entry():
         parents=[f"PROMPT_RECEIVED:{order}#1/1", f"PROMPT_RECEIVED:{order}#2/1"], trace=f"{SESSION}-1", tenure=1,
         provenance=Provenance(session_id=SESSION, work_order_id=order),
     )  # fmt: skip
-    packed = packed_entry(entry)
+    packed = pack_entry(entry)
     assert packed.count(SESSION.encode()) == 1 and len(packed) < len(pack(entry[:12])) - 7 * 30
-    assert written_entry((packed, []))[:12] == entry[:12]
+    assert read_written_entry((packed, []))[:12] == entry[:12]
 
 
 PLAIN = "\0id\0ho2m\0E" + "\0" * 11
@@ -115,18 +115,18 @@ PLAIN = "\0id\0ho2m\0E" + "\0" * 11
 )  # fmt: skip
 def test_ids_that_no_writer_makes_are_refused(ids, field):
     """A few bytes do not become many, and each part stands where its entry has it."""
-    assert written_entry((with_ids(PLAIN), [])) == written_entry((with_ids(PLAIN.split("\0")), []))._replace(
+    assert read_written_entry((with_ids(PLAIN), [])) == read_written_entry((with_ids(PLAIN.split("\0")), []))._replace(
         once=None, prev=None
     )
     with pytest.raises(ValueError, match=field):
-        written_entry((with_ids(ids), []))
+        read_written_entry((with_ids(ids), []))
 
 
 @law(20, 100, entry=_written, at=_count)
 def test_what_is_stored_survives_the_way_through_bytes(entry, at):
     data = encode_stored(stored(entry, at))
     assert decode_stored(data) == stored(entry, at)
-    assert data.startswith(b"\x92" + packed_entry(entry))
+    assert data.startswith(b"\x92" + pack_entry(entry))
 
 
 @law(20, 100, found=st.lists(st.none() | st.tuples(_written, _count), max_size=3))
@@ -152,7 +152,7 @@ def test_answers_survive_the_way_over_the_wire(found):
      ({"provenance": Provenance(round_seq="1")}, r"\$\[3\]"), ({"prev": "", "tenure": "1"}, r"\$\[4\]"), ({"tenure": -1}, r"\$\[4\]")],
 )  # fmt: skip
 def test_a_field_of_a_write_that_is_not_as_it_should_be_is_named(changed, said):
-    body = pack([[[packed_entry(WRITTEN), []], [packed_entry(WRITTEN._replace(**changed)), [b"b"]]], True, []])
+    body = pack([[[pack_entry(WRITTEN), []], [pack_entry(WRITTEN._replace(**changed)), [b"b"]]], True, []])
     with pytest.raises(BusError, match=rf"not a ledger\.write: entries\.1\..*{said}"):
         decode(Write, body, BIG)
 
@@ -165,7 +165,7 @@ def test_a_field_of_a_write_that_is_not_as_it_should_be_is_named(changed, said):
 )  # fmt: skip
 def test_writes_that_share_a_frame_are_told_apart_exactly(parts, said):
     """Every entry belongs to one of them, and something stands before what rests on it."""
-    entries = [[packed_entry(WRITTEN), []]] * 2
+    entries = [[pack_entry(WRITTEN), []]] * 2
     assert decode(Write, pack([entries, True, [[1, 0], [1, 0]]]), BIG).parts == [Part(1), Part(1)]
     with pytest.raises(BusError, match=rf"not a ledger\.write: {said}"):
         decode(Write, pack([entries, True, parts]), BIG)
@@ -179,11 +179,11 @@ def test_a_failure_of_one_write_that_is_none_is_refused(failures):
 
 @pytest.mark.parametrize(
     "body",
-    [[], [[]], [[], True, []], [[[b"", []]], True, []], [[[packed_entry(WRITTEN), [1]]], True, []],
-     [[packed_entry(WRITTEN)], True, []], [[[packed_entry(WRITTEN), [], 1]], True, []],
-     [[[packed_entry(WRITTEN), []]], 1, []], {"entries": []}, 7, None, [[[packed_entry(WRITTEN), []]], True],
+    [[], [[]], [[], True, []], [[[b"", []]], True, []], [[[pack_entry(WRITTEN), [1]]], True, []],
+     [[pack_entry(WRITTEN)], True, []], [[[pack_entry(WRITTEN), [], 1]], True, []],
+     [[[pack_entry(WRITTEN), []]], 1, []], {"entries": []}, 7, None, [[[pack_entry(WRITTEN), []]], True],
      [[[pack([PLAIN, 5, 0, 0, None, 1]), []]], True, []], [[[pack([PLAIN, 5, 0, 0]), []]], True, []],
-     [[[packed_entry(WRITTEN) + b"\0", []]], True, []]],
+     [[[pack_entry(WRITTEN) + b"\0", []]], True, []]],
 )  # fmt: skip
 def test_a_write_of_another_form_is_refused(body):
     with pytest.raises(BusError, match=r"not a ledger\.write"):
@@ -199,7 +199,7 @@ OWN = [SCHEMA_VERSION, "ho2/1@1", 6, bytes(HASH_BYTES), [3]]
      (4, []), (4, [3, 3]), (4, [-1]), (4, 3)],
 )  # fmt: skip
 def test_a_stored_field_that_is_not_what_stands_there_is_refused(number, value):
-    written = unpack(packed_entry(WRITTEN))
+    written = unpack(pack_entry(WRITTEN))
     assert decode_stored(pack([written, OWN])) == SIMPLE
     for fields in ([*OWN[:number], value, *OWN[number + 1 :]], OWN[:4], [*OWN, 1]):
         with pytest.raises(ValueError, match="not an entry of schema version 4"):
@@ -254,13 +254,13 @@ def test_garbage_is_no_stored_entry(data):
 
 def test_positions_are_a_promise():
     """The stored order is the format: a change of it needs a new schema version, and a new version of the frame."""
-    written = packed_entry(WRITTEN).hex()
+    written = pack_entry(WRITTEN).hex()
     assert written == "95b7" + f"{PLAIN}\0p".encode().hex() + "050000c0"
     assert encode_stored(SIMPLE).hex() == (
         "92" + written + "9504a7686f322f31403106c420" + "00" * 32 + "9103"
     )  # fmt: skip
     of_a_session = WRITTEN._replace(provenance=Provenance(session_id="s1"), once="end:s1", prev="p", tenure=1)
-    assert unpack(packed_entry(of_a_session)) == ["s1\0id\0ho2m\0E\0\0\0\0end:\1\0p\0\0\0\0\0\0\0p", 5, 0, 0, 1]
+    assert unpack(pack_entry(of_a_session)) == ["s1\0id\0ho2m\0E\0\0\0\0end:\1\0p\0\0\0\0\0\0\0p", 5, 0, 0, 1]
 
 
 def test_a_reader_gets_the_fields_of_the_stored_entry():
@@ -269,4 +269,4 @@ def test_a_reader_gets_the_fields_of_the_stored_entry():
     (again,) = decode(Found, pack([[entry]]), BIG).entries
     assert again == entry and type(again) is Entry and type(again.provenance) is Provenance
     assert WriteEntry._fields[:12] == Entry._fields[:12]
-    assert spooled_entry(pack([packed_entry(WRITTEN), WRITTEN.bodies])).parents == ["p"]
+    assert read_spooled_entry(pack([pack_entry(WRITTEN), WRITTEN.bodies])).parents == ["p"]

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Any, get_type_hints
 
-from hobus.bus.messages.base import metas_in, pack
+from hobus.bus.messages.base import find_metas, pack
 from hobus.bus.messages.memory import GateResult
 from hobus.bus.messages.work_order import Cost, ToolCall
 from hobus.bus.record.catalog import KINDS, SESSION
-from hobus.bus.record.payload import pack_payload, payload_of
+from hobus.bus.record.payload import pack_payload, unpack_payload
 from hobus.bus.record.payloads.governance import (
     BatchSetAside,
     BodiesClosed,
@@ -253,7 +253,7 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
 def test_a_payload_has_these_bytes_and_reads_back():
     packed = [(sample, pack_payload(sample).hex()) for sample, _ in SAMPLES]
     assert [now for now, before in zip(packed, SAMPLES, strict=True) if now != before] == []
-    read = [(sample, payload_of(type(sample), bytes.fromhex(golden))) for sample, golden in SAMPLES]
+    read = [(sample, unpack_payload(type(sample), bytes.fromhex(golden))) for sample, golden in SAMPLES]
     assert [(sample, back) for sample, back in read if back != sample or type(back) is not type(sample)] == []
 
 
@@ -267,7 +267,7 @@ def test_every_kind_of_entry_has_a_class_and_a_sample():
 def test_every_field_says_what_it_is():
     for sample, _ in SAMPLES:
         for name, hint in get_type_hints(type(sample), include_extras=True).items():
-            assert any(meta.description for meta in metas_in(hint)), f"{type(sample).__name__}.{name}"
+            assert any(meta.description for meta in find_metas(hint)), f"{type(sample).__name__}.{name}"
 
 
 def test_what_is_no_such_payload_is_refused_by_its_name():
@@ -276,7 +276,7 @@ def test_what_is_no_such_payload_is_refused_by_its_name():
         cls = type(sample)
         for body in (pack([*sample, None]), pack([]), pack(sample._asdict()), b"\xc1"):
             try:
-                taken.append((cls.__name__, body, payload_of(cls, body)))
+                taken.append((cls.__name__, body, unpack_payload(cls, body)))
             except ValueError as refused:
                 if not str(refused).startswith(cls.__name__):
                     taken.append((cls.__name__, body, str(refused)))
@@ -289,4 +289,4 @@ def test_a_call_that_says_more_has_more_fields_and_the_rest_their_old_bytes():
     assert pack([CALL]) == old
     for more in ({"fault": "no JSON"}, {"given_back": {"model": "m"}}):
         call = CALL.model_copy(update=more)
-        assert payload_of(AnswerCalls, pack_payload(AnswerCalls((call, CALL)))) == AnswerCalls((call, CALL))
+        assert unpack_payload(AnswerCalls, pack_payload(AnswerCalls((call, CALL)))) == AnswerCalls((call, CALL))

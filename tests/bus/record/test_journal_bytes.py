@@ -17,7 +17,7 @@ from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Cost
-from hobus.bus.record.journal import TOLD_WITH, event_in, pack_event, pack_result, recorded, result_of
+from hobus.bus.record.journal import TOLD_WITH, pack_event, pack_result, read_event, read_recorded, unpack_result
 from tests.bus.record.journal_samples import ALL_KINDS, SAMPLES, SESSION, entry, enveloped
 from tests.laws import law
 
@@ -42,7 +42,7 @@ def test_an_event_has_the_bytes_that_it_always_had() -> None:
 
 
 def test_its_bytes_give_the_event_back() -> None:
-    taken = {name: recorded(entry(name)._replace(bodies=[body, b"text"])) for name, body in known().items()}
+    taken = {name: read_recorded(entry(name)._replace(bodies=[body, b"text"])) for name, body in known().items()}
     assert {
         name: one
         for name, one in taken.items()
@@ -67,8 +67,8 @@ def test_a_field_that_is_not_what_an_event_has_there_is_named(field: str) -> Non
     right = entry("ToolReceipt")
     wrong = right._replace(bodies=[pack(WRONG[field](unpack(right.bodies[0])))])
     with pytest.raises(ValueError, match=field):
-        event_in(wrong)
-    assert recorded(wrong) is None
+        read_event(wrong)
+    assert read_recorded(wrong) is None
 
 
 TOLD = [enveloped(cls.kind) for cls in TOLD_WITH]
@@ -82,7 +82,7 @@ def told_before(name: str) -> WriteEntry:
 
 @pytest.mark.parametrize("name", ["OrderDispatched", "RunCompleted", "StepStarted"])
 def test_an_entry_tells_earlier_events_before_its_own(name: str) -> None:
-    taken = recorded(told_before(name))
+    taken = read_recorded(told_before(name))
     assert taken is not None
     assert (list(taken.earlier), taken.event) == (TOLD, enveloped(name))
     assert [fact.kind for fact in taken.facts] == [*[cls.kind for cls in TOLD_WITH], name]
@@ -92,7 +92,7 @@ def test_an_entry_tells_earlier_events_before_its_own(name: str) -> None:
 def test_an_earlier_event_that_is_none_is_refused(wrong: list[Any]) -> None:
     right = told_before("OrderDispatched")
     _, *rest = unpack(right.bodies[0] or b"")
-    assert recorded(right._replace(bodies=[pack([wrong, *rest])])) is None
+    assert read_recorded(right._replace(bodies=[pack([wrong, *rest])])) is None
 
 
 VALUES = st.recursive(
@@ -113,7 +113,7 @@ def test_junk_is_no_event_and_harms_nobody(name: str, data: st.DataObject) -> No
     fields = unpack(right.bodies[0])
     fields[data.draw(st.integers(0, len(fields) - 1))] = data.draw(VALUES)
     for payload in (pack(fields), data.draw(st.binary(max_size=40)), pack(data.draw(VALUES))):
-        taken = recorded(right._replace(bodies=[payload]))
+        taken = read_recorded(right._replace(bodies=[payload]))
         assert taken is None or taken.event.session_id == SESSION
 
 
@@ -136,7 +136,7 @@ ANSWER = TurnResult(
 )
 def test_an_answer_is_read_as_it_was_packed(changes: dict[str, Any]) -> None:
     answer = ANSWER.model_copy(update=changes)
-    assert result_of(pack_result(answer)) == answer
+    assert unpack_result(pack_result(answer)) == answer
 
 
 def test_an_answer_spells_its_session_once() -> None:
@@ -150,7 +150,7 @@ def test_an_answer_spells_its_session_once() -> None:
 def test_what_is_no_answer_is_refused(spoilt: Any) -> None:
     form = unpack(pack_result(ANSWER)) | spoilt if spoilt and isinstance(spoilt, dict) else spoilt
     with pytest.raises(ValueError):  # noqa: PT011 - pydantic's own is one
-        result_of(pack(form))
+        unpack_result(pack(form))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import WriteEntry
-from hobus.bus.record.payload import pack_payload, payload_in, payload_of
+from hobus.bus.record.payload import pack_payload, read_payload, unpack_payload
 
 
 class Part(NamedTuple):
@@ -65,7 +65,7 @@ def as_lists(value: Any) -> list[Any]:
 
 def test_a_payload_reads_back_as_it_was_written_and_its_defaults_are_left_out():
     """Values and kinds; only fields behind the last one that says something are missing in the bytes."""
-    assert payload_of(Sample, pack_payload(WHOLE)) == WHOLE
+    assert unpack_payload(Sample, pack_payload(WHOLE)) == WHOLE
     assert pack_payload(WHOLE) == pack(as_lists(WHOLE)[:-1])
     assert pack_payload(WHOLE._replace(last="z")) == pack([*as_lists(WHOLE)[:-1], "z"])
     assert pack_payload(WHOLE._replace(more=())) == pack(as_lists(WHOLE)[:-2])
@@ -73,9 +73,9 @@ def test_a_payload_reads_back_as_it_was_written_and_its_defaults_are_left_out():
 
 def test_a_field_that_came_later_is_at_its_default_in_what_was_written_before():
     """What a version that knows more wrote is refused by one that knows less: it would lose a word."""
-    assert payload_of(Later, pack(["t"])) == Later("t", 7)
+    assert unpack_payload(Later, pack(["t"])) == Later("t", 7)
     with pytest.raises(ValueError, match="Later: Expected `array` of length 1 to 2, got 3"):
-        payload_of(Later, pack(["t", 1, 2]))
+        unpack_payload(Later, pack(["t", 1, 2]))
 
 
 @pytest.mark.parametrize(("at", "value", "said"), WRONG.values(), ids=WRONG)
@@ -84,18 +84,18 @@ def test_what_a_field_is_not_is_refused_by_its_name(at, value, said):
     fields = as_lists(WHOLE)
     fields[at] = value
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the words are compared
-        payload_of(Sample, pack(fields))
+        unpack_payload(Sample, pack(fields))
     assert str(refused.value) == said
 
 
 def test_what_is_no_array_is_refused():
     for body in (pack({"text": "t"}), b"\xc1", b"", pack(as_lists(WHOLE))[:-1], pack(as_lists(WHOLE)) + b"\x00"):
         with pytest.raises(ValueError, match=r"^Sample"):
-            payload_of(Sample, body)
+            unpack_payload(Sample, body)
 
 
 def test_an_erased_payload_is_none():
     entry = WriteEntry(submission_id="a", stream="prompts", event_type="X", at_us=0)
-    assert payload_in(Later, entry) is None
-    assert payload_in(Later, entry._replace(bodies=[None])) is None
-    assert payload_in(Later, entry._replace(bodies=[pack(["t"])])) == Later("t")
+    assert read_payload(Later, entry) is None
+    assert read_payload(Later, entry._replace(bodies=[None])) is None
+    assert read_payload(Later, entry._replace(bodies=[pack(["t"])])) == Later("t")

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.messages.base import pack
-from hobus.bus.messages.ids import RunId, session_id_of
+from hobus.bus.messages.ids import RunId, derive_session_id
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.catalog import KINDS, SEARCHED_STREAMS, SEARCHED_TYPES
 from hobus.bus.record.journal import pack_event, pack_result
-from hobus.bus.record.searched import searched_texts
+from hobus.bus.record.searched import list_searched_texts
 from hobus.bus.record.session_facts import RunCompleted, SessionEvent
 
-ID = session_id_of("somebody", "something")
+ID = derive_session_id("somebody", "something")
 NAME = f"RunCompleted:{ID}-1"
 
 
@@ -42,12 +42,12 @@ def test_a_row_names_what_is_searched_among_its_texts():
     "ref", [f"PROMPT_RECEIVED:WO-{ID}-1.2.1#1/1/1", "PROMPT_RECEIVED:WO-CONS-1#1/1/1", f"HostCommandReceived:{ID}/c/1"]
 )
 def test_a_reply_that_is_only_quoted_is_named_by_where_it_stands(ref):
-    (found,) = searched_texts(_entry("RunCompleted", *_completed(ref)))
+    (found,) = list_searched_texts(_entry("RunCompleted", *_completed(ref)))
     assert (found.kind, found.ref, found.text, found.number) == ("reply", ref, "a heron", 2)
-    (own,) = searched_texts(_entry("RunCompleted", *_completed(f"{NAME}/2"), b"a kingfisher"))
+    (own,) = list_searched_texts(_entry("RunCompleted", *_completed(f"{NAME}/2"), b"a kingfisher"))
     assert (own.ref, own.text) == (f"{NAME}/2", "a kingfisher")
-    assert searched_texts(_entry("RunCompleted", *_completed(f"{NAME}/2"), None)) == []
-    assert searched_texts(_entry("RunCompleted", *_completed("", response=""))) == []
+    assert list_searched_texts(_entry("RunCompleted", *_completed(f"{NAME}/2"), None)) == []
+    assert list_searched_texts(_entry("RunCompleted", *_completed("", response=""))) == []
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_reply_that_is_only_quoted_is_named_by_where_it_stands(ref):
 )  # fmt: skip
 def test_what_is_erased_or_does_not_read_brings_nothing(bodies):
     for event_type in SEARCHED_TYPES:
-        assert [one.text for one in searched_texts(_entry(event_type, *bodies)) if one.kind == "reply"] in (
+        assert [one.text for one in list_searched_texts(_entry(event_type, *bodies)) if one.kind == "reply"] in (
             [],
             ["\ufffd"],
         )
@@ -65,4 +65,4 @@ def test_what_is_erased_or_does_not_read_brings_nothing(bodies):
 @given(st.lists(st.none() | st.binary(max_size=40), max_size=4))
 def test_any_bytes_are_texts_or_none(bodies):
     for event_type in ("RunCompleted", "RunRequested", "TurnDegraded"):
-        assert all(one.text.strip() for one in searched_texts(_entry(event_type, *bodies)))
+        assert all(one.text.strip() for one in list_searched_texts(_entry(event_type, *bodies)))

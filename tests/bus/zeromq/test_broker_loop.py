@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.clock import SystemClock
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.zeromq.broker_loop import BrokerLoop
 from tests.bus.broker.rig import settings_with
 
@@ -27,7 +27,7 @@ def test_a_defect_of_the_tap_costs_its_readers_frames_and_the_broker_nothing(tmp
                 raise RuntimeError("a defect")
 
             broken.setattr(loop._tap, method, fail)
-            loop._taps = [Tap(1, 1.0, "delivered", header(Kind.REQUEST, "m"), "", "", b"", "")]
+            loop._taps = [Tap(1, 1.0, "delivered", make_header(Kind.REQUEST, "m"), "", "", b"", "")]
             loop._serve_tap(has_spoken=True)
         monkeypatch.setattr(loop._tap, "publish", published.append)
         loop._serve_tap(has_spoken=True)

@@ -12,32 +12,32 @@ from hobus.bus.zeromq import curve
 
 def test_pairs_differ_and_fit_and_show_no_secret():
     """The public half is the secret's own; neither repr nor fingerprint holds the secret."""
-    pairs = [curve.new_pair() for _ in range(50)]
+    pairs = [curve.draw_pair() for _ in range(50)]
     assert len({pair.public for pair in pairs}) == len({pair.secret for pair in pairs}) == 50
     for pair in pairs:
         assert zmq.curve_public(pair.secret) == pair.public
         assert pair.secret.decode() not in repr(pair) + pair.fingerprint
-        assert curve.text(curve.raw(pair.public)) == pair.public
+        assert curve.encode_key(curve.decode_key(pair.public)) == pair.public
 
 
 @pytest.mark.parametrize("wrong", [b"", b"x", b"~" * 40, b"#" * 40, b"0" * 39, b"0" * 41, "é".encode() * 20])
 def test_what_is_no_key_is_refused(wrong):
     with pytest.raises(ValueError, match="key"):
-        curve.raw(wrong)
+        curve.decode_key(wrong)
 
 
 def test_a_kept_pair_is_made_once_for_its_owner_alone(tmp_path):
     path = tmp_path / "keys" / "a.key"
-    pair = curve.kept_pair(path)
-    assert curve.kept_pair(path) == pair
+    pair = curve.keep_pair(path)
+    assert curve.keep_pair(path) == pair
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     path.chmod(0o640)
     with pytest.raises(ConfigError, match="chmod 600"):
-        curve.kept_pair(path)
+        curve.keep_pair(path)
     path.chmod(0o600)
     path.write_bytes(pair.secret[:20])
     with pytest.raises(ConfigError, match="join again"):
-        curve.kept_pair(path)
+        curve.keep_pair(path)
 
 
 def test_a_file_is_written_whole_or_stays_as_it_was(tmp_path):

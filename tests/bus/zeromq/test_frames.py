@@ -7,7 +7,15 @@ from collections.abc import Iterator
 import pytest
 import zmq
 
-from hobus.bus.zeromq.drained import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, receiver_of, sender_of
+from hobus.bus.zeromq.drained import (
+    EVENTS,
+    NOBLOCK,
+    NOBLOCK_MORE,
+    POLLIN,
+    make_option_reader,
+    make_receiver,
+    make_sender,
+)
 
 
 @pytest.fixture
@@ -27,22 +35,22 @@ def test_a_message_arrives_whole_both_ways(
 ) -> None:
     router, dealer = pair
     for part in parts[:-1]:
-        sender_of(dealer)(part, NOBLOCK_MORE)
-    sender_of(dealer)(parts[-1], NOBLOCK)
-    sender_of(dealer)(b"next", NOBLOCK)
-    assert option_of(router)(EVENTS) & POLLIN
-    routing, *received = receiver_of(router)()
+        make_sender(dealer)(part, NOBLOCK_MORE)
+    make_sender(dealer)(parts[-1], NOBLOCK)
+    make_sender(dealer)(b"next", NOBLOCK)
+    assert make_option_reader(router)(EVENTS) & POLLIN
+    routing, *received = make_receiver(router)()
     assert received == parts
-    assert receiver_of(router)() == [routing, b"next"]
+    assert make_receiver(router)() == [routing, b"next"]
     for part in (routing, *parts[:-1]):
-        sender_of(router)(part, NOBLOCK_MORE)
-    sender_of(router)(parts[-1], NOBLOCK)
-    assert receiver_of(dealer)() == parts
+        make_sender(router)(part, NOBLOCK_MORE)
+    make_sender(router)(parts[-1], NOBLOCK)
+    assert make_receiver(dealer)() == parts
 
 
 def test_nothing_there_is_said_and_not_waited_for(pair: tuple[zmq.Socket[bytes], zmq.Socket[bytes]]) -> None:
     """EVENTS has no POLLIN and a receive raises Again at once."""
     for socket in pair:
-        assert not option_of(socket)(EVENTS) & POLLIN
+        assert not make_option_reader(socket)(EVENTS) & POLLIN
         with pytest.raises(zmq.Again):
-            receiver_of(socket)()
+            make_receiver(socket)()

@@ -13,7 +13,7 @@ from hobus.bus.envelope import HEADER_VERSION
 from hobus.bus.errors import BusError, ConfigError
 from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
 from hobus.bus.zeromq import curve
-from hobus.bus.zeromq.key_book import KeyFiles, damaged_in, revoke, tokens_in, workers_in
+from hobus.bus.zeromq.key_book import KeyFiles, list_damaged, read_tokens, read_workers, revoke
 from tests.bus.broker.rig import settings_with
 
 NOW = 1_700_000_000.0
@@ -27,7 +27,7 @@ def book(folder, **changes):
 
 def token_for(keys, *, uses=1, ttl_s=60, gone_s=0):
     """The public key of a new join token."""
-    public = curve.new_pair().public.decode()
+    public = curve.draw_pair().public.decode()
     keys.create_token(CreateToken(public_key=public, role="ho1", ttl_s=ttl_s, uses=uses, gone_s=gone_s), NOW)
     return public
 
@@ -40,7 +40,7 @@ def hashed(public):
 def join(**changes):
     """A worker's word with a key of its own."""
     fields = {
-        "public_key": curve.new_pair().public.decode(), "role": "ho1", "version": "1.0", "protocol": HEADER_VERSION, "host": "box",
+        "public_key": curve.draw_pair().public.decode(), "role": "ho1", "version": "1.0", "protocol": HEADER_VERSION, "host": "box",
     }  # fmt: skip
     return Join.model_validate(fields | changes)
 
@@ -106,7 +106,7 @@ def test_who_connects_is_who_its_key_was_enrolled_as(tmp_path):
         (hello(name, version="2.0"), mine.public_key, "bad_version"),
         (hello(name, config_digest="sha256:" + "b" * 64), mine.public_key, "other_config"),
         (hello(name), token, "not_enrolled"),
-        (hello(name), curve.new_pair().public.decode(), "not_enrolled"),
+        (hello(name), curve.draw_pair().public.decode(), "not_enrolled"),
     ]:
         refused = keys.authenticate(wrong, key)
         assert isinstance(refused, Refused)
@@ -141,8 +141,8 @@ def test_a_use_that_was_not_stored_is_no_use(tmp_path, monkeypatch):
             token_for(keys)
     assert not keys.knows(lost.public_key.encode())
     again = book(tmp_path)
-    assert workers_in(tmp_path) == []
-    assert len(tokens_in(tmp_path)) == 1
+    assert read_workers(tmp_path) == []
+    assert len(read_tokens(tmp_path)) == 1
     assert again.join(join(), token, NOW).name == "ho1/remote-1"
 
 
@@ -191,7 +191,7 @@ def test_a_damaged_token_or_worker_is_none_and_stops_nobody_else(tmp_path):
     for path in damaged:
         path.write_bytes(path.read_bytes()[:20])
     again = book(tmp_path)
-    assert sorted(damaged_in(tmp_path)) == sorted(damaged)
+    assert sorted(list_damaged(tmp_path)) == sorted(damaged)
     assert again.authenticate(hello("ho1/remote-1"), mine.public_key) is None
     assert not again.knows(lost.public_key.encode()) and not again.knows(spoilt.encode())
     assert again.join(join(), token, NOW).name == "ho1/remote-3"
@@ -212,7 +212,7 @@ def test_a_key_that_was_taken_back_gives_no_use_back(tmp_path):
     assert again.join(mine, token_for(again), NOW).code == "not_enrolled"
     assert again.join(join(), token_for(again), NOW).name == "ho1/remote-2"
     told = {record.submission_id: record.facts for record in book(tmp_path).take_records()}
-    key = curve.fingerprint(mine.public_key.encode())
+    key = curve.compute_fingerprint(mine.public_key.encode())
     assert told[f"KEY_REVOKED:{key}"].name == "remote-1"
 
 
@@ -233,7 +233,7 @@ def test_a_token_beyond_the_bounds_is_refused(tmp_path):
     keys = book(tmp_path)
     for changes, says in [({"ttl_s": 10**9}, "--ttl"), ({"uses": 10**6}, "--uses")]:
         wanted = CreateToken.model_validate(
-            {"public_key": curve.new_pair().public.decode(), "role": "ho1", "ttl_s": 1, "uses": 1} | changes
+            {"public_key": curve.draw_pair().public.decode(), "role": "ho1", "ttl_s": 1, "uses": 1} | changes
         )
         with pytest.raises(BusError, match=says):
             keys.create_token(wanted, NOW)
@@ -258,16 +258,16 @@ def test_a_refused_join_is_recorded_with_its_reason(tmp_path):
     keys.join(wanted, token, NOW)
     (record,) = keys.take_records()
     assert (record.event_type, record.reason) == ("KEY_REFUSED", "bad_version")
-    assert record.facts.key == curve.fingerprint(wanted.public_key.encode())
+    assert record.facts.key == curve.compute_fingerprint(wanted.public_key.encode())
 
 
 def test_what_a_token_needs_is_in_the_answer(tmp_path):
     keys = book(tmp_path)
     keys.listens = "10.0.0.7:5570"
-    public = curve.new_pair().public.decode()
+    public = curve.draw_pair().public.decode()
     created = keys.create_token(CreateToken(public_key=public, role="ho1", ttl_s=60, uses=1), NOW)
     assert created == TokenCreated(
-        token_id=tokens_in(tmp_path)[0].token_id, address="10.0.0.7:5570", broker_key=keys.pair.public.decode(),
+        token_id=read_tokens(tmp_path)[0].token_id, address="10.0.0.7:5570", broker_key=keys.pair.public.decode(),
         expires_at_us=round((NOW + 60) * 1_000_000),
     )  # fmt: skip
 
@@ -296,15 +296,19 @@ def test_an_ephemeral_token_counts_workers_at_once(tmp_path):
     keys.join(join(), token_for(keys), NOW)  # of another token: for good
     assert keys.join(join(), token, NOW).code == "token_used"
     keys = book(tmp_path)
-    assert [keys.overdue([], 0.0, NOW), keys.overdue([], 59.9, NOW)] == [[], []]
-    assert [keys.overdue(["ho1/remote-1"], 60.0, NOW), keys.overdue([], 61.0, NOW), keys.overdue([], 120.9, NOW)] == [
+    assert [keys.list_overdue([], 0.0, NOW), keys.list_overdue([], 59.9, NOW)] == [[], []]
+    assert [
+        keys.list_overdue(["ho1/remote-1"], 60.0, NOW),
+        keys.list_overdue([], 61.0, NOW),
+        keys.list_overdue([], 120.9, NOW),
+    ] == [
         [],
         [],
         [],
     ]
-    assert keys.overdue([], 121.0, NOW) == ["ho1/remote-1"]
+    assert keys.list_overdue([], 121.0, NOW) == ["ho1/remote-1"]
     keys.revoke("ho1/remote-1")
-    assert keys.overdue([], 999.0, NOW) == []
+    assert keys.list_overdue([], 999.0, NOW) == []
     assert keys.join(mine, token, NOW).code == "not_enrolled"
     assert keys.join(join(), token, NOW).name == "ho1/remote-3"
 
@@ -328,7 +332,7 @@ def test_a_rotated_key_s_place_is_taken_at_once(tmp_path, is_restarted):
         keys = again()
     assert keys.authenticate(hello("ho1/remote-1"), mine.public_key).code == "not_enrolled"
     assert not keys.is_rotating(mine.public_key) and not keys.is_rotating(then.public_key)
-    assert keys.overdue([], 0.0, NOW + 99) == []
+    assert keys.list_overdue([], 0.0, NOW + 99) == []
     assert not keys.knows(mine.public_key.encode())
     assert keys.authenticate(hello("ho1/remote-1"), then.public_key) is None
     assert keys.join(join(), token, NOW).code == "token_used"
@@ -340,19 +344,22 @@ def test_who_has_not_enrolled_another_key_in_time_is_named(tmp_path):
     """And told to do so until then, a broker that was restarted, too."""
     keys, _, mine, _ = rotating(tmp_path)
     assert keys.is_rotating(mine.public_key)
-    assert (keys.overdue([], 0.0, NOW + 59.9), book(tmp_path).overdue([], 0.0, NOW + 60)) == ([], ["ho1/remote-1"])
+    assert (keys.list_overdue([], 0.0, NOW + 59.9), book(tmp_path).list_overdue([], 0.0, NOW + 60)) == (
+        [],
+        ["ho1/remote-1"],
+    )
     assert keys.revoke("ho1/remote-1") == mine.public_key
     assert (
         not keys.knows(mine.public_key.encode())
-        and keys.overdue([], 0.0, NOW + 999) == []
-        and workers_in(tmp_path) == []
+        and keys.list_overdue([], 0.0, NOW + 999) == []
+        and read_workers(tmp_path) == []
     )
 
 
 def test_a_rotation_is_recorded_and_the_same_whoever_reads_it_back(tmp_path):
     """KEY_ENROLLED says which key it replaces, KEY_REVOKED which one is good no longer."""
     keys, _, mine, then = rotating(tmp_path)
-    was = curve.fingerprint(mine.public_key.encode())
+    was = curve.compute_fingerprint(mine.public_key.encode())
     keys.take_records()
     keys.join(then, mine.public_key, NOW)
     enrolled, revoked = keys.take_records()

@@ -9,8 +9,8 @@ import zmq
 
 from hobus.bus import limits
 from hobus.bus.broker.tap_record import Tap
-from hobus.bus.broker.tap_wire import BODIES, LIVE, TapAssembler, ring_topic
-from hobus.bus.envelope import Kind, header
+from hobus.bus.broker.tap_wire import BODIES, LIVE, TapAssembler, make_ring_topic
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.zeromq import tap as tap_module
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapPublisher
@@ -40,13 +40,13 @@ def publisher(tmp_path, monkeypatch):
     zeromq = ZeroMQ(settings)
     made = TapPublisher(zeromq, f"ipc://{tmp_path}/t", epoch="e", clock=HandClock())
     made.sent, made.encoded = [], 0
-    encode = tap_module.live_batch
+    encode = tap_module.pack_live_batch
 
     def counted(*arguments, **options):
         made.encoded += 1
         return encode(*arguments, **options)
 
-    monkeypatch.setattr(tap_module, "live_batch", counted)
+    monkeypatch.setattr(tap_module, "pack_live_batch", counted)
     monkeypatch.setattr(made, "_send", lambda topic, payload: made.sent.append((topic, payload)))
     yield made
     made.close()
@@ -55,7 +55,16 @@ def publisher(tmp_path, monkeypatch):
 
 def taps(first: int, count: int = 3) -> list[Tap]:
     return [
-        Tap(first + n, 999.0, "delivered", header(Kind.REQUEST, f"m{n}", type="wo.execute"), "ho2/1@a", "", SECRET, "")
+        Tap(
+            first + n,
+            999.0,
+            "delivered",
+            make_header(Kind.REQUEST, f"m{n}", type="wo.execute"),
+            "ho2/1@a",
+            "",
+            SECRET,
+            "",
+        )
         for n in range(count)
     ]
 
@@ -76,16 +85,16 @@ def test_while_nobody_listens_nothing_is_encoded_hashed_or_sent(publisher, monke
 def test_each_kind_of_reader_costs_one_encoding_and_bodies_go_where_they_are_asked_for(publisher):
     """Ten readers of headers are one encoding; that the last one has left ends it."""
     for _ in range(10):
-        publisher._subscription(1, LIVE)
+        publisher._note_subscription(1, LIVE)
     publisher.publish(taps(1))
     assert (publisher.encoded, [topic for topic, _ in publisher.sent]) == (1, [LIVE])
     assert SECRET not in publisher.sent[0][1]
-    publisher._subscription(1, BODIES)
+    publisher._note_subscription(1, BODIES)
     publisher.sent.clear()
     publisher.publish(taps(4))
     assert sorted((topic, SECRET in payload) for topic, payload in publisher.sent) == [(BODIES, True), (LIVE, False)]
-    publisher._subscription(0, LIVE)
-    publisher._subscription(0, BODIES)
+    publisher._note_subscription(0, LIVE)
+    publisher._note_subscription(0, BODIES)
     publisher.sent.clear()
     publisher.publish(taps(10))
     assert publisher.sent == []
@@ -94,8 +103,8 @@ def test_each_kind_of_reader_costs_one_encoding_and_bodies_go_where_they_are_ask
 @pytest.mark.parametrize("with_bodies", [False, True])
 def test_the_ring_answers_on_the_topic_that_asked_piece_by_piece(publisher, with_bodies):
     publisher.publish(taps(1, 100))
-    topic = ring_topic("n", 60.0, with_bodies=with_bodies)
-    publisher._subscription(1, topic)
+    topic = make_ring_topic("n", 60.0, with_bodies=with_bodies)
+    publisher._note_subscription(1, topic)
     while publisher.is_answering:
         publisher.answer_some()
     assert [sent for sent, _ in publisher.sent] == [topic, topic]
@@ -105,8 +114,8 @@ def test_the_ring_answers_on_the_topic_that_asked_piece_by_piece(publisher, with
 def test_what_is_tapped_between_a_question_and_its_answer_is_shown_once(publisher):
     """The loop hears a question, publishes what it has forwarded, and answers then: the answer reaches to the question."""
     publisher.publish(taps(1))
-    publisher._subscription(1, LIVE)
-    publisher._subscription(1, ring_topic("n", 60.0))
+    publisher._note_subscription(1, LIVE)
+    publisher._note_subscription(1, make_ring_topic("n", 60.0))
     publisher.publish(taps(4))
     while publisher.is_answering:
         publisher.answer_some()
@@ -120,9 +129,9 @@ def test_who_asked_first_is_answered_first_and_not_more_than_so_many_are(publish
     """Those who ask and leave, again and again, take nothing from it; beyond the bound a question has no answer."""
     monkeypatch.setattr(limits, "TAP_HWM", 2)
     publisher.publish(taps(1, 100))
-    first, second, third = (ring_topic(name, 60.0) for name in ("1", "2", "3"))
+    first, second, third = (make_ring_topic(name, 60.0) for name in ("1", "2", "3"))
     for topic in (first, second, third):
-        publisher._subscription(1, topic)
+        publisher._note_subscription(1, topic)
     while publisher.is_answering:
         publisher.answer_some()
     assert [topic for topic, _ in publisher.sent] == [first, first, second, second]
@@ -130,10 +139,10 @@ def test_who_asked_first_is_answered_first_and_not_more_than_so_many_are(publish
 
 def test_a_reader_that_left_is_answered_no_more(publisher):
     publisher.publish(taps(1, 300))
-    topic = ring_topic("n", 60.0)
-    publisher._subscription(1, topic)
+    topic = make_ring_topic("n", 60.0)
+    publisher._note_subscription(1, topic)
     publisher.answer_some()
-    publisher._subscription(0, topic)
+    publisher._note_subscription(0, topic)
     publisher.answer_some()
     assert (len(publisher.sent), publisher.is_answering) == (1, False)
 

@@ -38,18 +38,18 @@ async def test_what_a_peer_does_not_read_is_counted_until_it_does(tmp_path) -> N
         routing = came[0][0]
         for _ in range(30):
             assert unsent.send(routing, b"head", b"x" * MB)
-        assert 20 * MB < unsent.by_connection()[routing] <= 30 * MB
+        assert 20 * MB < unsent.map_by_connection()[routing] <= 30 * MB
         for _ in range(SMALL):
             assert unsent.send(routing, b"head", b"x" * 1000)
         # Big ones may leave at any moment, each as a whole; what is left over of a whole number of them are small ones.
-        waiting = unsent.by_connection()[routing]
+        waiting = unsent.map_by_connection()[routing]
         assert waiting > 20 * MB
         assert 0.8 * MB < waiting % MB <= SMALL * (1000 + FRAME_BYTES)
         for _ in range(30 + SMALL):
             while not dealer.poll(0):
                 await asyncio.sleep(0.001)
             dealer.recv_multipart()
-        while unsent.by_connection():
+        while unsent.map_by_connection():
             await asyncio.sleep(0.01)
     finally:
         dealer.close(linger=0)
@@ -75,9 +75,9 @@ async def test_what_was_sent_to_who_left_is_not_counted_for_ever(tmp_path) -> No
             await asyncio.sleep(0.01)
         for _ in range(30):
             unsent.send(came[0][0], b"head", b"x" * MB)
-        assert unsent.by_connection()
+        assert unsent.map_by_connection()
         dealer.close(linger=0)
-        while unsent.by_connection():
+        while unsent.map_by_connection():
             await asyncio.sleep(0.01)
     finally:
         dealer.close(linger=0)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hobus.bus.messages.base import digest_of
+from hobus.bus.messages.base import compute_digest
 from hobus.config.files import Layers
 from hobus.config.gates.finding import Finding
 from hobus.config.gates.run import look, run_gates
@@ -54,7 +54,7 @@ def write(root: Path, name: str, text: str | bytes) -> Path:
 
 def listed(root: Path, name: str) -> dict[str, str]:
     """An asset of a manifest, with its true hash."""
-    return {"path": name, "sha256": digest_of((root / name).read_bytes()), "classification": "doc"}
+    return {"path": name, "sha256": compute_digest((root / name).read_bytes()), "classification": "doc"}
 
 
 def package(root: Path, package_id: str = "PKG-CLERK-001", **changed: Any) -> Path:

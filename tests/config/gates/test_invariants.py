@@ -33,7 +33,7 @@ def told(root: Path, *invariants: tuple[str, str]) -> list[tuple[str, str]]:
 
 def test_a_check_that_is_there_is_found_in_the_text(tmp_path: Path) -> None:
     checks = [
-        "tests/test_clerk.py::test_it_asks", "tests/a/b/test_clerk.py::test_it_asks", "hobus.config.gates.links:links",
+        "tests/test_clerk.py::test_it_asks", "tests/a/b/test_clerk.py::test_it_asks", "hobus.config.gates.links:find_broken_links",
         "hobus.config.gates.finding:Finding", "hobus.config.gates.finding:Finding.line",
     ]  # fmt: skip
     assert told(tmp_path, *(("MUST", check) for check in checks)) == []

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hobus.bus.messages.base import digest_of
+from hobus.bus.messages.base import compute_digest
 from hobus.config import files
 from hobus.config.assets import HOME_PACKAGE
 from hobus.config.files import SHIPPED_ROOT, Layers
-from hobus.config.gates.layer import SEAL, layers_on_disk
-from hobus.config.gates.ownership import owners_of, ownership
+from hobus.config.gates.layer import SEAL, read_layers_on_disk
+from hobus.config.gates.ownership import find_breaches, map_owners
 from hobus.config.gates.run import look, run_gates
-from hobus.config.manifests import shipped_layer
+from hobus.config.manifests import read_shipped_layer
 from tests.config.gates.homes import FILES, MANIFEST, clerk, found, listed, package, said, write
 
 
@@ -41,7 +41,7 @@ def test_what_no_manifest_of_a_home_lists_belongs_to_the_home(tmp_path: Path) ->
     (warning,) = found(tmp_path)
     assert (warning.gate, warning.severity) == ("G0", "warn")
     assert warning.reason == "replaces agents/ADMIN.json, which PKG-ADMIN-AGENT-001 owns"
-    owners = owners_of(layers_on_disk(Layers(own=tmp_path), max_bytes=None))
+    owners = map_owners(read_layers_on_disk(Layers(own=tmp_path), max_bytes=None))
     assert owners["agents/CLERK.json"] == owners["agents/ADMIN.json"] == HOME_PACKAGE
     assert owners["contracts/PRC-CLASSIFY-001.json"] == "PKG-PROMPTS-001"
 
@@ -67,7 +67,7 @@ def test_a_changed_file_is_told_with_its_owner_and_the_mend(tmp_path: Path) -> N
     (finding,) = found(tmp_path)
     assert (finding.gate, finding.file) == ("G0", str(path))
     assert finding.reason == "changed since PKG-CLERK-001 stated its hash"
-    assert digest_of(path.read_bytes()) in finding.mend and MANIFEST in finding.mend
+    assert compute_digest(path.read_bytes()) in finding.mend and MANIFEST in finding.mend
 
 
 def test_a_bare_hash_fails_in_words_and_is_told_as_it_should_be(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_settings_of_a_gigabyte_are_refused_unread(tmp_path: Path) -> None:
 
 def shipped_copy(root: Path) -> Path:
     """Every governed file that is shipped."""
-    for name in (*files.governed_names(SHIPPED_ROOT), SEAL):
+    for name in (*files.list_governed(SHIPPED_ROOT), SEAL):
         write(root, name, (SHIPPED_ROOT / name).read_bytes())
     return root
 
@@ -176,7 +176,7 @@ def test_no_byte_of_what_is_shipped_can_change_unseen(
     monkeypatch.setattr(files, "SHIPPED_ROOT", root)
     assert run_gates(look(), has_tests=False)[-1].severity == "note"
     draw = random.Random(15)
-    for name in (*files.governed_names(root), SEAL):
+    for name in (*files.list_governed(root), SEAL):
         path = root / name
         data = path.read_bytes()
         ends = (0, len(data) - 1)
@@ -185,7 +185,7 @@ def test_no_byte_of_what_is_shipped_can_change_unseen(
             changed = bytearray(data)
             changed[at] ^= draw.choice((1, 2, 4, 8, 16, 32, 64, 128, 255))
             path.write_bytes(changed)
-            assert list(ownership([shipped_layer(root)], is_checkout=False)), (
+            assert list(find_breaches([read_shipped_layer(root)], is_checkout=False)), (
                 f"{name}: byte {at} may be {changed[at]:#x} instead of {data[at]:#x}"
             )
         path.write_bytes(data)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from hobus.bus.messages.base import digest_of
+from hobus.bus.messages.base import compute_digest
 from hobus.config import files
 from hobus.config.files import Layers
-from hobus.config.gates.finding import TITLES, Finding, failed
+from hobus.config.gates.finding import TITLES, Finding, list_failed
 from hobus.config.gates.layer import Layer
 from hobus.config.gates.run import RecordFault, View, look, run_gates
 from hobus.config.schema import AdminConfig
@@ -88,15 +88,15 @@ def test_the_bytes_that_were_loaded_are_those_that_are_judged(tmp_path: Path, mo
         return []
 
     def verify(layer: Layer) -> str:
-        seen.extend(held.content for name, held in layer.held.items() if files.kind_of(name) == "package")
+        seen.extend(held.content for name, held in layer.held.items() if files.find_kind(name) == "package")
         return ""
 
     view = look(Layers(packages=(package,), own=own), further=put_back)
-    told = {one.file for one in failed(run_gates(view, verify=verify)) if one.gate == "G0"}
+    told = {one.file for one in list_failed(run_gates(view, verify=verify)) if one.gate == "G0"}
     assert told >= {*map(str, changed), str(stray)}
     assert seen == [(package / "packages/PKG-CLERK-001/manifest.json").read_bytes()]
     named = view.reading.files["prompt_packs/PRM-SYNTHESIZE-001.txt"]
-    assert digest_of(named.content) == view.layers[0].held[named.name].sha256
+    assert compute_digest(named.content) == view.layers[0].held[named.name].sha256
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_under_signed_a_home_has_settings_of_its_own_and_nothing_else(tmp_path: 
 
 def test_what_the_record_says_is_handed_in() -> None:
     fault = RecordFault("ledger/segments/0.seg", "byte 7: torn", "restore a copy")
-    (one,) = failed(run_gates(look(), check_record=lambda: fault))
+    (one,) = list_failed(run_gates(look(), check_record=lambda: fault))
     assert one == Finding("G6", *fault) and one.line == "G6  ledger/segments/0.seg: byte 7: torn; restore a copy"
-    assert failed(run_gates(look(), check_record=lambda: None)) == []
+    assert list_failed(run_gates(look(), check_record=lambda: None)) == []
 
 
 def test_findings_come_in_the_order_of_the_gates_and_once_each(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.gateway_service.providers.offline.answer import named_in
+from hobus.gateway_service.providers.offline.answer import find_named_calls
 
 OFFERED = {
     "time__get_current_time": {"properties": {"timezone": {"type": "string"}}, "required": ["timezone"]},
@@ -16,7 +16,7 @@ OFFERED = {
 
 def test_one_line_is_one_call_with_its_arguments():
     """The id as it stands, the arguments as JSON, none as an empty object."""
-    named = named_in('use time__get_current_time {"timezone": "Europe/Berlin"}\nuse list_tools', OFFERED)
+    named = find_named_calls('use time__get_current_time {"timezone": "Europe/Berlin"}\nuse list_tools', OFFERED)
     assert named is not None
     assert [(call.name, call.arguments) for call in named[1]] == [
         ("time__get_current_time", {"timezone": "Europe/Berlin"}),
@@ -33,7 +33,7 @@ def test_one_line_is_one_call_with_its_arguments():
 )
 def test_a_tool_that_takes_one_text_is_used_for_it(text, tool, arguments):
     """The one that it needs, else its first."""
-    named = named_in(text, OFFERED)
+    named = find_named_calls(text, OFFERED)
     assert named is not None
     assert [(call.name, call.arguments) for call in named[1]] == [(tool, arguments)]
 
@@ -43,7 +43,7 @@ def test_a_tool_that_takes_one_text_is_used_for_it(text, tool, arguments):
 )
 def test_any_other_message_is_read_as_before(text):
     """Only lines of the form, and only of something that can be a tool."""
-    assert named_in(text, OFFERED) is None
+    assert find_named_calls(text, OFFERED) is None
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_any_other_message_is_read_as_before(text):
 )
 def test_what_cannot_be_done_is_said(text, part):
     """No call is made up."""
-    named = named_in(text, OFFERED)
+    named = find_named_calls(text, OFFERED)
     assert named is not None
     said, calls = named
     assert calls == ()

@@ -13,7 +13,7 @@ from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import Prompt, PromptMessage
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.sections.gateway import AnthropicProvider, OpenAIProvider
-from hobus.gateway_service.pricing import input_tokens
+from hobus.gateway_service.pricing import estimate_input_tokens
 from hobus.gateway_service.providers.http import anthropic_wire, openai_wire
 from hobus.gateway_service.providers.http.wire import ToolNames
 from hobus.gateway_service.providers.offline.grammar import load_grammar
@@ -28,27 +28,27 @@ def behind(turns: int) -> Prompt:
     call = ToolCall(call_id="001", provider_call_id="1", tool_id="list_tools", arguments={"limit": 3})
     said = [("user", "", ()), ("assistant", "", (call,)), ("tool", "001", ()), ("assistant", "", ())]
     text = "".join(
-        f"{transcript.begins(role, call_id)}turn {turn}{transcript.ends(calls)}"
+        f"{transcript.write_head(role, call_id)}turn {turn}{transcript.ends(calls)}"
         for turn in range(turns)
         for role, call_id, calls in said
     )
     history = PromptMessage(role="history", segments=[Segment(name=transcript.NAME, text=text)])
     asked = prompt(messages=[history, PromptMessage(role="user", segments=[Segment(text="which tools are there?")])])
-    return asked.model_copy(update={"messages": transcript.expanded(asked.messages)})
+    return asked.model_copy(update={"messages": transcript.expand(asked.messages)})
 
 
 def wired(asked: Prompt) -> dict[str, Any]:
     """As a server of the kind `openai` gets it."""
-    return openai_wire.request(asked, "m", ToolNames.of(asked), OPENAI, stream=False)
+    return openai_wire.make_request(asked, "m", ToolNames.of(asked), OPENAI, stream=False)
 
 
 @pytest.mark.parametrize(
     ("work", "calls_max"),
     [
         (wired, 9),
-        (lambda asked: anthropic_wire.request(asked, "m", ToolNames.of(asked), ANTHROPIC, stream=False), 34),
-        (lambda asked: input_tokens(asked, 4), 0),
-        (lambda asked: transcript.expanded(asked.messages), 0),
+        (lambda asked: anthropic_wire.make_request(asked, "m", ToolNames.of(asked), ANTHROPIC, stream=False), 34),
+        (lambda asked: estimate_input_tokens(asked, 4), 0),
+        (lambda asked: transcript.expand(asked.messages), 0),
     ],
     ids=["openai", "anthropic", "tokens", "messages"],
 )

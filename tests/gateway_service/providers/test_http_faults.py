@@ -25,7 +25,7 @@ from bench.gateway.servers import (
 )
 from hobus.bus.errors import GatewayError
 from hobus.gateway_service import limits
-from hobus.gateway_service.breaker import said_by
+from hobus.gateway_service.breaker import judge_end
 from hobus.gateway_service.providers.http.faults import without_key
 
 KINDS = pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
@@ -223,7 +223,7 @@ async def test_a_refusal_inside_a_200_is_one_and_free(kind, streamed):
     """As under its own status: neither sent again nor counted for the breaker."""
     async with serving(answering({"error": {"code": 400, "message": "no such field"}})) as server:
         fault = await fault_of(instance(kind, server.url), streamed=streamed)
-    assert (fault.code, fault.retryable, said_by(fault)) == ("PROVIDER_REFUSED", False, "nothing")
+    assert (fault.code, fault.retryable, judge_end(fault)) == ("PROVIDER_REFUSED", False, "nothing")
     assert fault.facts == {"status": 400, "unbilled": True}
 
 
@@ -257,7 +257,7 @@ async def test_a_web_page_is_told_as_a_wrong_address(kind, streamed, page):
     async with serving(answering(page, content_type="text/html")) as server:
         fault = await fault_of(instance(kind, server.url), streamed=streamed)
         assert f"{server.url} answers with a web page" in fault.detail.replace("/v1", "")
-    assert (fault.code, fault.retryable, said_by(fault)) == ("PROVIDER_REFUSED", False, "nothing")
+    assert (fault.code, fault.retryable, judge_end(fault)) == ("PROVIDER_REFUSED", False, "nothing")
     assert "correct base_url" in fault.detail and fault.facts == {"unbilled": True}
 
 
@@ -320,7 +320,7 @@ async def test_a_prompt_beyond_the_models_window_is_told_with_the_mend(status, e
     """Whatever a server calls it, and under whatever status; neither tried again nor counted by the breaker."""
     async with serving(answering({"error": error}, status)) as server:
         fault = await fault_of(instance(OPENAI, server.url))
-    assert (fault.code, fault.retryable, said_by(fault)) == ("CONTEXT_TOO_LONG", False, "nothing")
+    assert (fault.code, fault.retryable, judge_end(fault)) == ("CONTEXT_TOO_LONG", False, "nothing")
     assert "longer than the window of tiny" in fault.detail and "context_tokens" in fault.detail
 
 
@@ -350,7 +350,7 @@ async def test_a_cap_that_the_model_does_not_take_is_told_with_its_settings(stat
     """The prompt may be as short as can be."""
     async with serving(answering({"error": {"message": message, "code": 400}}, status)) as server:
         fault = await fault_of(instance(OPENAI, server.url))
-    assert (fault.code, fault.retryable, said_by(fault)) == ("PROVIDER_REFUSED", False, "nothing")
+    assert (fault.code, fault.retryable, judge_end(fault)) == ("PROVIDER_REFUSED", False, "nothing")
     assert f"tiny does not take a cap of {prompt().max_tokens} tokens" in fault.detail
     assert "boundary.max_tokens of PRC-" in fault.detail and "window" not in fault.detail.partition("It says")[0]
 

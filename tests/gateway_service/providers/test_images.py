@@ -49,7 +49,7 @@ def after_a_round(*, sees: bool) -> Prompt:
 def test_chat_completions_show_images_behind_all_results_of_a_round():
     """A message of a tool holds text alone there, and the results of a round may not be parted."""
     wanted = after_a_round(sees=True)
-    told = openai_wire.request(wanted, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"]
+    told = openai_wire.make_request(wanted, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"]
     assert [one["role"] for one in told] == ["user", "assistant", "tool", "tool", "user"]
     assert told[2]["content"] == TOLD
     images = [
@@ -58,14 +58,14 @@ def test_chat_completions_show_images_behind_all_results_of_a_round():
     ]
     assert told[4]["content"] == [*images, {"type": "text", "text": "hurry"}]
     ending = wanted.model_copy(update={"messages": wanted.messages[:-1]})
-    at_the_end = openai_wire.request(ending, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"]
+    at_the_end = openai_wire.make_request(ending, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"]
     assert at_the_end == [*told[:-1], {"role": "user", "content": images}]
 
 
 def test_messages_show_images_in_the_result_of_their_tool():
     """As blocks behind its text."""
     wanted = after_a_round(sees=True)
-    told = anthropic_wire.request(wanted, "m", ToolNames.of(wanted), ANTHROPIC, stream=False)["messages"]
+    told = anthropic_wire.make_request(wanted, "m", ToolNames.of(wanted), ANTHROPIC, stream=False)["messages"]
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
     assert [block["content"] for block in told[2]["content"][:2]] == [
         [{"type": "text", "text": TOLD}, {"type": "image", "source": source}],
@@ -83,7 +83,7 @@ def test_a_model_that_does_not_see_is_told_a_sentence(wire, config):
     ]
     names = ToolNames.of(wanted)
     plain = wanted.model_copy(update={"messages": bare})
-    assert wire.request(wanted, "m", names, config, stream=False) == wire.request(
+    assert wire.make_request(wanted, "m", names, config, stream=False) == wire.make_request(
         plain, "m", names, config, stream=False
     )
 
@@ -91,7 +91,7 @@ def test_a_model_that_does_not_see_is_told_a_sentence(wire, config):
 def test_an_image_is_held_for_before_its_provider_counts_it():
     """No budget is passed by for free."""
     ratio = shipped_snapshot().config.attention.chars_per_token
-    blind, seeing = (pricing.input_tokens(after_a_round(sees=sees), ratio) for sees in (False, True))
+    blind, seeing = (pricing.estimate_input_tokens(after_a_round(sees=sees), ratio) for sees in (False, True))
     assert seeing - blind == IMAGE_TOKENS
 
 
@@ -122,9 +122,9 @@ def test_a_persons_words_are_theirs_alone_and_an_image_stands_where_its_line_did
         return [{"type": "text", "text": part} if isinstance(part, str) else image for part in ["context", *parts]]
 
     for config in (OPENAI, OPENAI.model_copy(update={"omit": ["text_parts"]})):
-        [one] = openai_wire.request(wanted, "m", names, config, stream=False)["messages"]
+        [one] = openai_wire.make_request(wanted, "m", names, config, stream=False)["messages"]
         assert one["content"] == told({"type": "image_url", "image_url": {"url": URL}})
-    [one] = anthropic_wire.request(wanted, "m", names, ANTHROPIC, stream=False)["messages"]
+    [one] = anthropic_wire.make_request(wanted, "m", names, ANTHROPIC, stream=False)["messages"]
     one["content"][-1].pop("cache_control", None)
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
     assert one["content"] == told({"type": "image", "source": source})
@@ -135,10 +135,10 @@ def test_the_line_of_an_image_that_is_not_shown_says_so():
     gone = ToolFile(name="b.png", media_type="image/png", size_bytes=7, ref="TURN_IMAGE:s/e/1")
     said = Segment(text=f"these\n{TOLD}\n{gone.told}", files=[SEEN, gone])
     wanted = prompt().model_copy(update={"messages": [PromptMessage(role="user", segments=[said])]})
-    [one] = openai_wire.request(wanted, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"]
+    [one] = openai_wire.make_request(wanted, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"]
     assert [part.get("text") for part in one["content"]] == ["these", None, f"<not_shown>{gone.told}</not_shown>"]
     alone = PromptMessage(role="user", segments=[Segment(text=f"this\n{gone.told}", files=[gone])])
-    [one] = openai_wire.request(
+    [one] = openai_wire.make_request(
         wanted.model_copy(update={"messages": [alone]}), "m", ToolNames.of(wanted), OPENAI, stream=False
     )["messages"]
     assert one["content"] == f"this\n<not_shown>{gone.told}</not_shown>"

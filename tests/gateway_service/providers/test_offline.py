@@ -17,13 +17,13 @@ from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, To
 from hobus.bus.messages.given_history import with_history
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.prompt_pack import fill_pack, parse_pack
-from hobus.gateway_service.pricing import input_tokens
+from hobus.gateway_service.pricing import estimate_input_tokens
 from hobus.gateway_service.providers.offline.answer import tell
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.model import MODELS
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from hobus.gateway_service.providers.offline.reading import ToolAnswer
-from hobus.gateway_service.providers.offline.structured import LEAST_MAX_CHARS, least_instance
+from hobus.gateway_service.providers.offline.structured import LEAST_MAX_CHARS, make_least_instance
 from tests.gateway_service.rig import SHIPPED
 
 ROOT = Path(__file__).parents[3]
@@ -452,7 +452,7 @@ def nested(levels):
 def test_a_schema_that_takes_large_values_only_is_refused(schema):
     """Who sends a prompt chooses its schema, and this provider runs in everybody's gateway."""
     with pytest.raises(GatewayError) as caught:
-        least_instance(schema)
+        make_least_instance(schema)
     assert (caught.value.code, caught.value.facts) == ("INVALID_INPUT", {"unbilled": True})
 
 
@@ -464,7 +464,7 @@ async def test_metadata_is_honest_and_usage_counts_characters():
     wanted = prompt("PRC-SYNTHESIZE-001", "thanks, bye")
     response = await PROVIDER.complete(wanted, model_id=MODELS[0], timeout_s=1)
     assert (response.provider_id, response.model_id, response.outcome) == ("offline", "offline-rules-1", "SUCCESS")
-    assert response.input_tokens == input_tokens(wanted, 4)
+    assert response.input_tokens == estimate_input_tokens(wanted, 4)
     assert response.output_tokens == len(response.content) // 4
 
 
@@ -543,6 +543,6 @@ async def test_a_message_behind_a_long_history_is_answered():
 def test_only_the_beginning_and_the_end_of_a_huge_message_are_read():
     """However long a message is, the patterns see a bounded part of it, which joins no two words of it."""
     grammar = load_grammar()
-    assert len(grammar.normal("is it? " * 100_000)) <= grammar.read_chars
+    assert len(grammar.normalise("is it? " * 100_000)) <= grammar.read_chars
     for huge in ("packages? " + "x" * 10_000_000, "x" * 10_000_000 + " packages?"):
-        assert [intent.tool_id for intent in grammar.intents_in(grammar.normal(huge))] == ["list_packages"]
+        assert [intent.tool_id for intent in grammar.find_intents(grammar.normalise(huge))] == ["list_packages"]

@@ -80,7 +80,7 @@ async def test_it_is_the_request_of_the_kind_openai_that_is_answered(name: str) 
     """What an instance of that kind would send, as JSON and back, gets the same answer."""
     wanted = PROMPTS[name]
     names = ToolNames.of(wanted)
-    sent = json.loads(json.dumps(openai_wire.request(wanted, MODELS[0], names, INSTANCE, stream=False)))
+    sent = json.loads(json.dumps(openai_wire.make_request(wanted, MODELS[0], names, INSTANCE, stream=False)))
     answer = AnswerReader(openai_wire, names).whole(complete(sent, GRAMMAR, 4))
     assert (answer.content, [(call.tool_id, call.arguments) for call in answer.tool_calls]) == await said(wanted)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.builders import prompt
-from hobus.bus.json_text import mended
+from hobus.bus.json_text import mend
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.sections.gateway import AnthropicProvider, OpenAIProvider
@@ -226,7 +226,7 @@ def test_however_an_answer_is_cut_it_is_read_alike_and_no_word_of_it_is_lost(tex
     assert ("".join(in_pieces.said), "".join(in_pieces.thought)) == (said, thought)
     assert in_pieces.has_closed_alone == whole_text.has_closed_alone
     assert whole_text.has_closed_alone or told == told_in_pieces == said
-    meant = mended(text)
+    meant = mend(text)
     if not meant.lstrip().startswith("<think>") and not whole_text.has_closed_alone:
         assert (said, thought) == (meant, "")
     elif whole_text.has_closed_alone:
@@ -272,7 +272,7 @@ def test_thinking_beside_the_content_is_kept_for_its_model_and_never_said(name):
     config = OpenAIProvider.model_construct(max_tokens_field="max_tokens", structured="none", omit=[])
     asked = prompt(messages=[PromptMessage(role="assistant", tool_calls=[call])])
     for model_id, is_given in (("m", True), ("another", False)):
-        sent = openai_wire.request(asked, model_id, ToolNames.of(asked), config, stream=False)["messages"][0]
+        sent = openai_wire.make_request(asked, model_id, ToolNames.of(asked), config, stream=False)["messages"][0]
         assert (sent.get(name) == "hm, seven", "extra_content" in sent["tool_calls"][0]) == (is_given, is_given)
 
 
@@ -301,7 +301,9 @@ def test_anthropics_thinking_is_given_back_with_its_signature():
         ]
         asked = prompt(messages=messages)
         for model_id, blocks in (("m", [block]), ("another", [])):
-            sent = anthropic_wire.request(asked, model_id, ToolNames.of(asked), config, stream=False)["messages"][1]
+            sent = anthropic_wire.make_request(asked, model_id, ToolNames.of(asked), config, stream=False)["messages"][
+                1
+            ]
             assert [one for one in sent["content"] if one["type"] == "thinking"] == blocks
 
 
@@ -322,7 +324,7 @@ def test_a_usage_that_says_nothing_is_estimated_and_marked(usage, counted, is_es
     asked = prompt(text="x" * 400)
     response, _told, reader = read(openai_wire, [whole({"content": "y" * 40}, usage=usage)])
     found = pricing.with_usage(asked, response, 4, thought_chars=reader.thought_chars)
-    expected = counted or (pricing.input_tokens(asked, 4), 10)
+    expected = counted or (pricing.estimate_input_tokens(asked, 4), 10)
     assert (found.input_tokens, found.output_tokens, found.usage_is_estimated) == (*expected, is_estimated)
 
 
@@ -500,5 +502,5 @@ def test_a_broken_call_is_sent_back_in_a_form_that_every_server_takes():
     call = ToolCall(call_id="1", tool_id="", arguments={}, fault="it names no tool")
     asked = prompt(messages=[PromptMessage(role="assistant", tool_calls=[call])])
     config = OpenAIProvider.model_construct(max_tokens_field="max_tokens", structured="none", omit=[])
-    sent = openai_wire.request(asked, "m", ToolNames.of(asked), config, stream=False)["messages"][0]
+    sent = openai_wire.make_request(asked, "m", ToolNames.of(asked), config, stream=False)["messages"][0]
     assert sent["tool_calls"][0]["function"] == {"name": "_", "arguments": "{}"}

@@ -11,7 +11,7 @@ from bench.builders import prompt
 from bench.gateway.instances import OPENAI, instance
 from bench.gateway.servers import answering, serving
 from hobus.bus.errors import GatewayError
-from hobus.bus.messages.base import made_of
+from hobus.bus.messages.base import make_from
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.work_order import Segment
 from hobus.gateway_service.vectors import VectorPrompt
@@ -39,7 +39,7 @@ def vectors(*rows, **more):
 async def asked(answer, *, numbers=0, status=200):
     """What comes of it, and what the server was asked."""
     messages = [PromptMessage(role="user", segments=[Segment(text=text)]) for text in TEXTS]
-    wanted = made_of(VectorPrompt, prompt(), messages=messages, vector_numbers=numbers)
+    wanted = make_from(VectorPrompt, prompt(), messages=messages, vector_numbers=numbers)
     async with serving(answering(answer, status=status)) as server:
         provider = instance(OPENAI, server.url)
         await provider.prepare()

@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from bench.builders import changed, shipped_snapshot
 from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, load
 from hobus.bus.messages.session import TurnResult
-from hobus.bus.tool import entry_of, tool
+from hobus.bus.tool import parse_entry_point, tool
 from hobus.config.assets import AgentFile
 from hobus.config.schema import AdminConfig
-from hobus.config.tool_faults import tool_faults
+from hobus.config.tool_faults import find_tool_faults
 from hobus.launch.app.agent import Agent
 from hobus.launch.sessions.client_errors import RequestError
 
@@ -76,7 +76,7 @@ def test_it_compiles_to_the_files_of_a_home(tmp_path: Path) -> None:
     assert (document.model.provider_id, document.model.model_id) == ("local", "llama")
     [entry] = files["admin_config.json"]["tools"]["entry_points"]
     assert files["admin_config.json"]["tools"]["approval"] == ["weather"]
-    assert entry_of(entry) == ("weather", f"{Path(__file__).resolve()}:weather")
+    assert parse_entry_point(entry) == ("weather", f"{Path(__file__).resolve()}:weather")
     declared = load(entry)
     assert (declared.tool_id, declared.idempotent, declared.writes) == ("weather", False, True)
 
@@ -97,7 +97,7 @@ def test_a_rule_of_an_approval_is_a_tool_that_the_agent_is_not_offered() -> None
     files = agent.to_files()
     said = files["admin_config.json"]["tools"]
     assert said["approval"] == ["weather if is_far", "list_tools"]
-    assert [entry_of(one)[0] for one in said["entry_points"]] == ["weather", "is_far"]
+    assert [parse_entry_point(one)[0] for one in said["entry_points"]] == ["weather", "is_far"]
     assert files["agents/CLERK.json"]["tools"] == ["weather", "list_tools"]
     config = AdminConfig.model_validate(
         changed(
@@ -106,7 +106,7 @@ def test_a_rule_of_an_approval_is_a_tool_that_the_agent_is_not_offered() -> None
         )
     )
     assert config.tools.approval_rules == [("weather", "is_far")]
-    assert tool_faults(config.tools, {}) == [
+    assert find_tool_faults(config.tools, {}) == [
         "tools.approval: weather if is_far: 'is_far' is none of tools.entry_points; add it there"
     ]
 

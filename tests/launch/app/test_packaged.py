@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hobus.launch.app.started import agents_in
+from hobus.launch.app.started import import_agents
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
 
@@ -30,7 +30,7 @@ def test_a_package_of_a_program_is_built_and_installed(
     monkeypatch.delitem(sys.modules, "packaged_app", raising=False)
     Path("packaged_app.py").write_text(APP)
     assert cli.run(["package", "key", "my.key"]) == exit_codes.OK
-    [clerk, _] = agents_in(Path("packaged_app.py"))
+    [clerk, _] = import_agents(Path("packaged_app.py"))
     openai = json.dumps(clerk.to_files()["admin_config.json"]["gateway"]["providers"]["openai"])
     here, home = (["--home", str(tmp_path / name)] for name in ("home", "other"))
     assert cli.run([*home, "config", "set", "gateway.providers.openai", openai]) == exit_codes.OK

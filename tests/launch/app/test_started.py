@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hobus.launch.app.agent import Agent
-from hobus.launch.app.started import agents_in, take_in, write_files
-from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.app.started import import_agents, take_in, write_files
+from hobus.launch.cluster.home import Home, make_home
 from hobus.launch.console.errors import CommandError
 from tests.launch.app.test_agent import weather
 
@@ -39,13 +39,13 @@ def test_a_file_that_is_no_app_is_told(tmp_path: Path, text: str | None, said: s
     if text is not None:
         app.write_text(text)
     with pytest.raises(CommandError, match=said):
-        write_files(home_of(tmp_path / "home"), agents_in(app))
+        write_files(make_home(tmp_path / "home"), import_agents(app))
     assert not (tmp_path / "home").exists()
 
 
 def test_what_a_person_wrote_in_the_home_stays(tmp_path: Path) -> None:
     """Settings, other tools and approvals, who answers by default; the same agents again change nothing."""
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     home.config.mkdir()
     own = {
         "host": {"agent_id": "OTHER"}, "gateway": {"attempts_max": 2},
@@ -84,12 +84,12 @@ def taken(home: Home, app: Path, text: str) -> None:
     app.write_text(text)
     sys.modules.pop(app.stem, None)
     shutil.rmtree(app.with_name("__pycache__"), ignore_errors=True)
-    take_in(home, agents_in(app), app)
+    take_in(home, import_agents(app), app)
 
 
 def test_what_a_program_no_longer_has_goes_and_what_others_have_stays(tmp_path: Path) -> None:
     """Its agents, their tools and approvals, and who answers by default; other programs' and a person's stay."""
-    home = home_of(tmp_path / "home")
+    home = make_home(tmp_path / "home")
     home.config.mkdir(parents=True)
     (home.config / "admin_config.json").write_text(json.dumps({"tools": {"timeout_ms": 60000}}))
     app, other = tmp_path / "taken_app.py", tmp_path / "taken_other.py"
@@ -139,7 +139,7 @@ def test_what_a_program_no_longer_has_goes_and_what_others_have_stays(tmp_path: 
 )
 def test_where_a_file_cannot_be_taken_in_the_home_is_as_it_was(tmp_path: Path, text: str, said: str) -> None:
     """So that it starts as before, for other programs too; told with the file's own place."""
-    home, app = home_of(tmp_path / "home"), tmp_path / "refused_app.py"
+    home, app = make_home(tmp_path / "home"), tmp_path / "refused_app.py"
     taken(home, app, TOOL.format(tool="weather", agent="clerk", said="'Hi.'"))
     before = {path: path.read_bytes() for path in home.config.rglob("*") if path.is_file()}
     with pytest.raises(CommandError, match=said) as told:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hobus.bus.errors import BusError
 from hobus.launch.cells.map import NEXT, REFUSING, Cell, CellMap
-from hobus.launch.cells.placement import cell_for
+from hobus.launch.cells.placement import choose_cell
 from tests.postgres import postgres
 
 OPEN: list[CellMap] = []
@@ -66,7 +66,7 @@ def test_who_was_placed_stays_when_cells_come_and_go(path):
     """A cell more takes only people whom nobody has seen; one that takes nobody new keeps those whom it has."""
     two = cells(path, "a", "b")
     before = {f"p{number}": name(two, f"p{number}") for number in range(40)}
-    assert set(before.values()) == {"a", "b"} and all(cell == cell_for(who, "ab") for who, cell in before.items())
+    assert set(before.values()) == {"a", "b"} and all(cell == choose_cell(who, "ab") for who, cell in before.items())
     two.put(Cell("c", "http://c", "", "k"))
     assert {who: name(two, who) for who in before} == before
     two.put(two.cells()["a"]._replace(is_open=False))
@@ -176,7 +176,7 @@ def test_a_server_that_restarted_is_asked_over_a_new_connection(server):
         server.stop()
         server.start()
         found.cells()
-    assert found.cell_of("bob") == "y"
+    assert found.find_cell("bob") == "y"
     OPEN.pop().close()
 
 

@@ -13,8 +13,8 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
 from hobus.launch.cli.answer_view import RESIZED, WAITING, WHY_AGAIN, PlainView
 from hobus.launch.cli.chat.live_view import LiveView
-from hobus.launch.console.output import harmless
-from hobus.launch.console.terminal import folded
+from hobus.launch.console.output import make_harmless
+from hobus.launch.console.terminal import fold
 
 WORDS = st.text(alphabet=st.sampled_from("ab \n日🙂"), max_size=30)
 FRAMES = st.lists(
@@ -108,8 +108,8 @@ def ends_with_the_answer(screen, frames, answer, columns, height):
             view.tell([(told[-1], "")])
     view.finish(answer)
     screen.write("next")
-    text = harmless(answer.rstrip("\n"))
-    rows = [row.rstrip() for row in folded(text, columns - 1)] if answer.strip() else []
+    text = make_harmless(answer.rstrip("\n"))
+    rows = [row.rstrip() for row in fold(text, columns - 1)] if answer.strip() else []
     assert [row for row in screen.seen if row] == [row for row in ["you>", *told, *rows, "next"] if row]
 
 

@@ -15,9 +15,9 @@ from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault
-from hobus.launch.sessions.turns import check_text, words_of
+from hobus.launch.sessions.turns import check_text, decode_argument
 from hobus.ledger_service.frame import GENESIS, VERSION
-from hobus.ledger_service.segment import segment_name
+from hobus.ledger_service.segment import name_segment
 from tests.actors.ho1_executor.tools.packages import install
 
 SHIPPED = json.loads((SHIPPED_ROOT / "agents" / "ADMIN.json").read_text(encoding="utf-8"))
@@ -143,7 +143,7 @@ def test_faults_of_tools_are_told_once_the_files_that_name_them_are_sound(tmp_pa
 
 def test_a_record_in_another_format_is_told_with_the_fix_by_whoever_meets_it(tmp_path, capsys):
     """One sentence, never the word damaged, and nothing of it is touched."""
-    path = tmp_path / "ledger" / "segments" / segment_name(0)
+    path = tmp_path / "ledger" / "segments" / name_segment(0)
     path.parent.mkdir(parents=True)
     path.write_bytes(in_format(1, stored_frame(0, GENESIS, [b"entry"], []).data) + bytes(4096))
     before = path.read_bytes()
@@ -177,7 +177,7 @@ def test_a_record_in_another_format_is_told_with_the_fix_by_whoever_meets_it(tmp
 def test_a_spool_that_nobody_reads_is_told_with_the_fix(name, content, said, tmp_path, capsys):
     segments = tmp_path / "ledger" / "segments"
     segments.mkdir(parents=True)
-    (segments / segment_name(0)).touch()
+    (segments / name_segment(0)).touch()
     path = tmp_path / "spool" / "gateway" / name
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
@@ -218,6 +218,6 @@ def test_a_message_that_is_not_utf8_is_refused_with_the_fix(given):
     """Before anything is sent; control characters are text."""
     limits = shipped_snapshot().config.host
     with pytest.raises(UsageFault, match="not valid UTF-8") as refused:
-        check_text(words_of(given.decode("utf-8", "surrogateescape")), limits)
+        check_text(decode_argument(given.decode("utf-8", "surrogateescape")), limits)
     assert refused.value.hint == "send it as UTF-8; nothing was sent"
-    check_text(words_of("nul \x00 esc \x1b[2J bell \x07"), limits)
+    check_text(decode_argument("nul \x00 esc \x1b[2J bell \x07"), limits)

@@ -6,8 +6,8 @@ from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.prompts import PromptRejected, SentMessage, SentRequest, SentText
-from hobus.bus.record.text_parts import TextPart, body_of
-from hobus.launch.cli.entry_view import entry_document, readable
+from hobus.bus.record.text_parts import TextPart, pack_body
+from hobus.launch.cli.entry_view import make_entry_document, make_readable
 
 SESSION = "0a1b2c3d-0000-5000-8000-000000000000"
 
@@ -31,24 +31,24 @@ def entry(**fields):
         (None, None),
         (b"", ""),
         (
-            body_of([TextPart(None, "user: "), TextPart("a/1", "hello")]),
+            pack_body([TextPart(None, "user: "), TextPart("a/1", "hello")]),
             {"parts": [{"text": "user: "}, {"ref": "a/1"}]},
         ),
     ],
 )
 def test_a_body_is_shown_as_what_it_is(body, shown):
     """MessagePack as JSON, text as text, anything else in hexadecimal, an erased one as null."""
-    assert readable(body) == shown
+    assert make_readable(body) == shown
 
 
 def test_what_stands_in_a_payload_is_shown_by_name():
     """Those of the class that its kind has; one that is not as its class has it, as it is; an erased one as null."""
     sent = SentRequest(b"\1", b"\2", (SentMessage("user", (3, SentText("history", "a/1"))),))
     rejected = {"stream": "prompts", "event_type": "PROMPT_REJECTED"}
-    whole = entry_document(entry(**rejected, bodies=[pack_payload(PromptRejected("PRC-A-001", "no", "REJECTED"))]))
+    whole = make_entry_document(entry(**rejected, bodies=[pack_payload(PromptRejected("PRC-A-001", "no", "REJECTED"))]))
     assert whole["bodies"] == [{"contract_id": "PRC-A-001", "message": "no", "outcome": "REJECTED", "degraded": False}]
-    assert entry_document(entry(**rejected, bodies=[pack(["odd"])]))["bodies"] == [["odd"]]
-    prompt = entry_document(entry(stream="prompts", event_type="PROMPT_SENT", bodies=[None, pack_payload(sent)]))
+    assert make_entry_document(entry(**rejected, bodies=[pack(["odd"])]))["bodies"] == [["odd"]]
+    prompt = make_entry_document(entry(stream="prompts", event_type="PROMPT_SENT", bodies=[None, pack_payload(sent)]))
     parts = [3, {"name": "history", "ref": "a/1", "text": ""}]
     assert prompt["bodies"][0] is None and prompt["bodies"][1]["messages"][0]["parts"] == parts
     assert prompt["bodies"][1]["sha256"] == "01"
@@ -64,4 +64,4 @@ def test_what_stands_in_a_payload_is_shown_by_name():
 )
 def test_the_files_beside_a_configuration_are_shown_as_text(body, shown):
     found = entry(stream="governance", event_type="CONFIG_SNAPSHOT", bodies=[pack({"config": {}}), body])
-    assert entry_document(found)["bodies"] == [{"config": {}}, shown]
+    assert make_entry_document(found)["bodies"] == [{"config": {}}, shown]

@@ -19,7 +19,7 @@ from bench.ledger_drills.rig import ledger_config, running, write
 from hobus.bus.disk import RealDisk
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
-from hobus.ledger_service.segment import segment_name
+from hobus.ledger_service.segment import name_segment
 
 
 def _every(command: click.Command, path: str, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
@@ -208,7 +208,7 @@ def test_what_there_is_not_and_what_is_none_is_a_mistake_of_usage(words, record,
 def test_a_damaged_record_has_a_code_of_its_own(path, damaged, capsys):
     code, _out, err = run(capsys, *path.split(), *OF_THE_RECORD[path], "--home", str(damaged))
     assert code == exit_codes.INTEGRITY, err
-    assert segment_name(0) in err and "Traceback" not in err
+    assert name_segment(0) in err and "Traceback" not in err
 
 
 LISTS = {
@@ -287,8 +287,8 @@ def test_the_command_to_run_again_has_everything_that_was_given(tmp_path, monkey
     def fails(*_arguments: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hobus.launch.cli.commands.ask.cluster_of", lambda _home: _Place())
-    monkeypatch.setattr("hobus.launch.cli.commands.ask.known_agent", fails)
+    monkeypatch.setattr("hobus.launch.cli.commands.ask.find_cluster", lambda _home: _Place())
+    monkeypatch.setattr("hobus.launch.cli.commands.ask.find_known_agent", fails)
     code, _out, err = run(
         capsys,
         "ask",
@@ -338,7 +338,7 @@ def damaged(record, tmp_path_factory):
     """A copy of it with one bit changed, and without an index, so that every command reads that bit."""
     home = tmp_path_factory.mktemp("damaged")
     shutil.copytree(record, home, dirs_exist_ok=True)
-    segment = home / "ledger" / "segments" / segment_name(0)
+    segment = home / "ledger" / "segments" / name_segment(0)
     data = bytearray(segment.read_bytes())
     data[data.find(b"HOBUSLG1", 8) + 100] ^= 1
     segment.write_bytes(data)

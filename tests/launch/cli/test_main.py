@@ -14,11 +14,11 @@ import pytest
 from bench.builders import shipped_snapshot
 from hobus.bus.errors import BusError, ConfigError, LedgerError, MemoryFault, SessionFault
 from hobus.launch.cli import main as cli
-from hobus.launch.cli.commands.cluster_options import known_wishes, seconds_to_wait
+from hobus.launch.cli.commands.cluster_options import choose_timeout, make_overrides
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, next_command
+from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, format_next_command
 from hobus.launch.console.output import note
-from hobus.launch.launcher.children import environment
+from hobus.launch.launcher.children import make_environment
 
 
 def test_help_imports_nothing_heavy():
@@ -29,7 +29,7 @@ def test_help_imports_nothing_heavy():
         "print(code, heavy)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment()
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=make_environment()
     )
     assert done.stdout.splitlines()[-1] == "0 []"
     assert "tap" in done.stdout and done.stderr == ""
@@ -147,10 +147,10 @@ def test_a_defect_is_said_in_a_sentence_with_class_and_place(monkeypatch, capsys
 def test_a_timeout_that_is_no_length_of_time_is_refused(given):
     config = shipped_snapshot().config
     with pytest.raises(CommandError, match=r"at most 7200 seconds \(budget\.timeout_seconds\)") as caught:
-        seconds_to_wait(given, config, default_ms=1)
+        choose_timeout(given, config, default_ms=1)
     assert caught.value.exit_code == exit_codes.USAGE
-    assert seconds_to_wait(7200.0, config, default_ms=1) == 7200.0
-    assert seconds_to_wait(None, config, default_ms=1500) == 1.5
+    assert choose_timeout(7200.0, config, default_ms=1) == 7200.0
+    assert choose_timeout(None, config, default_ms=1500) == 1.5
 
 
 def test_ctrl_c_while_loading_ends_with_one_word():
@@ -167,7 +167,7 @@ def test_ctrl_c_while_loading_ends_with_one_word():
     os.close(reads)
 
     def started(case, stderr=subprocess.PIPE):
-        return subprocess.Popen([sys.executable, "-c", program, case], text=True, stderr=stderr, env=environment())
+        return subprocess.Popen([sys.executable, "-c", program, case], text=True, stderr=stderr, env=make_environment())
 
     cases = {case: started(case) for case in ("loading", "ignored", "raises")}
     unread = started("loading", writes)
@@ -185,7 +185,7 @@ def test_a_reader_that_went_away_is_an_end_and_no_failure(words):
     os.close(reads)
     done = subprocess.run(
         [sys.executable, "-m", "hobus", *words],
-        stdout=writes, stderr=subprocess.PIPE, env=environment(), check=False,
+        stdout=writes, stderr=subprocess.PIPE, env=make_environment(), check=False,
     )  # fmt: skip
     os.close(writes)
     assert (done.returncode, done.stderr) == (exit_codes.OK, b"")
@@ -223,7 +223,7 @@ def test_no_command_is_begun_where_standard_output_is_closed(words, monkeypatch,
 
 def test_a_next_command_can_be_pasted():
     """A home with a blank or a quote in its name is one word of the shell."""
-    line = next_command("ledger verify", Path("/tmp/it's my home"))
+    line = format_next_command("ledger verify", Path("/tmp/it's my home"))
     assert shlex.split(line) == ["hobus", "ledger", "verify", "--home", "/tmp/it's my home"]
 
 
@@ -276,4 +276,4 @@ def test_commands_are_completed_without_importing_one(monkeypatch):
 
 def test_a_template_that_there_is_not_is_told_with_those_that_there_are():
     with pytest.raises(UsageFault, match="'ATT-NOPE-001'; there are ATT-"):
-        known_wishes("ATT-NOPE-001", None, shipped_snapshot(), agent=None)
+        make_overrides("ATT-NOPE-001", None, shipped_snapshot(), agent=None)

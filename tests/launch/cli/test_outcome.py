@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Cost
-from hobus.launch.cli.outcome import exit_code_of, lines_about, warnings_about, worst
+from hobus.launch.cli.outcome import choose_worst, exit_code_of, render_about, render_warnings
 from hobus.launch.console import exit_codes
 
 
@@ -20,16 +20,16 @@ def result(**changes) -> TurnResult:
 
 
 def test_a_turn_whose_calls_were_not_answered_says_that_their_price_is_unknown():
-    lines = [text for text, _ in lines_about(result(cost=Cost(cost_usd=None)))]
+    lines = [text for text, _ in render_about(result(cost=Cost(cost_usd=None)))]
     assert lines == ["SES-0e8f7a52 · 412 ms · price unknown"]
 
 
 def test_tools_that_were_not_there_are_named_a_few_of_them():
     """A success with fewer tools than the agent has is no plain one."""
-    assert warnings_about(result(tools_missing=["charge", "s__*"])) == [
+    assert render_warnings(result(tools_missing=["charge", "s__*"])) == [
         ("answered without charge, s__*, which no worker had; see hobus tools", "yellow")
     ]
-    (line,) = warnings_about(result(tools_missing=[f"t{number}" for number in range(7)]))
+    (line,) = render_warnings(result(tools_missing=[f"t{number}" for number in range(7)]))
     assert "t4 and 2 more, which" in line[0]
 
 
@@ -39,7 +39,7 @@ def test_tools_are_named_and_a_failed_one_says_how():
         ToolCallSummary(tool_id="show_config", status="Failed", code="tool_failed"),
         ToolCallSummary(tool_id="charge", status="Failed", code="unknown_outcome"),
     ]
-    lines = [text for text, _ in lines_about(result(tool_calls=calls))]
+    lines = [text for text, _ in render_about(result(tool_calls=calls))]
     assert lines[:2] == ["tool list_packages", "tool show_config: failed (tool_failed)"]
     assert lines[2] == "tool charge: in doubt (unknown_outcome)"
 
@@ -68,31 +68,31 @@ def test_tools_are_named_and_a_failed_one_says_how():
 )
 def test_whatever_is_no_plain_success_is_said_in_words(changes, said, code):
     one = result(**changes)
-    assert said in " ".join(text for text, _ in warnings_about(one))
-    assert bool(warnings_about(one)) == bool(said)
+    assert said in " ".join(text for text, _ in render_warnings(one))
+    assert bool(render_warnings(one)) == bool(said)
     assert exit_code_of(one) == code
 
 
 def test_the_worst_of_several_turns_is_the_exit_code():
     """An unreachable cluster is worse than a failed turn, that than a refused one."""
-    assert worst([]) == worst([0, 0]) == exit_codes.OK
-    assert worst([0, 5, 1, 2]) == exit_codes.FAILED
-    assert worst([1, 4]) == exit_codes.UNREACHABLE
+    assert choose_worst([]) == choose_worst([0, 0]) == exit_codes.OK
+    assert choose_worst([0, 5, 1, 2]) == exit_codes.FAILED
+    assert choose_worst([1, 4]) == exit_codes.UNREACHABLE
 
 
 def test_a_session_beyond_its_budget_is_named():
-    (told,) = [text for text, _ in warnings_about(result(over_budget=1200))]
+    (told,) = [text for text, _ in render_warnings(result(over_budget=1200))]
     assert "1,200 tokens beyond its budget" in told and "hobus budget" in told
 
 
 def test_a_tool_that_was_withheld_is_named_with_what_gives_it():
     """A success all the same, that could have been another one."""
-    (told,) = [text for text, _ in warnings_about(result(tools_withheld=["pay"]))]
+    (told,) = [text for text, _ in render_warnings(result(tools_withheld=["pay"]))]
     assert "not told of pay" in told and "permissions.tools" in told
 
 
 def test_a_template_that_was_taken_away_is_said():
-    told = warnings_about(result(template_fault="there is no attention template 'ATT-X-001'; there are none"))
+    told = render_warnings(result(template_fault="there is no attention template 'ATT-X-001'; there are none"))
     assert told == [
         (
             "its attention template: there is no attention template 'ATT-X-001'; there are none",

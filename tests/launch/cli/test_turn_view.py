@@ -9,7 +9,7 @@ import pytest
 from hobus.launch.cli.turn_reading import run_in
 from hobus.launch.cli.turn_view import MOMENT_BY_MOMENT, failure_rows, waterfall
 from hobus.launch.console.view import print_view
-from hobus.launch.sessions.account import account_of
+from hobus.launch.sessions.account import make_account
 from hobus.launch.sessions.evidence import Evidence
 from hobus.launch.sessions.history import TurnSeen
 from hobus.launch.sessions.steps import Kind, Step
@@ -21,7 +21,7 @@ def test_a_question_of_several_lines_is_shown_line_by_line(capsys):
     turn = TurnSeen(
         at="2026-01-01T00:00:00.000000Z", run=1, input_id="in-1", text="one\n  two", outcome="success", reply="a\nb"
     )
-    print_view(MOMENT_BY_MOMENT, account_of("12345678-0000-0000-0000-000000000000", turn, NOTHING))
+    print_view(MOMENT_BY_MOMENT, make_account("12345678-0000-0000-0000-000000000000", turn, NOTHING))
     shown = capsys.readouterr().out.splitlines()
     assert shown[:3] == ["SES-12345678-1: success, input in-1", "    < one", "    <   two"] and "    > b" in shown
 
@@ -53,7 +53,7 @@ def test_a_run_is_named_behind_each_form_of_its_session(given, named):
 )
 def test_how_a_turn_ended_and_why_are_told_apart(outcome, code, ended, capsys):
     turn = TurnSeen(at="2026-01-01T00:00:00.000000Z", run=1, input_id="in-1", text="q", outcome=outcome, code=code)
-    print_view(MOMENT_BY_MOMENT, account_of(WHOLE, turn, NOTHING))
+    print_view(MOMENT_BY_MOMENT, make_account(WHOLE, turn, NOTHING))
     assert f"  {ended}; 0 model calls" in capsys.readouterr().out
 
 
@@ -83,7 +83,7 @@ def test_what_failed_again_and_again_is_one_row():
         failed("model", 9, "1.1.1", 2), failed("order", 10, "1.1.2.001", None, "broke"),
     )  # fmt: skip
     turn = TurnSeen(at="2026-01-01T00:00:00.000000Z", run=1, input_id="in-1", text="q")
-    account = replace(account_of(WHOLE, turn, NOTHING), steps=failures)
+    account = replace(make_account(WHOLE, turn, NOTHING), steps=failures)
     assert [(one.what, one.attempts, one.sequences, one.words) for one in failure_rows(account)] == [
         ("model call", "1 to 2", [7, 9], "shut"), ("model call", "1", [8], "as #7 says"), ("order", "", [10], "broke"),
     ]  # fmt: skip

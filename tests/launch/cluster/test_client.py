@@ -12,9 +12,9 @@ from bench.builders import shipped_snapshot
 from hobus.bus.zeromq import tokens
 from hobus.launch.cli import checkup
 from hobus.launch.cli.commands import ps
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connect_bus, place_of
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import HomeLock, home_of, prepare, remove_run
+from hobus.launch.cluster.home import HomeLock, make_home, prepare, remove_run
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher import operate
@@ -25,7 +25,7 @@ from tests.launch.cluster.test_run_file import RUN
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A home on a full disk: what is there can be read, nothing can be written."""
-    home = home_of(tmp_path / "my home")
+    home = make_home(tmp_path / "my home")
     home.run.mkdir(parents=True)
     home.snapshot.write_bytes(shipped_snapshot().to_bytes())
 
@@ -41,7 +41,7 @@ def test_two_threads_that_connect_at_once_have_two_names(home, monkeypatch):
     named = []
 
     async def connect():
-        async with connected(Place(home=home, sockets=home.run, snapshot=shipped_snapshot()), "operator"):
+        async with connect_bus(Place(home=home, sockets=home.run, snapshot=shipped_snapshot()), "operator"):
             pass
 
     def tried():
@@ -62,12 +62,12 @@ def test_two_threads_that_connect_at_once_have_two_names(home, monkeypatch):
 
 
 def test_ps_does_without_the_bus_on_a_full_disk(home):
-    assert asyncio.run(ps.peers_of(home, RUN)) is None
+    assert asyncio.run(ps.ask_peers(home, RUN)) is None
 
 
 def test_a_run_directory_that_goes_between_two_looks_is_said_in_a_sentence(tmp_path):
     """The run file was read, then all of it went: the cluster has ended, or somebody removed it under a launcher."""
-    home = home_of(tmp_path / "my home")
+    home = make_home(tmp_path / "my home")
     prepare(home)
     with pytest.raises(CommandError, match="no cluster runs in") as caught:
         place_of(home, RUN)
@@ -77,14 +77,14 @@ def test_a_run_directory_that_goes_between_two_looks_is_said_in_a_sentence(tmp_p
     with pytest.raises(CommandError, match=f"its run directory is gone .its launcher is pid {os.getpid()}") as caught:
         place_of(home, RUN)
     assert caught.value.exit_code == exit_codes.UNREACHABLE and "hobus down" in caught.value.hint
-    (finding,), run = checkup.cluster(home)
+    (finding,), run = checkup.check_cluster(home)
     assert "run directory is gone" in finding.detail and run is None
     home.snapshot.write_bytes(shipped_snapshot().to_bytes())
     place = place_of(home, RUN)
     remove_run(home)
 
     async def connect():
-        async with connected(place, "operator"):
+        async with connect_bus(place, "operator"):
             pass
 
     with pytest.raises(CommandError, match="its run directory is gone") as caught:
@@ -96,13 +96,13 @@ def test_a_run_directory_that_goes_between_two_looks_is_said_in_a_sentence(tmp_p
 
 def test_a_command_to_the_launcher_needs_the_run_directory_too(tmp_path, monkeypatch):
     """`restart broker` of a cluster that ends at this moment."""
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     prepare(home)
     home.snapshot.write_bytes(shipped_snapshot().to_bytes())
     place = place_of(home, RUN)
     remove_run(home)
-    monkeypatch.setattr(operate, "running", lambda _home: RUN)
+    monkeypatch.setattr(operate, "find_running", lambda _home: RUN)
     monkeypatch.setattr(operate, "place_of", lambda *_: place)
     with pytest.raises(CommandError, match="no cluster runs in") as caught:
-        operate.command(home, LeaveCommand(actor="broker/1", then="start"), is_followed=True)
+        operate.send_command(home, LeaveCommand(actor="broker/1", then="start"), is_followed=True)
     assert caught.value.exit_code == exit_codes.UNREACHABLE

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from hobus.bus.errors import ConfigError
-from hobus.launch.cluster.config_changed import changed_since as looked_for
-from hobus.launch.cluster.home import home_of, prepare
+from hobus.launch.cluster.config_changed import find_changes as looked_for
+from hobus.launch.cluster.home import make_home, prepare
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
@@ -30,7 +30,7 @@ def begun(tmp_path):
     """Starts a run, as far as it is seen on disk: its home and its run file."""
 
     def begin(**options):
-        home = home_of(tmp_path / "home")
+        home = make_home(tmp_path / "home")
         prepare(home)
         plan = make_plan(home, StartOptions(**options))
         home.snapshot.write_bytes(plan.snapshot.to_bytes())

@@ -8,8 +8,8 @@ import pytest
 
 from hobus.bus.clock import SystemClock
 from hobus.launch.cluster import console_file
-from hobus.launch.cluster.console_file import ConsoleLink, link_for, redeemed
-from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.cluster.console_file import ConsoleLink, make_link, redeem
+from hobus.launch.cluster.home import Home, make_home
 from hobus.launch.limits import LINK_S
 
 
@@ -22,7 +22,7 @@ class _Hand(SystemClock):
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    made = home_of(tmp_path / "home")
+    made = make_home(tmp_path / "home")
     made.run.mkdir(parents=True, mode=0o700)
     made.offered_console.write_text("127.0.0.1:7")
     return made
@@ -37,36 +37,36 @@ def word_in(link: str) -> str:
 def test_a_link_signs_in_once(home: Home) -> None:
     """Whom it was made for; the home holds its hash alone, in a file of this user."""
     clock, ada = _Hand(), ConsoleLink("ada lovelace", "viewer")
-    word = word_in(link_for(home, clock, ada))
+    word = word_in(make_link(home, clock, ada))
     files = list(home.links.iterdir())
     assert [word in one.name + one.read_text() for one in files] == [False]
     assert files[0].stat().st_mode & 0o077 == home.links.stat().st_mode & 0o077 == 0
-    assert redeemed(home, word, clock) == ada
-    assert redeemed(home, word, clock) is None
+    assert redeem(home, word, clock) == ada
+    assert redeem(home, word, clock) is None
 
 
 def test_a_link_that_is_too_old_signs_nobody_in_and_goes_with_the_next_one(home: Home) -> None:
     clock = _Hand()
-    word = word_in(link_for(home, clock, ConsoleLink("ada", "operator")))
+    word = word_in(make_link(home, clock, ConsoleLink("ada", "operator")))
     clock.at += LINK_S
-    assert redeemed(home, word, clock) is None
-    link_for(home, clock, ConsoleLink("bob", "operator"))
+    assert redeem(home, word, clock) is None
+    make_link(home, clock, ConsoleLink("bob", "operator"))
     clock.at += LINK_S
-    link_for(home, clock, ConsoleLink("eve", "operator"))
+    make_link(home, clock, ConsoleLink("eve", "operator"))
     assert len(list(home.links.iterdir())) == 1
 
 
 @pytest.mark.parametrize("word", ["", "../console", "x" * 10_000, "\0", "\ud800"])
 def test_no_other_word_signs_in(home: Home, word: str) -> None:
     """Whatever a browser sends; nothing beside the links is looked at, or removed."""
-    link_for(home, _Hand(), ConsoleLink("ada", "operator"))
-    assert redeemed(home, word, _Hand()) is None
+    make_link(home, _Hand(), ConsoleLink("ada", "operator"))
+    assert redeem(home, word, _Hand()) is None
     assert home.offered_console.exists() and len(list(home.links.iterdir())) == 1
 
 
 def test_a_console_that_somebody_began_is_told_before_the_one_that_is_offered(home: Home) -> None:
-    assert console_file.told(home) == "127.0.0.1:7"
+    assert console_file.find_address(home) == "127.0.0.1:7"
     console_file.tell(home, "127.0.0.1:8")
-    assert console_file.told(home) == "127.0.0.1:8"
+    assert console_file.find_address(home) == "127.0.0.1:8"
     console_file.withdraw(home, "127.0.0.1:8")
-    assert console_file.told(home) == console_file.offered(home) == "127.0.0.1:7"
+    assert console_file.find_address(home) == console_file.find_offered(home) == "127.0.0.1:7"

@@ -5,26 +5,26 @@ import json
 import pytest
 
 from hobus.bus.errors import ConfigError
-from hobus.launch.cluster.home import home_of
-from hobus.launch.cluster.installed import in_force, layers_of, pointer_of, pointer_text
+from hobus.launch.cluster.home import make_home
+from hobus.launch.cluster.installed import find_layers, list_in_force, make_pointer_path, write_pointer
 
 ONE, TWO = "PKG-A-001-1.0.0-0123456789abcdef", "PKG-B-1.2.3-fedcba9876543210"
 
 
 @pytest.fixture
 def home(tmp_path):
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     home.packages.mkdir()
     return home
 
 
 def test_the_pointer_names_what_is_in_force(home, tmp_path):
     """In order of the names; the home's own directory and a given file stand beside it."""
-    pointer_of(home).write_text(pointer_text([TWO, ONE]))
-    assert in_force(home) == (home.packages / ONE, home.packages / TWO)
+    make_pointer_path(home).write_text(write_pointer([TWO, ONE]))
+    assert list_in_force(home) == (home.packages / ONE, home.packages / TWO)
     home.config.mkdir()
-    layers = layers_of(home, tmp_path / "mine.json")
-    assert layers.packages == in_force(home)
+    layers = find_layers(home, tmp_path / "mine.json")
+    assert layers.packages == list_in_force(home)
     assert (layers.own, layers.config_file) == (home.config, tmp_path / "mine.json")
 
 
@@ -39,6 +39,6 @@ def test_the_pointer_names_what_is_in_force(home, tmp_path):
 )  # fmt: skip
 def test_a_pointer_that_says_nothing_clear_is_told_with_the_mend(home, text):
     """Never a start without packages that were installed."""
-    pointer_of(home).write_text(text)
+    make_pointer_path(home).write_text(text)
     with pytest.raises(ConfigError, match=r"installed\.json: .*; restore a copy, or remove it"):
-        in_force(home)
+        list_in_force(home)

@@ -9,7 +9,7 @@ import pytest
 
 from hobus.launch.cli import checkup
 from hobus.launch.cluster import run_file
-from hobus.launch.cluster.home import HomeLock, home_of, prepare
+from hobus.launch.cluster.home import HomeLock, make_home, prepare
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher.supervision import Member
@@ -50,21 +50,21 @@ def test_in_a_directory_that_was_moved_it_still_counts(tmp_path):
 
 def test_a_home_that_was_moved_while_it_ran_is_told(tmp_path):
     """Its processes use the former path, also where somebody made another directory there; a link is no move."""
-    home = home_of(tmp_path / "here")
+    home = make_home(tmp_path / "here")
     prepare(home)
     run_file.write(home.run_file, RUN.model_copy(update={"root": str(home.root)}))
     (tmp_path / "link").symlink_to(home.root)
     home.snapshot.write_bytes(b"")
     lock = HomeLock.take(home)
     assert lock is not None
-    assert run_file.running(home) and run_file.running(home_of(tmp_path / "link"))
-    moved = home_of(home.root.rename(tmp_path / "there"))
+    assert run_file.find_running(home) and run_file.find_running(make_home(tmp_path / "link"))
+    moved = make_home(home.root.rename(tmp_path / "there"))
     for _ in range(2):
         with pytest.raises(CommandError, match=f"was started in {home.root}, and moved while it ran") as caught:
-            run_file.running(moved)
+            run_file.find_running(moved)
         assert caught.value.exit_code == exit_codes.UNREACHABLE
         assert caught.value.hint == f"hobus down --home {moved.root}"
-        (finding, *_), _run = checkup.cluster(moved)
+        (finding, *_), _run = checkup.check_cluster(moved)
         assert finding.verdict == "fail" and "moved while it ran" in finding.detail
         home.root.mkdir(exist_ok=True)
     lock.release()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.builders import shipped_snapshot
-from hobus.config.own_settings import settings_in
-from hobus.launch.cluster.takes_effect import RULES, rule_of
+from hobus.config.own_settings import flatten_settings
+from hobus.launch.cluster.takes_effect import RULES, find_rule
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ from hobus.launch.cluster.takes_effect import RULES, rule_of
     ],
 )
 def test_the_longest_path_that_a_setting_begins_with_decides(path, how, roles):
-    rule = rule_of(path)
+    rule = find_rule(path)
     assert (rule.how, rule.roles) == (how, roles)
 
 
 def test_every_path_of_the_table_is_one_of_the_configuration_and_has_its_reason():
     """A rule of a setting that is no more would hold nothing."""
-    known = settings_in(shipped_snapshot().config.model_dump(mode="json"))
+    known = flatten_settings(shipped_snapshot().config.model_dump(mode="json"))
     for rule in RULES[1:]:
         assert any(path == rule.path or path.startswith(f"{rule.path}.") for path in known), rule.path
         assert rule.why or rule.how in ("scale", "at once"), rule.path

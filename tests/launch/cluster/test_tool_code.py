@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hobus.launch.cluster.tool_code import files_of, with_imported
+from hobus.launch.cluster.tool_code import list_files, with_imported
 
 
 def written(directory: Path, **files: str) -> Path:
@@ -28,10 +28,10 @@ def test_what_a_file_imports_from_beside_it_belongs_to_it_however_far(tmp_path: 
     )  # fmt: skip
     written(tmp_path / "pack", __init__="", deep="import app\nx = 1\n", unused="import third\n")
     written(tmp_path, third="this is no Python")
-    found = names(files_of(f"weather = {directory}/app.py:weather"))
+    found = names(list_files(f"weather = {directory}/app.py:weather"))
     assert found == {"app.py", "helper.py", "__init__.py", "deep.py", "unused.py", "third.py"}
     assert names(with_imported([directory / "other.py"], beside=directory)) == {"other.py"}
-    assert list(files_of(f"weather = {directory}/gone.py:weather")) == [directory / "gone.py"]
+    assert list(list_files(f"weather = {directory}/gone.py:weather")) == [directory / "gone.py"]
 
 
 def test_beside_an_installed_module_lies_nothing_of_its_own(tmp_path: Path) -> None:
@@ -43,4 +43,4 @@ def test_a_package_s_helper_beside_it_belongs_to_it(tmp_path: Path, monkeypatch:
     written(tmp_path / "clerk_tools", __init__="from clerk_helper import x\n")
     written(tmp_path, clerk_helper="x = 1\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    assert names(files_of("look = clerk_tools:look")) == {"__init__.py", "clerk_helper.py"}
+    assert names(list_files("look = clerk_tools:look")) == {"__init__.py", "clerk_helper.py"}

@@ -17,13 +17,13 @@ from hobus.launch.console.interrupt import is_interrupt
 )
 def test_durations_read_as_people_say_them(seconds, text):
     """Each unit begins at two of it."""
-    assert output.duration(seconds) == text
+    assert output.format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1 K"), (40 * 2**20, "40 M")])
 def test_sizes_read_as_people_say_them(count, text):
     """Steps of 1024."""
-    assert output.size(count) == text
+    assert output.format_size(count) == text
 
 
 def test_json_shows_bytes_as_hexadecimal():
@@ -36,7 +36,7 @@ def test_json_shows_bytes_as_hexadecimal():
 
 def test_a_table_without_a_terminal_has_no_colour(capsys):
     """Piped output is plain text in columns without trailing blanks."""
-    output.table(("ACTOR", "STATE"), [("ho1/1", "ready"), ("ledger/1", "backoff(2)")], coloured=1)
+    output.print_table(("ACTOR", "STATE"), [("ho1/1", "ready"), ("ledger/1", "backoff(2)")], coloured=1)
     assert capsys.readouterr().out == "ACTOR     STATE\nho1/1     ready\nledger/1  backoff(2)\n"
 
 
@@ -66,14 +66,14 @@ def test_every_code_of_ours_reaches_the_terminal(monkeypatch, colour, bold):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
-    styled = output.styled("ready", colour, bold=bold)
+    styled = output.style("ready", colour, bold=bold)
     assert styled.startswith("\x1b[") == (bold or colour is not None)
-    assert output.joined("a ", styled) == f"a {styled}"
+    assert output.join_styled("a ", styled) == f"a {styled}"
 
 
 def test_no_cell_forges_a_row_or_moves_the_cursor(capsys):
     """Whatever a stranger calls itself: one line each, no control characters."""
-    output.table(("ACTOR", "NOTE"), [("ho1/1", "\x1b[31mEVIL\nho1/99  ready\x9b2J\u202e")])
+    output.print_table(("ACTOR", "NOTE"), [("ho1/1", "\x1b[31mEVIL\nho1/99  ready\x9b2J\u202e")])
     shown = capsys.readouterr().out
     assert shown.count("\n") == 2 and all(line.isprintable() for line in shown.splitlines())
     assert shown.splitlines()[1].startswith("ho1/1  \ufffd[31mEVIL\ufffdho1/99")
@@ -83,29 +83,29 @@ def test_what_commands_a_terminal_is_escaped_and_json_keeps_its_meaning(monkeypa
     """C0, DEL, C1, other directions, line separators, halves of pairs; line ends and tabs stay."""
     every = "".join(map(chr, range(0x3000))) + "\ud800\U0001f600"
     text = json.dumps({"x": every}, ensure_ascii=False)
-    safe = output.escaped(text)
+    safe = output.escape(text)
     assert json.loads(safe) == {"x": every}
-    kept = [char for char in output.escaped(every) if unicodedata.category(char) in ("Cc", "Zl", "Zp", "Cs")]
+    kept = [char for char in output.escape(every) if unicodedata.category(char) in ("Cc", "Zl", "Zp", "Cs")]
     assert sorted(kept) == ["\t", "\n"]
     assert not [
         char
         for char in safe
         if unicodedata.bidirectional(char) in {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
     ]
-    assert output.escaped("\x1b[8mhidden\r\nnext\rover") == "\\u001b[8mhidden\r\nnext\\u000dover"
+    assert output.escape("\x1b[8mhidden\r\nnext\rover") == "\\u001b[8mhidden\r\nnext\\u000dover"
 
 
 def test_only_colours_of_ours_reach_a_terminal(monkeypatch, capsys):
     """The very same code in somebody's text is escaped, beside ours and inside of it; FORCE_COLOR colours a pipe."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    output.say("\x1b[32mforged\x1b[0m ", output.styled("ok \x1b[31m", "green"))
-    output.note(output.joined(output.styled("x", "red", to_stderr=True)), "\x1b[0m")
+    output.say("\x1b[32mforged\x1b[0m ", output.style("ok \x1b[31m", "green"))
+    output.note(output.join_styled(output.style("x", "red", to_stderr=True)), "\x1b[0m")
     said = capsys.readouterr()
     assert said.out == "\\u001b[32mforged\\u001b[0m \x1b[32mok \\u001b[31m\x1b[0m\n"
     assert said.err == "\x1b[31mx\x1b[0m\\u001b[0m\n"
     monkeypatch.setenv("NO_COLOR", "1")
-    output.say(output.styled("ok", "green"))
+    output.say(output.style("ok", "green"))
     assert capsys.readouterr().out == "ok\n"
 
 
@@ -114,8 +114,8 @@ def test_only_colours_of_ours_reach_a_terminal(monkeypatch, capsys):
 )
 def test_what_is_counted_is_said_in_english(count, said):
     """One of it, or several; thousands are separated."""
-    assert output.counted(count, "token") == said
-    assert output.counted(2, "process", "processes") == "2 processes"
+    assert output.format_count(count, "token") == said
+    assert output.format_count(2, "process", "processes") == "2 processes"
 
 
 @pytest.mark.parametrize(
@@ -126,15 +126,15 @@ def test_the_time_of_day_is_that_of_the_zone_that_is_named(monkeypatch, zone, na
     """UTC by its name, any other one by what is to be taken off; no time is no time of day."""
     monkeypatch.setenv("TZ", zone)
     time.tzset()
-    assert (output.zone(43_200.0), output.clock_time(43_200.25)) == (named, clock)
-    assert output.clock_time(0.0) == "--:--:--.---"
+    assert (output.format_zone(43_200.0), output.format_clock_time(43_200.25)) == (named, clock)
+    assert output.format_clock_time(0.0) == "--:--:--.---"
     monkeypatch.undo()
     time.tzset()
 
 
 def test_a_pipe_gets_every_character_of_a_table(capsys):
     """However long: scripts read it."""
-    output.table(("FILE", "NOTE"), [("x" * 500, "y" * 500), ("a", "")])
+    output.print_table(("FILE", "NOTE"), [("x" * 500, "y" * 500), ("a", "")])
     assert capsys.readouterr().out.splitlines()[1:] == [f"{'x' * 500}  {'y' * 500}", "a"]
 
 
@@ -153,7 +153,7 @@ def test_long_work_says_how_far_it_is_to_a_person_alone(monkeypatch, capsys):
     """Every two seconds at most."""
     now = iter([0.0, 1.0, 2.5, 2.5, 3.0, 5.0, 5.0])
     monkeypatch.setattr("hobus.launch.console.output.is_terminal", lambda _stream: True)
-    at = output.told_on_the_way(now.__next__, "entries verified:", 9_000)
+    at = output.tell_progress(now.__next__, "entries verified:", 9_000)
     for count in (1_000, 2_000, 3_000, 4_000):
         at(count)
     assert capsys.readouterr().err == "entries verified: 2,000 of 9,000\nentries verified: 4,000 of 9,000\n"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from hobus.launch.console import output
-from hobus.launch.console.output import harmless
-from hobus.launch.console.terminal import CUT, folded, last_rows, table_lines
+from hobus.launch.console.output import make_harmless
+from hobus.launch.console.terminal import CUT, cut_last_rows, fold, make_table_lines
 
 PS = ("ACTOR", "STATE", "PID", "UP", "RESTARTS", "RSS", "NOTE")
 ROWS = [
@@ -38,7 +38,7 @@ def plain(monkeypatch):
 
 def lines(columns: int, rows=ROWS, headings=PS, spare=SPARE) -> list[str]:
     """The table in so many columns."""
-    return table_lines(headings, rows, coloured=1, spare=spare, columns=columns)
+    return make_table_lines(headings, rows, coloured=1, spare=spare, columns=columns)
 
 
 def test_a_wide_terminal_shows_everything_in_one_row_each():
@@ -93,10 +93,10 @@ def test_a_cell_commands_no_terminal_and_a_state_has_its_colour(monkeypatch):
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
-    monkeypatch.setattr(output, "window", lambda: (40, 24))
+    monkeypatch.setattr(output, "measure_window", lambda: (40, 24))
     said: list[str] = []
-    monkeypatch.setattr(output, "say", lambda *parts: said.append(output.joined(*parts)))
-    output.table(
+    monkeypatch.setattr(output, "say", lambda *parts: said.append(output.join_styled(*parts)))
+    output.print_table(
         ("ACTOR", "STATE"), [("\x1b]8;;http://x\x07a\x1b[2J\n\u202eb", "ready"), ("c", "failed \x1b[32m")], coloured=1
     )
     screen = pyte.Screen(40, 10)
@@ -125,7 +125,7 @@ def test_prose_is_broken_between_words_and_stands_below_its_beginning(monkeypatc
     text = "the model's answer for 1.3.1 is recorded: 1,063 + 25 tokens, 日本語, $0, 1 ms, stop"
     seen = Screen()
     monkeypatch.setattr("sys.stdout", seen)
-    monkeypatch.setattr(output, "window", lambda: (columns, 40))
+    monkeypatch.setattr(output, "measure_window", lambda: (columns, 40))
     output.say_prose("  454 ms  ", text)
     rows = seen.getvalue().splitlines()
     if columns < 30:
@@ -159,14 +159,14 @@ TEXTS = st.text(alphabet=st.sampled_from("ab \n日e\u0301🙂\t-"), max_size=80)
 )
 def test_rows_break_at_spaces_and_never_inside_a_character(text, rows):
     """Eight columns; wide characters take two, combining ones none; spaces at a break are not shown."""
-    assert folded(text, 8) == rows
+    assert fold(text, 8) == rows
 
 
 @given(TEXTS, st.integers(2, 12))
 def test_no_row_is_wider_than_the_screen_and_nothing_but_spaces_is_lost(text, width):
     """Whatever the text is made of."""
-    shown = harmless(text)
-    rows = folded(shown, width)
+    shown = make_harmless(text)
+    rows = fold(shown, width)
     assert all(cell_len(row) <= width for row in rows)
     assert "".join("".join(rows).split()) == "".join(shown.split())
 
@@ -174,7 +174,7 @@ def test_no_row_is_wider_than_the_screen_and_nothing_but_spaces_is_lost(text, wi
 @given(TEXTS, st.integers(2, 12), st.integers(1, 6))
 def test_the_last_rows_are_the_end_of_all_rows(text, width, rows_max):
     """Not more than fit, and a mark where something is left out."""
-    rows, last = folded(harmless(text), width), last_rows(harmless(text), width, rows_max)
+    rows, last = fold(make_harmless(text), width), cut_last_rows(make_harmless(text), width, rows_max)
     if len(rows) <= rows_max:
         assert last == rows
     else:
@@ -184,12 +184,12 @@ def test_the_last_rows_are_the_end_of_all_rows(text, width, rows_max):
 @given(st.text(max_size=50))
 def test_no_control_character_reaches_a_terminal(text):
     """An answer cannot move the cursor, recolour the screen, turn text around or name the window."""
-    shown = harmless(text)
+    shown = make_harmless(text)
     assert all(one == "\n" or not (ord(one) < 0x20 or 0x7F <= ord(one) < 0xA0) for one in shown)
     shown.encode()
 
 
 def test_what_is_replaced_is_seen_to_be():
     """An escape leaves a mark; a tab becomes spaces; a carriage return a new line."""
-    assert harmless("a\x1b[31mb\tc\r\nd\re") == "a\N{REPLACEMENT CHARACTER}[31mb    c\nd\ne"
-    assert harmless("x\u202ey") == "xy"
+    assert make_harmless("a\x1b[31mb\tc\r\nd\re") == "a\N{REPLACEMENT CHARACTER}[31mb    c\nd\ne"
+    assert make_harmless("x\u202ey") == "xy"

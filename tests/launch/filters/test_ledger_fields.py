@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.messages.ledger import Entry, Provenance
-from hobus.launch.filters.ledger_fields import FIELDS, LedgerRow, ledger_filter
+from hobus.launch.filters.ledger_fields import FIELDS, LedgerRow, make_ledger_filter
 from hobus.launch.filters.syntax import FilterError
 from tests.launch.filters.frames import SESSION
 
@@ -25,7 +25,7 @@ def entry(**fields) -> Entry:
 
 
 def accepts(text: str, **fields) -> bool:
-    return ledger_filter((text,)).accepts(LedgerRow(entry(**fields), now=160.0))
+    return make_ledger_filter((text,)).accepts(LedgerRow(entry(**fields), now=160.0))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ OTHERS = {"type": "WO_LATE", "event": "WO_LATE", "actor": "ho3", "origin": "ho3"
 )
 def test_what_no_entry_can_have_is_refused(text):
     with pytest.raises(FilterError):
-        ledger_filter((text,))
+        make_ledger_filter((text,))
 
 
 def test_every_field_answers_for_every_entry():

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.launch.filters.meaning import Number, Texts, bound, filter_of
-from hobus.launch.filters.quantities import count_of, duration_of, size_of
+from hobus.launch.filters.meaning import Number, Texts, bind_fields, filter_of
+from hobus.launch.filters.quantities import count_of, parse_duration, parse_size
 from hobus.launch.filters.syntax import And, Compare, FilterError, Not, Or, Value
 
 
@@ -19,7 +19,7 @@ class Thing(NamedTuple):
     size: float | None
 
 
-FIELDS = {"name": Texts(lambda thing: thing.names), "size": Number(lambda thing: thing.size, size_of)}
+FIELDS = {"name": Texts(lambda thing: thing.names), "size": Number(lambda thing: thing.size, parse_size)}
 THINGS = st.builds(
     Thing,
     st.lists(st.text(st.sampled_from("ab."), max_size=3), max_size=3).map(tuple),
@@ -68,7 +68,7 @@ def naive(node, thing: Thing) -> bool:
 
 @given(TREES, THINGS)
 def test_a_bound_tree_agrees_with_the_naive_evaluator(tree, thing):
-    assert bound(tree, FIELDS)(thing) == naive(tree, thing)
+    assert bind_fields(tree, FIELDS)(thing) == naive(tree, thing)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_no_field_takes_is_an_error_at_its_place(text, at, said):
 
 
 @pytest.mark.parametrize("text", ["-1", "1e3", "10x", "k", "nan", "inf", "1.2.3", "ten"])
-@pytest.mark.parametrize("parse", [size_of, duration_of, count_of])
+@pytest.mark.parametrize("parse", [parse_size, parse_duration, count_of])
 def test_what_is_no_quantity_is_refused(parse, text):
     with pytest.raises(FilterError):
         filter_of((f"it={text}",), {"it": Number(lambda number: number, parse)})
@@ -99,17 +99,17 @@ def test_what_is_no_quantity_is_refused(parse, text):
 @pytest.mark.parametrize(
     ("parse", "text", "value"),
     [
-        (size_of, "10k", 10_240.0),
-        (size_of, "1.5M", 1.5 * 1024**2),
-        (size_of, "2GiB", 2.0 * 1024**3),
-        (size_of, "800", 800.0),
-        (size_of, "7B", 7.0),
-        (duration_of, "10m", 600.0),
-        (duration_of, "90s", 90.0),
-        (duration_of, "1h", 3600.0),
-        (duration_of, "250ms", 0.25),
-        (duration_of, "2d", 172_800.0),
-        (duration_of, "60", 60.0),
+        (parse_size, "10k", 10_240.0),
+        (parse_size, "1.5M", 1.5 * 1024**2),
+        (parse_size, "2GiB", 2.0 * 1024**3),
+        (parse_size, "800", 800.0),
+        (parse_size, "7B", 7.0),
+        (parse_duration, "10m", 600.0),
+        (parse_duration, "90s", 90.0),
+        (parse_duration, "1h", 3600.0),
+        (parse_duration, "250ms", 0.25),
+        (parse_duration, "2d", 172_800.0),
+        (parse_duration, "60", 60.0),
         (count_of, "7", 7.0),
     ],
 )

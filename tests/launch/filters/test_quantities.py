@@ -4,7 +4,7 @@ import click
 import pytest
 
 from hobus.launch.cli.commands.options import DURATION
-from hobus.launch.filters.quantities import duration_of
+from hobus.launch.filters.quantities import parse_duration
 from tests.launch.cli.test_every_command import COMMANDS
 
 
@@ -31,7 +31,7 @@ from tests.launch.cli.test_every_command import COMMANDS
 )
 def test_anything_else_is_refused_with_what_is_expected(text):
     with pytest.raises(ValueError, match=r"expected a duration such as 90 \(seconds\), 500ms, 1.5h or 1h30m"):
-        duration_of(text)
+        parse_duration(text)
 
 
 BY_ITSELF = {"token create --ttl", "cost --since"}

@@ -15,7 +15,7 @@ from hobus.launch.filters.syntax import (
     Not,
     Or,
     Value,
-    comparisons,
+    list_comparisons,
     parse,
 )
 
@@ -83,7 +83,7 @@ def test_any_text_is_a_tree_or_an_error_with_a_place_in_it(text):
     outcome = parsed(text)
     if isinstance(outcome, FilterError):
         assert 0 <= outcome.at <= len(text)
-        assert outcome.pointed().endswith("^")
+        assert outcome.point_at().endswith("^")
     else:
         assert parse(printed(outcome)) == outcome
 
@@ -129,7 +129,7 @@ def test_an_error_points_at_its_place(text, at, said):
     with pytest.raises(FilterError) as caught:
         parse(text)
     assert (caught.value.at, said in caught.value.message) == (at, True)
-    shown, caret = caught.value.pointed().split("\n")
+    shown, caret = caught.value.point_at().split("\n")
     assert (shown[2:], caret) == (text, " " * (at + 2) + "^")
 
 
@@ -140,6 +140,6 @@ def test_deep_nesting_is_refused_and_not_a_crash():
 
 
 def test_comparisons_come_from_left_to_right():
-    found = comparisons(parse("a=1 & !(b=2 | !c=3)"))
+    found = list_comparisons(parse("a=1 & !(b=2 | !c=3)"))
     assert [one.name for one in found] == ["a", "b", "c"]
     assert [one.at for one in found] == [0, 8, 15]

@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus.messages.ids import TurnRef
 from hobus.launch.filters.syntax import Value
-from hobus.launch.filters.turns import session_matches, turn_matches
+from hobus.launch.filters.turns import make_session_matcher, make_turn_matcher
 from tests.launch.filters.frames import OTHER, SESSION
 
 TURN = TurnRef(SESSION, 2, "in-7")
@@ -28,12 +28,12 @@ TURN = TurnRef(SESSION, 2, "in-7")
     ],
 )
 def test_a_session_is_named_by_id_prefix_or_shown_form(text, fits):
-    assert session_matches(Value(text))(SESSION) == fits
+    assert make_session_matcher(Value(text))(SESSION) == fits
 
 
 def test_no_session_is_asked_for_by_the_empty_value():
-    assert session_matches(Value(""))("")
-    assert not session_matches(Value("1a2b"))("")
+    assert make_session_matcher(Value(""))("")
+    assert not make_session_matcher(Value("1a2b"))("")
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_no_session_is_asked_for_by_the_empty_value():
 def test_a_turn_is_named_by_run_input_session_or_a_part_of_an_id(text, fits):
     """A run's number is compared as a number, never as a prefix of another."""
     ids = ("", f"turn:{SESSION}/in-7/door/1@d:5", "", "", "")
-    assert turn_matches(Value(text))(TURN, ids) == fits
+    assert make_turn_matcher(Value(text))(TURN, ids) == fits

@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from bench.builders import shipped_snapshot
-from hobus.bus.record.journal import event_in
-from hobus.launch.http.openai_requests import schema_of
+from hobus.bus.record.journal import read_event
+from hobus.launch.http.openai_requests import read_schema
 from hobus.launch.http.problems import Problem
 from hobus.launch.sessions.http_client import HttpError
 from tests.launch.http.door import SNAPSHOT, SimulatedDoor, sdk
@@ -191,14 +191,14 @@ for _ in range(70):
 def test_a_form_that_cannot_be_is_refused_by_its_field(wanted, param):
     """400, before a session begins for it."""
     with pytest.raises(Problem) as refused:
-        schema_of(wanted, "response_format", is_nested=True)
+        read_schema(wanted, "response_format", is_nested=True)
     assert (refused.value.status, refused.value.param) == (400, param)
 
 
 def test_a_description_is_part_of_the_schema():
     """The model reads it; one of the schema's own goes before it."""
     described = FLAT | {"description": "a number", "strict": True}
-    assert schema_of(described, "text.format", is_nested=False) == {"description": "a number", **SCHEMA}
+    assert read_schema(described, "text.format", is_nested=False) == {"description": "a number", **SCHEMA}
 
 
 def test_wrong_forms_over_http_begin_nothing(door):
@@ -357,7 +357,7 @@ def test_the_provider_that_a_first_request_names_is_its_sessions():
 
     with SimulatedDoor(SNAPSHOT) as door:
         door.run(work())
-        begun = [event_in(entry) for entry in door.cluster.entries() if entry.event_type == "SESSION_START"]
+        begun = [read_event(entry) for entry in door.cluster.entries() if entry.event_type == "SESSION_START"]
     named = [(one.event.session_config.provider, one.event.session_config.model) for one in begun]
     assert named == [(None, "offline/offline-rules-1"), ("offline", "offline-rules-1")]
 

@@ -216,7 +216,7 @@ def test_a_transcript_is_known_by_what_its_calls_mean():
             TranscriptMessage("user", "q"), TranscriptMessage("assistant", "", (Called(call_id, "f", arguments),)),
             TranscriptMessage("tool", result, call_id=call_id),
         ]  # fmt: skip
-        return transcript.transcript_id("alice", said)
+        return transcript.derive_transcript_id("alice", said)
 
     assert hashed() == hashed('{"b":2,"a":1}')
     assert len({hashed(), hashed("{}"), hashed("no json"), hashed(call_id="call_2"), hashed(result="y")}) == 5
@@ -229,13 +229,13 @@ def test_results_are_what_a_transcript_ends_with():
         TranscriptMessage("tool", "1", call_id="a"),
         TranscriptMessage("tool", "2", call_id="b"),
     ]
-    assert [(one.tool_call_id, one.content) for one in openai_requests.results_in(said)] == [("a", "1"), ("b", "2")]
-    assert openai_requests.results_in([*said, TranscriptMessage("user", "and?")]) == []
+    assert [(one.tool_call_id, one.content) for one in openai_requests.list_results(said)] == [("a", "1"), ("b", "2")]
+    assert openai_requests.list_results([*said, TranscriptMessage("user", "and?")]) == []
 
 
 def test_arguments_are_json_text():
     """Which clients read."""
     call = CallerCall(tool_call_id="call_1", name="f", arguments={"city": "Zürich"})
-    assert openai_answers.tool_calls([call])[0]["function"] == {"name": "f", "arguments": '{"city": "Zürich"}'}
+    assert openai_answers.make_tool_calls([call])[0]["function"] == {"name": "f", "arguments": '{"city": "Zürich"}'}
     with pytest.raises(Problem):
-        openai_requests.tools_of([7], None)
+        openai_requests.read_tools([7], None)

@@ -151,10 +151,10 @@ def test_a_door_that_is_a_cell_itself_keeps_who_was_there(door, tmp_path):
         async with door.http(app=2) as http:
             rows = (await http.get("/v1/sessions")).json()["sessions"]
             tried = {name: await http.get("/v1/sessions", headers={"x-hobus-user": name}) for name in "dehijk"}
-            return rows, {name: here.cell_of(f"alice/{name}") for name in tried}, tried
+            return rows, {name: here.find_cell(f"alice/{name}") for name in tried}, tried
 
     rows, placed, tried = door.run(seen())
-    assert [row["session_id"] for row in rows] == [session] and here.cell_of("alice") == "a"
+    assert [row["session_id"] for row in rows] == [session] and here.find_cell("alice") == "a"
     assert set(placed.values()) == {"a", "c"}
     assert all((tried[name].status_code == 200) == (cell == "a") for name, cell in placed.items())
     door.run(routing.close())

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from bench.builders import shipped_snapshot
-from hobus.launch.http.guard import host_of, names_of
+from hobus.launch.http.guard import get_host, names_of
 from tests.launch.http.door import SNAPSHOT, SimulatedDoor
 
 LIMIT = shipped_snapshot().config.http.body_max_bytes
@@ -42,7 +42,7 @@ def answer_to(door, method, path, **more):
 )  # fmt: skip
 def test_the_name_in_a_host_header(header, name):
     """With and without a port; what is no name and port stays whole, and is no name that is allowed."""
-    assert host_of(header) == name
+    assert get_host(header) == name
 
 
 def test_a_loopback_door_has_the_loopback_names_alone():

@@ -11,7 +11,7 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.bus.limits import IMAGES_TURNS
-from hobus.bus.record.payload import payload_of
+from hobus.bus.record.payload import unpack_payload
 from hobus.bus.record.payloads.prompts import SentRequest
 from hobus.gateway_service.providers.http import openai_wire
 from hobus.launch.http import limits
@@ -94,13 +94,13 @@ def test_a_model_that_sees_is_shown_the_images_and_the_record_has_each_once(made
     assert {entry.provenance.session_id for entry in kept} == {answer.session_id}
     refs = [f"{entry.submission_id}/1" for entry in kept]
     requests = [
-        payload_of(SentRequest, entry.bodies[1])
+        unpack_payload(SentRequest, entry.bodies[1])
         for entry in door.cluster.entries()
         if entry.event_type == "PROMPT_SENT"
     ]
     assert [list(one.images) for one in requests if one.images] == [refs]
     told = json.dumps(
-        openai_wire.request(sent, "m", openai_wire.ToolNames.of(sent), EYES, stream=False)["messages"][-1]
+        openai_wire.make_request(sent, "m", openai_wire.ToolNames.of(sent), EYES, stream=False)["messages"][-1]
     )
     assert told.count('"image_url"') == 4 and url() in told
     assert '{"type": "text", "text": "what is this?"}' in told and "[image " not in told

@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import write_private
 from hobus.bus.record.catalog import read_body
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.http.keys import (
     CREATED,
     REVOKED,
     BearerKeys,
     Ownership,
     create,
-    directory_of,
-    entries_of,
-    keys_in,
-    owner_secret,
+    list_keys,
+    list_revoked,
+    make_directory_path,
+    make_entries,
+    read_owner_secret,
     revoke,
-    revoked_in,
     rotate,
 )
 
@@ -36,7 +36,7 @@ def named(key):
 
 def test_a_key_is_good_until_it_ends_or_is_taken_back(tmp_path):
     """At once, also for a book that knew it; what lies in the home is no key."""
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     alice = create(home, "alice", new_id=NEW_ID, now_us=10, ttl_s=None)
     bob = create(home, "bob", new_id=NEW_ID, now_us=0, ttl_s=1)
     book = BearerKeys(home)
@@ -48,8 +48,8 @@ def test_a_key_is_good_until_it_ends_or_is_taken_back(tmp_path):
     assert revoke(home, "alice", now_us=11)
     assert not revoke(home, "alice", now_us=12) and not revoke(home, "../http.secret", now_us=12)
     assert book.key_of(f"Bearer {alice}", now_us=0) is None
-    assert [key.principal for key in keys_in(home)] == ["bob"]
-    files = [path for path in directory_of(home).rglob("*") if path.is_file()]
+    assert [key.principal for key in list_keys(home)] == ["bob"]
+    files = [path for path in make_directory_path(home).rglob("*") if path.is_file()]
     assert bob not in "".join(path.read_text() for path in files) and all(
         path.stat().st_mode & 0o77 == 0 for path in files
     )
@@ -57,14 +57,14 @@ def test_a_key_is_good_until_it_ends_or_is_taken_back(tmp_path):
 
 def test_a_key_that_is_being_taken_back_opens_nothing_whatever_breaks_off(tmp_path):
     """Killed between the word that it is gone and its file; a new one of the same name is another key."""
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     first = create(home, "alice", new_id=NEW_ID, now_us=1, ttl_s=None)
-    file = directory_of(home) / "alice.json"
+    file = make_directory_path(home) / "alice.json"
     kept = file.read_bytes()
     assert revoke(home, "alice", now_us=2)
     file.write_bytes(kept)
     book = BearerKeys(home)
-    assert book.key_of(f"Bearer {first}", now_us=0) is None and keys_in(home) == []
+    assert book.key_of(f"Bearer {first}", now_us=0) is None and list_keys(home) == []
     second = create(home, "alice", new_id=NEW_ID, now_us=3, ttl_s=None)
     assert book.key_of(f"Bearer {first}", now_us=0) is None
     assert named(book.key_of(f"Bearer {second}", now_us=0)) == "alice"
@@ -72,23 +72,23 @@ def test_a_key_that_is_being_taken_back_opens_nothing_whatever_breaks_off(tmp_pa
 
 def test_a_change_within_one_tick_of_the_file_system_is_seen(tmp_path):
     """Two changes may have one time: a book that read between them reads again."""
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     alice = create(home, "alice", new_id=NEW_ID, now_us=1, ttl_s=None)
-    now_ns = directory_of(home).stat().st_mtime_ns
+    now_ns = make_directory_path(home).stat().st_mtime_ns
     book = BearerKeys(home)
     assert named(book.key_of(f"Bearer {alice}", now_us=now_ns // 1000)) == "alice"
     assert revoke(home, "alice", now_us=2)
-    for folder in (directory_of(home), directory_of(home) / "revoked"):
+    for folder in (make_directory_path(home), make_directory_path(home) / "revoked"):
         os.utime(folder, ns=(now_ns, now_ns))
     assert book.key_of(f"Bearer {alice}", now_us=now_ns // 1000) is None
 
 
 def test_what_is_recorded_of_keys_is_no_key(tmp_path):
     """Name, fingerprint and times, the same at every door."""
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     words = [create(home, name, new_id=NEW_ID, now_us=5, ttl_s=9) for name in ("alice", "bob")]
     assert revoke(home, "bob", now_us=7)
-    one, two = (entries_of(keys_in(home), revoked_in(home)) for _ in range(2))
+    one, two = (make_entries(list_keys(home), list_revoked(home)) for _ in range(2))
     assert one == two and [(entry.event_type, read_body(entry).name) for entry in one] == [
         (CREATED, "alice"), (REVOKED, "bob"),
     ]  # fmt: skip
@@ -97,16 +97,16 @@ def test_what_is_recorded_of_keys_is_no_key(tmp_path):
 
 def test_a_damaged_file_is_no_key_and_harms_no_other(tmp_path):
     """Half a file, somebody else's file."""
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     alice = create(home, "alice", new_id=NEW_ID, now_us=0, ttl_s=None)
-    (directory_of(home) / "half.json").write_text('{"principal": "x"')
+    (make_directory_path(home) / "half.json").write_text('{"principal": "x"')
     assert named(BearerKeys(home).key_of(f"Bearer {alice}", now_us=0)) == "alice"
 
 
 def test_doors_of_a_home_share_one_secret(tmp_path):
     """The first one makes it; nothing else is left."""
-    home = home_of(tmp_path)
-    assert owner_secret(home, new_id=NEW_ID) == owner_secret(home, new_id=NEW_ID)
+    home = make_home(tmp_path)
+    assert read_owner_secret(home, new_id=NEW_ID) == read_owner_secret(home, new_id=NEW_ID)
     assert [path.name for path in home.keys.iterdir()] == ["http.secret"]
 
 
@@ -140,25 +140,25 @@ def test_a_session_is_of_one_name_and_no_digit_of_it_can_be_changed(mine, other,
 )  # fmt: skip
 def test_a_key_opens_what_it_was_made_for_alone(tmp_path, may, asked, opens):
     """By method and whole path; the door refuses all else."""
-    create(home_of(tmp_path), "alice", new_id=NEW_ID, now_us=0, ttl_s=None, may=may)
-    (key,) = keys_in(home_of(tmp_path))
+    create(make_home(tmp_path), "alice", new_id=NEW_ID, now_us=0, ttl_s=None, may=may)
+    (key,) = list_keys(make_home(tmp_path))
     assert key.opens(*asked.split(" ", 1)) is opens
 
 
 def test_a_rotated_key_is_good_for_its_grace_beside_the_new_one(tmp_path):
     """The new one for as long as the old was made for; revoked, none of them opens anything; recorded, each once."""
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     first = create(home, "alice", new_id=NEW_ID, now_us=0, ttl_s=100, may="metrics")
-    (was,) = keys_in(home)
+    (was,) = list_keys(home)
     create(home, "alice-b", new_id=NEW_ID, now_us=0, ttl_s=None)
     assert rotate(home, "bob", new_id=NEW_ID, now_us=0, grace_s=1) is None
-    book, made = BearerKeys(home), entries_of(keys_in(home), [])
+    book, made = BearerKeys(home), make_entries(list_keys(home), [])
     second = rotate(home, "alice", new_id=NEW_ID, now_us=10_000_000, grace_s=5)
     for now_us, good in [(14_999_999, [True, True]), (15_000_000, [False, True]), (110_000_000, [False, False])]:
         assert [book.key_of(f"Bearer {word}", now_us=now_us) is not None for word in (first, second)] == good
     known = book.key_of(f"Bearer {second}", now_us=0)
     assert (known.may, known.principal) == ("metrics", "alice")
-    told = entries_of(keys_in(home), [])
+    told = make_entries(list_keys(home), [])
     assert len(told) == 3 and all(one in told for one in made)
     (news,) = [read_body(one) for one in told if one not in made]
     assert (news.replaces, news.replaced_until_us) == (f"key:{was.fingerprint}", 15_000_000)
@@ -166,13 +166,15 @@ def test_a_rotated_key_is_good_for_its_grace_beside_the_new_one(tmp_path):
     assert all(book.key_of(f"Bearer {word}", now_us=14_000_000) for word in (first, second, third))
     assert revoke(home, "alice", now_us=13_000_000)
     assert not any(book.key_of(f"Bearer {word}", now_us=13_000_000) for word in (first, second, third))
-    assert [key.principal for key in keys_in(home)] == ["alice-b"]
-    assert {len(read_body(one).key) for one in entries_of([], revoked_in(home))} == {20} and len(revoked_in(home)) == 3
+    assert [key.principal for key in list_keys(home)] == ["alice-b"]
+    assert {len(read_body(one).key) for one in make_entries([], list_revoked(home))} == {20} and len(
+        list_revoked(home)
+    ) == 3
 
 
 def test_a_rotation_that_broke_off_leaves_the_old_key_good(tmp_path, monkeypatch):
     """Before the new key was written: nothing has changed; afterwards, unseen: the old one may be rotated within its grace."""
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     first = create(home, "alice", new_id=NEW_ID, now_us=0, ttl_s=None)
     book, written = BearerKeys(home), []
 

@@ -8,7 +8,7 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.actors.ho3_memory import limits
-from hobus.bus.errors import BusError, MemoryFault, in_doubt
+from hobus.bus.errors import BusError, MemoryFault, mark_in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import LOCAL
 from tests.actors.ho3_memory.builders import snapshot
@@ -242,7 +242,7 @@ def test_pages_are_gone_on_with(monkeypatch):
 @pytest.mark.parametrize(("code", "is_told"), [("expired", True), ("peer_lost", True), ("no_route", False)])
 def test_a_change_that_was_never_answered_is_told_from_one_that_nobody_got(code, is_told):
     """Whichever way the answer was lost."""
-    with pytest.raises(BusError, match="^" + code) as caught, in_doubt():
+    with pytest.raises(BusError, match="^" + code) as caught, mark_in_doubt():
         raise BusError(code, "memory.update_overlay_weight", retryable=True)
     assert ("whether it was applied is not known" in caught.value.detail) == is_told and caught.value.retryable
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.streams import StreamDelta, StreamReset
-from hobus.launch.http.openai_answers import Delivered, ours
+from hobus.launch.http.openai_answers import Delivered, make_own_fields
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 
@@ -66,5 +66,5 @@ def test_whatever_was_said_before_the_answer_is_its_end(tries, answer):
 def test_an_answer_without_its_template_says_so_beside_openais_own_fields():
     """As a session's that began natively; an answer with it has no such field."""
     about = {"response": "yes", "outcome": "success", "session_id": SESSION, "run_id": None, "input_id": "in-1"}
-    assert "template_fault" not in ours(TurnResult(**about))
-    assert ours(TurnResult(**about, template_fault="there is none"))["template_fault"] == "there is none"
+    assert "template_fault" not in make_own_fields(TurnResult(**about))
+    assert make_own_fields(TurnResult(**about, template_fault="there is none"))["template_fault"] == "there is none"

@@ -7,8 +7,8 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.bus.messages.work_order import Sampling
-from hobus.bus.record.journal import event_in
-from hobus.bus.record.payload import payload_in
+from hobus.bus.record.journal import read_event
+from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.prompts import PromptSent
 from tests.launch.http.door import SimulatedDoor, sdk
 
@@ -80,10 +80,10 @@ def test_a_user_whom_a_client_names_is_a_principal_below_its_key(door, named, pr
 
     first, again, other = door.run(work())
     assert first == again != other
-    asked = [event_in(entry).event for entry in door.requested()]
+    asked = [read_event(entry).event for entry in door.requested()]
     assert [one.principal for one in asked[:2]] == [f"client/{principal}"] * 2
     began = next(entry for entry in door.cluster.entries() if entry.event_type == "SESSION_START")
-    assert event_in(began).event.principal == principal
+    assert read_event(began).event.principal == principal
 
 
 def test_a_transcript_does_not_go_on_with_another_agent():
@@ -371,7 +371,9 @@ def test_how_an_answer_is_drawn_is_the_caller_s_where_the_agent_takes_it(takes):
 
     with SimulatedDoor(replace(shipped, agents={"ADMIN": agent})) as door:
         answer = door.run(work(door))
-        sent = [payload_in(PromptSent, entry) for entry in door.cluster.entries() if entry.event_type == "PROMPT_SENT"]
+        sent = [
+            read_payload(PromptSent, entry) for entry in door.cluster.entries() if entry.event_type == "PROMPT_SENT"
+        ]
     asked = [one for one in sent if one.contract_id == "PRC-SYNTHESIZE-001"]
     wanted = Sampling(temperature=0.0, top_p=0.5, seed=7, stop=["END"])
     assert asked and all(one.sampling == (wanted if takes else None) for one in asked)
@@ -418,7 +420,7 @@ def test_every_value_that_openai_takes_is_taken_to_the_prompt(door, drawn):
             return responses, await http.post("/v1/chat/completions", json=body)
 
     assert [answer.status_code for answer in door.run(work())] == [200, 200]
-    sent = [payload_in(PromptSent, entry) for entry in door.cluster.entries() if entry.event_type == "PROMPT_SENT"]
+    sent = [read_payload(PromptSent, entry) for entry in door.cluster.entries() if entry.event_type == "PROMPT_SENT"]
     asked = [one.sampling for one in sent if one.contract_id == "PRC-SYNTHESIZE-001"][-1]
     stop = drawn.get("stop") or []
     assert asked == Sampling(**{**drawn, "stop": [stop] if isinstance(stop, str) else stop})
@@ -518,7 +520,7 @@ def test_a_chat_clients_errand_is_one_call_of_the_model_and_leaves_no_session_op
     assert errand.choices[0].message.content and errand.choices[0].message.tool_calls is None
     assert errand.outcome == "success"
     (sent,) = of(errand, "PROMPT_SENT")
-    assert payload_in(PromptSent, sent).tools == ()
+    assert read_payload(PromptSent, sent).tools == ()
     assert not of(errand, "CONTEXT_ASSEMBLED", "HO3_SIGNAL")
     assert len(of(errand, "SESSION_END")) == 1
     assert behind.session_id != errand.session_id

@@ -5,7 +5,7 @@ from base64 import encodebytes
 import pytest
 
 from bench.builders import shipped_with
-from hobus.launch.http.openai_requests import ChatRequest, ContentPart, ResponsesRequest, model_named
+from hobus.launch.http.openai_requests import ChatRequest, ContentPart, ResponsesRequest, find_model
 from hobus.launch.http.problems import Problem
 
 
@@ -68,12 +68,12 @@ def test_a_model_that_is_not_configured_is_taken_where_its_provider_takes_any(an
     snapshot = shipped_with(("gateway.providers.offline.any_model", any_model))
     for name in ("offline/", "offline/ ", "nobody/llama", "llama"):
         with pytest.raises(Problem):
-            model_named(snapshot, name)
+            find_model(snapshot, name)
     if not any_model:
         with pytest.raises(Problem):
-            model_named(snapshot, "offline/llama/70b")
+            find_model(snapshot, "offline/llama/70b")
         return
-    agent_id, config = model_named(snapshot, "offline/llama/70b")
+    agent_id, config = find_model(snapshot, "offline/llama/70b")
     assert (agent_id, config.provider, config.model) == (None, "offline", "llama/70b")
 
 

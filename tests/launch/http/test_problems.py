@@ -7,11 +7,11 @@ import pytest
 import structlog
 
 from hobus.bus.errors import BusError, SessionFault
-from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import Cost
-from hobus.launch.http.openai_answers import ours, usage_of
-from hobus.launch.http.problems import of_code, of_fault, of_result
+from hobus.launch.http.openai_answers import make_own_fields, make_usage
+from hobus.launch.http.problems import convert_code, convert_fault, convert_result
 from tests.launch.http.door import SimulatedDoor
 
 
@@ -27,18 +27,18 @@ from tests.launch.http.door import SimulatedDoor
 )
 def test_a_fault_has_its_status(fault, status, code):
     """A door that ends may be asked the same again elsewhere: that is no verdict on the turn."""
-    problem = of_fault(fault)
+    problem = convert_fault(fault)
     assert (problem.status, problem.code) == (status, code)
     assert problem.headers == {"busy": {"retry-after": "2"}, "door_closing": {"retry-after": "1"}}.get(code, {})
 
 
 def test_a_cancelled_turn_is_a_verdict():
     """Its client is not to ask again."""
-    session = session_id_of("door", "in-1")
+    session = derive_session_id("door", "in-1")
     told = {"response": "cancelled", "outcome": "error", "session_id": session, "run_id": None, "input_id": "in-1"}
-    problem = of_result(TurnResult(code="cancelled", **told))
+    problem = convert_result(TurnResult(code="cancelled", **told))
     assert problem is not None and problem.status == 409
-    assert of_result(TurnResult(code="degraded", **told | {"outcome": "degraded"})) is None
+    assert convert_result(TurnResult(code="degraded", **told | {"outcome": "degraded"})) is None
 
 
 SAID = {"messages": [{"role": "user", "content": "hello"}]}
@@ -66,11 +66,11 @@ WRONG = [
 
 def test_an_answer_that_cannot_be_read_now_is_asked_for_again():
     """Its input is answered, and only the record is away: no fault of the client's."""
-    session = session_id_of("door", "in-1")
+    session = derive_session_id("door", "in-1")
     ended = TurnResult(session_id=session, run_id=None, input_id="i", outcome="error", response="x", code="unreadable")
-    problem = of_result(ended)
+    problem = convert_result(ended)
     assert problem is not None and (problem.status, problem.headers) == (503, {"retry-after": "1"})
-    problem = of_result(ended.model_copy(update={"code": "CIRCUIT_OPEN", "retry_after_ms": 7_200}))
+    problem = convert_result(ended.model_copy(update={"code": "CIRCUIT_OPEN", "retry_after_ms": 7_200}))
     assert problem is not None and (problem.status, problem.headers) == (503, {"retry-after": "8"})
 
 
@@ -155,14 +155,16 @@ async def left(door, path, body, *, is_whole=True):
 def test_a_turn_says_over_http_whose_answer_it_lacks():
     """Degraded, beside its answer; an error, in its body; a plain answer has no such field."""
     words = "provider mine answered 500: it failed"
-    session = session_id_of("door", "in-1")
+    session = derive_session_id("door", "in-1")
     told = {"response": words, "outcome": "error", "session_id": session, "run_id": None, "input_id": "in-1"}
-    problem = of_result(TurnResult(code="PROVIDER_ERROR", **told))
+    problem = convert_result(TurnResult(code="PROVIDER_ERROR", **told))
     assert problem is not None
     error = problem.body()["error"]
     assert (error["code"], error["message"]) == ("PROVIDER_ERROR", words)
-    assert ours(TurnResult(code="degraded", reason=words, **told | {"outcome": "degraded"}))["reason"] == words
-    assert "reason" not in ours(TurnResult(**told | {"outcome": "success"}))
+    assert (
+        make_own_fields(TurnResult(code="degraded", reason=words, **told | {"outcome": "degraded"}))["reason"] == words
+    )
+    assert "reason" not in make_own_fields(TurnResult(**told | {"outcome": "success"}))
 
 
 @pytest.mark.parametrize(
@@ -176,9 +178,14 @@ def test_a_turn_says_over_http_whose_answer_it_lacks():
 def test_whose_fault_it_was_shows_by_the_status(code, status, type_):
     """And a client is told not to ask anew by itself what was tried as often as the configuration says."""
     result = TurnResult(
-        session_id=session_id_of("door", "in-1"), run_id=None, input_id="i", outcome="error", response="x", code=code
+        session_id=derive_session_id("door", "in-1"),
+        run_id=None,
+        input_id="i",
+        outcome="error",
+        response="x",
+        code=code,
     )
-    problem = of_result(result)
+    problem = convert_result(result)
     assert problem is not None and (problem.status, problem.body()["error"]["type"]) == (status, type_)
     expected = {"retry-after": "1"} if status == 503 else {"x-should-retry": "false"}
     assert problem.headers == expected
@@ -193,7 +200,7 @@ def test_whose_fault_it_was_shows_by_the_status(code, status, type_):
 )
 def test_who_is_refused_for_a_rate_is_told_when_there_is_room(code, headers):
     """By a limit of the gateway's own nothing was asked for yet: its client may come back by itself."""
-    problem = of_code(code, "x", retry_after_ms=59_800)
+    problem = convert_code(code, "x", retry_after_ms=59_800)
     assert (problem.status, problem.headers) == (429, headers)
 
 
@@ -201,8 +208,13 @@ def test_usage_tells_what_was_cached_and_thought():
     """In both dialects' words."""
     cost = Cost(input_tokens=100, output_tokens=30, total_tokens=130, cached_tokens=20, reasoning_tokens=7)
     result = TurnResult(
-        session_id=session_id_of("door", "in-1"), run_id=None, input_id="i", outcome="success", response="x", cost=cost
+        session_id=derive_session_id("door", "in-1"),
+        run_id=None,
+        input_id="i",
+        outcome="success",
+        response="x",
+        cost=cost,
     )
-    usage = usage_of(result)
+    usage = make_usage(result)
     assert usage["prompt_tokens_details"] == {"cached_tokens": 20}
     assert usage["completion_tokens_details"] == {"reasoning_tokens": 7}

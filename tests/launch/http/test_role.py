@@ -10,7 +10,7 @@ from hobus.bus.catalog import ROWS
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Tail, Write, WriteEntry, Written
-from hobus.launch.http.transcript import EVENT, TranscriptMessage, transcript_id
+from hobus.launch.http.transcript import EVENT, TranscriptMessage, derive_transcript_id
 
 TURNS = {"session.start", "host.process_turn", "session.end", "session.command"}
 MEMORY = {"memory.read_overlays"} | {
@@ -39,7 +39,7 @@ def test_it_may_send_what_it_needs_and_a_client_no_more_than_before():
 
 def test_of_the_record_it_sees_journals_and_writes_transcripts_under_their_own_ids():
     """A forged id, another kind of entry, a page of all streams: refused; nothing of it to a plain client."""
-    good = transcript_id("alice", [TranscriptMessage("user", "hello"), TranscriptMessage("assistant", "hello")])
+    good = derive_transcript_id("alice", [TranscriptMessage("user", "hello"), TranscriptMessage("assistant", "hello")])
     forged = [
         WriteEntry(submission_id=name, stream="governance", event_type=kind, at_us=0, bodies=[pack({})])
         for name, kind in (

@@ -10,7 +10,7 @@ import pytest_asyncio
 import structlog
 
 from bench.builders import shipped_snapshot
-from hobus.launch.cluster.endpoints import parts_of
+from hobus.launch.cluster.endpoints import split_address
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.guard import Guard, names_of
@@ -18,7 +18,7 @@ from hobus.launch.http.keys import Ownership
 from hobus.launch.http.limits import HEAD_MAX_BYTES
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.server import make_server
-from hobus.launch.launcher.listening import bound_to
+from hobus.launch.launcher.listening import bind_socket
 from tests.launch.http.door import KEYS
 
 SNAPSHOT = shipped_snapshot()
@@ -32,7 +32,7 @@ class Port:
 
     def __init__(self, server, address):
         self.server = server
-        self.address = parts_of(address)
+        self.address = split_address(address)
         self.writers = []
 
     @property
@@ -97,7 +97,7 @@ async def serving(tmp_path, app=None, *, head_timeout_ms=10_000, body_timeout_ms
     """The server, with these settings changed."""
     http = CONFIG.http.model_copy(update=bounds)
     door = door_of(CONFIG.model_copy(update={"http": http}), body_timeout_ms=body_timeout_ms)
-    bound = bound_to("127.0.0.1", 0)
+    bound = bind_socket("127.0.0.1", 0)
     address = f"127.0.0.1:{bound.getsockname()[1]}"
     server = make_server(make_app(door) if app is None else Guard(app, door), http, head_timeout_ms=head_timeout_ms)
     task = asyncio.ensure_future(server.serve(sockets=[bound]))

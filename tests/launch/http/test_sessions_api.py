@@ -9,12 +9,12 @@ import pytest
 
 from bench.builders import changed
 from hobus.bus import limits
-from hobus.bus.messages.given_history import own_words
+from hobus.bus.messages.given_history import find_own_words
 from hobus.bus.messages.ids import parse_iso
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import read_event
 from hobus.config.assets import Approval
-from hobus.launch.http.events import shown
-from hobus.launch.http.sse import frame
+from hobus.launch.http.events import show_entry
+from hobus.launch.http.sse import make_frame
 from hobus.launch.sessions.client_errors import RequestError
 from tests.launch.http.door import SNAPSHOT, SimulatedDoor
 
@@ -69,7 +69,7 @@ def test_a_client_s_own_time_out_is_the_deadline_of_its_turn(door, header):
 
     *_, long, none, nan = door.run(work())
     requested = next(entry for entry in door.cluster.entries() if entry.event_type == "RunRequested")
-    event = event_in(requested).event
+    event = read_event(requested).event
     assert long.status_code == 200 and none.status_code == nan.status_code == 400
     assert 895 < parse_iso(event.deadline_at) - requested.at_us / 1_000_000 < 900
 
@@ -96,7 +96,7 @@ def test_no_word_ends_a_line_of_a_stream_for_a_reader_that_takes_each_line_end_o
     """Httpx does, and Python's own splitlines: what a text holds never breaks an event in two."""
     words = {"text": "a\u0085b\u2028c\u2029d\x0be\x1cf\r\ng"}
     for data in (words, json.dumps(words, ensure_ascii=False)):
-        lines = frame(data, event="delta", identity="7").splitlines()
+        lines = make_frame(data, event="delta", identity="7").splitlines()
         assert lines[:2] == ["id: 7", "event: delta"] and len(lines) == 4
         assert json.loads(lines[2].removeprefix("data: ")) == words
 
@@ -174,7 +174,7 @@ def test_a_reader_who_comes_back_has_missed_nothing(door):
 
     session, read = door.run(work())
     written = [entry for entry in door.cluster.entries() if entry.stream == f"session/{session}"]
-    expected = [shown(entry) for entry in written[:30]]
+    expected = [show_entry(entry) for entry in written[:30]]
     assert len(expected) == 30 and [parts == expected for parts in read] == [True] * 5
     assert door.doors[0].journals.readers == door.doors[1].journals.readers == 0
 
@@ -334,7 +334,7 @@ def test_a_key_lists_its_own_sessions_and_what_waits_with_its_arguments(held):
     assert seen["tries"][4].json()["reason"].startswith("own_call: key/alice")
     assert answer["outcome"] == "success"
     assert len(bobs["sessions"]) == 1 and not bobs["more"] and bobs["sessions"][0]["session_id"] != session
-    said = [event_in(one).event for one in held.cluster.entries() if one.event_type == "HostCommandReceived"]
+    said = [read_event(one).event for one in held.cluster.entries() if one.event_type == "HostCommandReceived"]
     assert [one.principal for one in said] == ["key/alice", "key/carol"] and said[0].door.startswith("http/")
 
 
@@ -384,7 +384,7 @@ def test_a_turn_may_be_a_conversation_that_was_held_elsewhere(door):
     assert one == again and one["outcome"] == asked.outcome == "success"
     assert [(answer.status_code, answer.json()["error"]["param"]) for answer in wrong] == [(400, "messages")] * 3
     texts = {entry.bodies[1].decode() for entry in door.requested()}
-    assert len(texts) == 1 and own_words(texts.pop()) == ASKED
+    assert len(texts) == 1 and find_own_words(texts.pop()) == ASKED
     assert [row.runs for row in listed] == [1]
 
 

@@ -19,11 +19,11 @@ def test_every_moment_is_a_frame_that_the_catalog_knows():
 
 def test_of_a_role_the_one_at_which_the_turn_stands_is_meant():
     """A number names one process whoever holds the turn; one that is not there is nobody."""
-    assert Victim("ho2").among(ACTORS, "ho2/2") == "ho2/2"
-    assert Victim("ho2").among(ACTORS, "ho1/1") == "ho2/1"
-    assert Victim("ho2", 1).among(ACTORS, "ho2/2") == "ho2/1"
-    assert Victim("ho2", 3).among(ACTORS, "ho2/2") is None
-    assert Victim("ho3").among(ACTORS, "ho2/2") is None
+    assert Victim("ho2").choose_among(ACTORS, "ho2/2") == "ho2/2"
+    assert Victim("ho2").choose_among(ACTORS, "ho1/1") == "ho2/1"
+    assert Victim("ho2", 1).choose_among(ACTORS, "ho2/2") == "ho2/1"
+    assert Victim("ho2", 3).choose_among(ACTORS, "ho2/2") is None
+    assert Victim("ho3").choose_among(ACTORS, "ho2/2") is None
 
 
 def test_who_has_no_frame_at_a_moment_is_told_so():

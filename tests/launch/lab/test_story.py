@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from hobus.bus.messages.ids import RunId
-from hobus.bus.messages.ledger import session_stream
+from hobus.bus.messages.ledger import name_session_stream
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.journal import pack_event, pack_result
 from hobus.bus.record.payload import pack_payload
@@ -19,11 +19,11 @@ from hobus.launch.lab.story import (
     Kill,
     TurnEvidence,
     Unproved,
-    counts_of,
-    judged,
-    orders_in,
-    outcome_of_order,
-    timeline,
+    count_evidence,
+    judge,
+    list_orders,
+    list_outcome,
+    make_timeline,
 )
 from hobus.launch.sessions.evidence import short
 
@@ -49,7 +49,7 @@ def ended(sequence, event, at_ms, name, *bodies, once):
     run_id = RunId(session_id=SESSION, run_seq=1)
     said = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event, run_id=run_id)
     made = entry(sequence, event.kind, at_ms, name, once=once, bodies=[b"", *bodies])
-    made.stream, made.at_us, made.provenance.agent_id = session_stream(SESSION), made.ledger_at_us, ""
+    made.stream, made.at_us, made.provenance.agent_id = name_session_stream(SESSION), made.ledger_at_us, ""
     made.bodies[0] = pack_event(said, made.submission_id, made.at_us)
     return made
 
@@ -77,14 +77,14 @@ RESTARTED = ChildRow(
     ready_after_ms=20,
 )  # fmt: skip
 EVIDENCE = TurnEvidence(
-    kill=KILL, entries=ENTRIES, deliveries=orders_in(TAPS), restarts=[RESTARTED], result=RESULT,
+    kill=KILL, entries=ENTRIES, deliveries=list_orders(TAPS), restarts=[RESTARTED], result=RESULT,
     again=RESULT, answered_at=1000.060,
 )  # fmt: skip
 
 
 def test_the_story_is_told_in_the_order_of_time():
     """Record, broker and launcher in one line of moments; what a reader need not know is left out."""
-    told = timeline(EVIDENCE)
+    told = make_timeline(EVIDENCE)
     assert [at for at, _ in told] == sorted(at for at, _ in told)
     assert (10, "SIGKILL to ho2/1@a (pid 41), while ho1/1 is held at its frame") in told
     assert (15, "ho2/1 is started again as ho2/1@b") in told and (35, "ho2/1@b is ready, 20 ms after its start") in told
@@ -96,7 +96,7 @@ def test_the_story_is_told_in_the_order_of_time():
 def test_a_frame_that_was_seen_twice_is_counted_once():
     """The ring is read before and after the kill."""
     assert len(EVIDENCE.deliveries) == 2
-    counts = counts_of(EVIDENCE)
+    counts = count_evidence(EVIDENCE)
     found = (counts.model_calls, counts.tool_calls, counts.tool_runs, counts.redelivered, counts.answers)
     assert found == (1, 1, 1, 1, 1)
 
@@ -122,13 +122,13 @@ def test_a_frame_that_was_seen_twice_is_counted_once():
     ],
 )
 def test_what_is_not_so_is_called_broken(changed, what):
-    checks = judged(replace(EVIDENCE, **changed), record_fault="", left=[])
+    checks = judge(replace(EVIDENCE, **changed), record_fault="", left=[])
     assert [text for text, is_so in checks if not is_so and what in text], checks
 
 
 def test_a_tool_that_may_run_twice_may_begin_again_until_its_order_has_ended():
     again = entry(5, "TOOL_STARTED", 7, bodies=[pack_payload(ToolStarted("t", idempotent=True, number=1))])
-    checks = judged(replace(EVIDENCE, entries=[*ENTRIES[:5], again, *ENTRIES[5:]]), record_fault="", left=[])
+    checks = judge(replace(EVIDENCE, entries=[*ENTRIES[:5], again, *ENTRIES[5:]]), record_fault="", left=[])
     assert all(is_so for _, is_so in checks), checks
 
 
@@ -140,11 +140,11 @@ def test_what_the_host_delivered_is_what_the_client_was_told():
     event = TurnDegraded(input_id="drill-1", input_ref=f"{ref}/1", reply_ref=f"{ref}/2", delivered=True, at=AT)
     delivered = ended(9, event, 55, name, b"asked", b"reduced", once=f"delivered:{SESSION}/drill-1")
     evidence = replace(EVIDENCE, entries=[*ENTRIES, delivered], result=said, again=said)
-    assert all(is_so for _, is_so in judged(evidence, record_fault="", left=[]))
+    assert all(is_so for _, is_so in judge(evidence, record_fault="", left=[]))
 
 
 def test_a_damaged_record_and_a_process_left_behind_are_named():
-    checks = judged(EVIDENCE, record_fault="00.seg, byte 7: torn", left=["ho1/1"])
+    checks = judge(EVIDENCE, record_fault="00.seg, byte 7: torn", left=["ho1/1"])
     broken = [text for text, is_so in checks if not is_so]
     assert broken == ["the record verifies: 00.seg, byte 7: torn", "nothing is left running: ho1/1"]
 
@@ -156,7 +156,7 @@ def test_only_orders_that_were_handed_over_count():
         delivery(3, "ho1/1@a", 1, 1, kind="reply"),
         delivery(4, "ho1/1@a", 1, 1, type="gateway.prompt"),
     ]
-    assert orders_in([*others, *TAPS]) == [TAPS[0], TAPS[2]]
+    assert list_orders([*others, *TAPS]) == [TAPS[0], TAPS[2]]
     assert short(WO) == "1.2.2.001"
 
 
@@ -170,7 +170,7 @@ ORDER = replace(EVIDENCE, entries=[*ENTRIES[:6], ended_by("ho1/1@b"), ENTRIES[7]
 
 def test_an_order_that_was_delivered_again_and_ended_once_is_said_to_be():
     """By its second executor; its model was called once, its turn answered in full."""
-    ended_once, asked, answered = outcome_of_order(WO, ORDER)
+    ended_once, asked, answered = list_outcome(WO, ORDER)
     assert ended_once == "order 1.2.2.001 was delivered 2 times and ended once, by ho1/1@b"
     assert "called once" in asked and "one answer" in answered
 
@@ -188,4 +188,4 @@ def test_an_order_that_was_delivered_again_and_ended_once_is_said_to_be():
 )
 def test_what_the_evidence_does_not_show_is_not_claimed(changed):
     with pytest.raises(Unproved):
-        outcome_of_order(WO, replace(ORDER, **changed))
+        list_outcome(WO, replace(ORDER, **changed))

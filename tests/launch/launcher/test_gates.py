@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hobus.launch.app.agent import Agent
-from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.cluster.home import Home, make_home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher import gates
@@ -18,7 +18,7 @@ from tests.config.gates.homes import clerk, package, write
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    return home_of(tmp_path)
+    return make_home(tmp_path)
 
 
 def start(home: Home) -> list[str]:

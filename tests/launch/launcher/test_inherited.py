@@ -35,7 +35,7 @@ def test_what_is_not_allowed_is_handed_over_beside_the_environment(monkeypatch):
     monkeypatch.setenv(inherited.VARIABLE, str(os.dup(file.fileno())))
     file.close()
     assert inherited.is_handed_over()
-    rest = inherited.take(inherited.descriptor())
+    rest = inherited.take(inherited.find_descriptor())
     assert not inherited.is_handed_over()
     assert (rest["A_KEY"], rest["B_KEY"], "PATH" in rest) == ("secret", "kept", False)
 
@@ -43,27 +43,27 @@ def test_what_is_not_allowed_is_handed_over_beside_the_environment(monkeypatch):
 def test_a_process_that_nobody_gave_anything_takes_nothing(monkeypatch):
     """Nor does one whose variable names no open descriptor."""
     monkeypatch.delenv(inherited.VARIABLE, raising=False)
-    assert inherited.take(inherited.descriptor()) == {}
+    assert inherited.take(inherited.find_descriptor()) == {}
     for number in ("999999", "x"):
         monkeypatch.setenv(inherited.VARIABLE, number)
-        assert inherited.take(inherited.descriptor()) == {}
+        assert inherited.take(inherited.find_descriptor()) == {}
 
 
 def test_a_role_gets_what_its_section_refers_to(monkeypatch):
     """Executors what servers and tools are named for; the gateway what stands in its own section; others nothing."""
     monkeypatch.setattr(inherited, "keep_memory_private", lambda: True)
     environ = {"A_KEY": "1", "TOOL_KEY": "2", "TOOL_OTHER": "3", "GATEWAY_KEY": "4"}
-    assert inherited.by_role(CONFIG, environ) == {}
+    assert inherited.select_by_role(CONFIG, environ) == {}
     config = with_tools(mcp_servers={"s": SERVER}, environment=["TOOL_*"])
-    assert inherited.by_role(config, environ) == {"ho1": {"A_KEY": "1", "TOOL_KEY": "2", "TOOL_OTHER": "3"}}
-    assert "A_KEY" not in inherited.for_tools(config, environ)
-    assert inherited.for_tools(config, environ)["TOOL_KEY"] == "2"
+    assert inherited.select_by_role(config, environ) == {"ho1": {"A_KEY": "1", "TOOL_KEY": "2", "TOOL_OTHER": "3"}}
+    assert "A_KEY" not in inherited.select_for_tools(config, environ)
+    assert inherited.select_for_tools(config, environ)["TOOL_KEY"] == "2"
 
 
 def test_more_than_a_pipe_takes_is_refused():
     """In a sentence with the fix, before anything starts."""
     with pytest.raises(CommandError, match="bytes"):
-        inherited.by_role(with_tools(environment=["BIG"]), {"BIG": "x" * 70_000})
+        inherited.select_by_role(with_tools(environment=["BIG"]), {"BIG": "x" * 70_000})
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from bench.builders import shipped_snapshot
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console.errors import RefusedFault
 from hobus.launch.launcher import reload as reload_module
 from hobus.launch.launcher.control import CommandSender, ReloadCommand
@@ -31,7 +31,7 @@ def test_a_reload_under_another_software_than_the_launchers_is_refused(
 ):
     """By the launcher, which goes on; and the command says that nothing was changed, and the mend."""
     plan: Any = SimpleNamespace(snapshot=shipped_snapshot(), origin="")
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     launcher: Any = Launcher(
         home=home, plan=plan, clock=SystemClock(), started_at=0.0, report=lambda _word: None, given={}
     )
@@ -43,7 +43,7 @@ def test_a_reload_under_another_software_than_the_launchers_is_refused(
     def refuse(*_: object, **__: object) -> None:
         raise caught.value
 
-    monkeypatch.setattr(reload_module.operate, "command", refuse)
+    monkeypatch.setattr(reload_module.operate, "send_command", refuse)
     home.run.mkdir(parents=True, exist_ok=True)
     module: Any = reload_module
     with pytest.raises(RefusedFault, match="nothing was changed: the software on disk is another") as said:

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from hobus.launch.cluster.endpoints import is_every_host, parts_of
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.endpoints import is_every_host, split_address
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher.plan import check_free
 
@@ -18,7 +18,7 @@ from hobus.launch.launcher.plan import check_free
 )
 def test_addresses(address: str, every: bool) -> None:
     """Names, numbers, IPv6 in brackets; those that mean every address are known."""
-    assert parts_of(address)[1] == int(address.rpartition(":")[2])
+    assert split_address(address)[1] == int(address.rpartition(":")[2])
     assert is_every_host(address) == every
 
 
@@ -36,7 +36,7 @@ def test_a_port_in_use_and_a_name_of_nobody_are_said_before_the_start() -> None:
 
 
 def test_the_bound_address_is_the_broker_s_word(tmp_path) -> None:
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     assert home.bound() == ""
     home.run.mkdir()
     home.listening.write_text("127.0.0.1:41817\n")

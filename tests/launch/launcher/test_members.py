@@ -15,10 +15,10 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Drain, PeerRow
-from hobus.launch.cluster.home import home_of, prepare
+from hobus.launch.cluster.home import make_home, prepare
 from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
 from hobus.launch.launcher.members import Crew
-from hobus.launch.launcher.supervision import Seen, plan
+from hobus.launch.launcher.supervision import Seen, make_members
 
 CONFIG = shipped_snapshot().config.launcher.model_copy(update={"processes_max": 20})
 
@@ -27,7 +27,7 @@ class Rig:
     """A crew whose processes are asked for and never born."""
 
     def __init__(self, tmp_path, *, ho1=6, refuses=False):
-        home = home_of(tmp_path)
+        home = make_home(tmp_path)
         prepare(home)
         self.asked: list[str] = []
         self.words: list[Message] = []
@@ -38,7 +38,7 @@ class Rig:
             write=lambda members: self.written.append([(one.actor, one.row().state) for one in members]),
         )  # fmt: skip
         self.crew = Crew(
-            plan({"ho1": ho1}), home=home, config=CONFIG, clock=SystemClock(), board=board,
+            make_members({"ho1": ho1}), home=home, config=CONFIG, clock=SystemClock(), board=board,
             nursery=SimpleNamespace(start=self._start), door=SimpleNamespace(descriptor=lambda: 3, close=lambda: None), tell=self.words.append,
             given=lambda _: {}, starting_max=3,
         )  # fmt: skip

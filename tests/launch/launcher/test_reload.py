@@ -8,7 +8,7 @@ import pytest
 
 from bench.builders import shipped_with
 from hobus.bus.errors import ConfigError
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.launcher import reload as module
 from hobus.launch.launcher.reload import UnderWay, reload_in_turn
 
@@ -33,7 +33,7 @@ def others(monkeypatch):
             return "done"
 
         monkeypatch.setattr(module, "reload", reload)
-        monkeypatch.setattr(module, "running", run)
+        monkeypatch.setattr(module, "find_running", run)
         monkeypatch.setattr(module.run_file, "read", run)
         monkeypatch.setattr(module, "place_of", lambda *_: SimpleNamespace(snapshot=snapshot))
         return seen
@@ -49,13 +49,13 @@ def test_a_mistake_in_a_file_says_that_the_cluster_goes_on(monkeypatch, tmp_path
 
     place = SimpleNamespace(snapshot=SimpleNamespace(digest="sha256:0123456789abcdef"))
     for name, value in (
-        ("start_plan", faulty), ("place_of", lambda *_: place), ("stalled", lambda *_: None),
-        ("running", lambda _: SimpleNamespace(phase="ready", launcher_pid=1, reload=None)),
+        ("start_plan", faulty), ("place_of", lambda *_: place), ("find_stall", lambda *_: None),
+        ("find_running", lambda _: SimpleNamespace(phase="ready", launcher_pid=1, reload=None)),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(module.config_changed, "given_file", lambda *_: None)
+    monkeypatch.setattr(module.config_changed, "find_given_file", lambda *_: None)
     with pytest.raises(ConfigError) as caught:
-        module.reload(home_of(tmp_path))
+        module.reload(make_home(tmp_path))
     said = "nothing was changed, the cluster goes on under sha256:0123456789ab: configuration has 1 fault"
     assert caught.value.detail == said and caught.value.facts["faults"] == ["x"]
 
@@ -63,14 +63,14 @@ def test_a_mistake_in_a_file_says_that_the_cluster_goes_on(monkeypatch, tmp_path
 def test_one_that_is_under_way_is_waited_for(others, tmp_path):
     """It is asked of the run file, and only then tried again."""
     seen = others(looks=5)
-    assert reload_in_turn(home_of(tmp_path)) == "done"
+    assert reload_in_turn(make_home(tmp_path)) == "done"
     assert (seen.looks, seen.tries) == (5, 2)
 
 
 def test_not_longer_than_a_process_may_take_to_finish(others, tmp_path):
     others(looks=1_000_000, finish_ms=30)
     with pytest.raises(UnderWay):
-        reload_in_turn(home_of(tmp_path))
+        reload_in_turn(make_home(tmp_path))
 
 
 @pytest.mark.parametrize(("looks", "is_gone"), [(0, True), (3, True), (1000, False)])

@@ -7,7 +7,7 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.config.sections.processes import LauncherConfig
-from hobus.launch.launcher.restart_policy import CrashHistory, after_crash, backoff_s
+from hobus.launch.launcher.restart_policy import CrashHistory, compute_backoff_s, decide_after_crash
 
 CONFIG: LauncherConfig = shipped_snapshot().config.launcher.model_copy(
     update={
@@ -22,7 +22,7 @@ CONFIG: LauncherConfig = shipped_snapshot().config.launcher.model_copy(
 
 def test_back_off_doubles_and_is_capped():
     """Each crash in a row doubles the step until the cap."""
-    steps = [backoff_s(streak, draw=0.0, config=CONFIG) * 2 for streak in range(2, 13)]
+    steps = [compute_backoff_s(streak, draw=0.0, config=CONFIG) * 2 for streak in range(2, 13)]
     assert steps[:4] == [0.05, 0.1, 0.2, 0.4]
     assert steps[-1] == 5.0
 
@@ -32,7 +32,7 @@ def test_the_crash_budget_ends_in_giving_up():
     history = CrashHistory()
     delays = []
     for now in (1.0, 2.0, 3.0):
-        decision = after_crash(history, started_at=now - 0.5, now=now, draw=0.0, config=CONFIG)
+        decision = decide_after_crash(history, started_at=now - 0.5, now=now, draw=0.0, config=CONFIG)
         history = decision.history
         delays.append(decision.delay_s)
     assert delays[0] is not None and delays[1] is not None
@@ -53,12 +53,12 @@ def test_what_ends_for_want_of_room_is_never_given_up_and_does_not_count(reason)
     history = CrashHistory()
     for number in range(20):
         now = 1.0 + number / 100
-        decision = after_crash(history, started_at=now, now=now, draw=0.0, config=CONFIG, reason=reason)
+        decision = decide_after_crash(history, started_at=now, now=now, draw=0.0, config=CONFIG, reason=reason)
         history = decision.history
         assert decision.delay_s is not None and history.crashes == ()
     delays = []
     for now in (2.0, 2.1, 2.2):
-        decision = after_crash(history, started_at=now, now=now, draw=0.0, config=CONFIG)
+        decision = decide_after_crash(history, started_at=now, now=now, draw=0.0, config=CONFIG)
         history = decision.history
         delays.append(decision.delay_s)
     assert delays[1] is not None and delays[2] is None
@@ -67,7 +67,7 @@ def test_what_ends_for_want_of_room_is_never_given_up_and_does_not_count(reason)
 def test_crashes_outside_the_window_are_forgotten():
     """A crash exactly one window ago no longer counts."""
     history = CrashHistory(crashes=(1.0, 2.0), streak=2)
-    decision = after_crash(history, started_at=11.9, now=12.0, draw=0.0, config=CONFIG)
+    decision = decide_after_crash(history, started_at=11.9, now=12.0, draw=0.0, config=CONFIG)
     assert decision.history.crashes == (12.0,)
     assert decision.delay_s is not None
 
@@ -75,7 +75,7 @@ def test_crashes_outside_the_window_are_forgotten():
 def test_a_healthy_life_starts_the_back_off_anew():
     """A process that lived exactly healthy_after_ms counts as healthy."""
     tired = CrashHistory(crashes=(), streak=6)
-    healthy = after_crash(tired, started_at=0.0, now=60.0, draw=0.0, config=CONFIG)
+    healthy = decide_after_crash(tired, started_at=0.0, now=60.0, draw=0.0, config=CONFIG)
     assert (healthy.history.streak, healthy.delay_s) == (1, 0.0)
-    short = after_crash(tired, started_at=0.0, now=59.999, draw=0.0, config=CONFIG)
+    short = decide_after_crash(tired, started_at=0.0, now=59.999, draw=0.0, config=CONFIG)
     assert short.history.streak == 7

@@ -14,13 +14,13 @@ from hobus.bus.errors import BusError, LedgerError
 from hobus.bus.messages.control import Done, PeerRow, Peers, UseSnapshot
 from hobus.bus.messages.ledger import Ack, Write, Written
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cluster.home import home_of, prepare
+from hobus.launch.cluster.home import make_home, prepare
 from hobus.launch.launcher.control import ReloadCommand
 from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.recording import ClusterRun
 from hobus.launch.launcher.rolling import Rolling
-from hobus.launch.launcher.supervision import Seen, plan
+from hobus.launch.launcher.supervision import Seen, make_members
 
 
 def real(snapshot: Snapshot) -> Snapshot:
@@ -31,7 +31,7 @@ class Rig:
     """A crew of processes that are asked for and never born, a broker that knows them, and a record."""
 
     def __init__(self, tmp_path, snapshot: Snapshot, *, given: dict[str, dict[str, str]] | None = None) -> None:
-        self.home = home = home_of(tmp_path)
+        self.home = home = make_home(tmp_path)
         prepare(home)
         self.first = snapshot
         self.steps: list[str] = []
@@ -44,7 +44,7 @@ class Rig:
         )  # fmt: skip
         config = snapshot.config.launcher
         self.crew = Crew(
-            plan({"ho1": 2}), home=home, config=config, clock=SystemClock(), board=self.board,
+            make_members({"ho1": 2}), home=home, config=config, clock=SystemClock(), board=self.board,
             nursery=SimpleNamespace(start=self._start), door=DoorSocket(home, "127.0.0.1:0"), tell=lambda _: None,
             given=lambda _: {},
         )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hobus.launch.launcher.zygotes import state_of
+from hobus.launch.launcher.zygotes import compute_state
 
 
 def written(path: Path, text: str, at_ns: int = 1_000_000_000) -> None:
@@ -42,12 +42,12 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 def test_what_is_no_module_changes_nothing(root: Path):
-    before = state_of(str(root))
+    before = compute_state(str(root))
     (root / "__pycache__").mkdir()
     written(root / "__pycache__" / "one.pyc", "")
     written(root / "inner" / "words.txt", "")
-    assert state_of(str(root)) == before
+    assert compute_state(str(root)) == before
 
 
 def test_software_that_is_gone_is_in_no_state(root: Path):
-    assert state_of(str(root / "away")) == ()
+    assert compute_state(str(root / "away")) == ()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.launcher import starting
 from hobus.launch.launcher.options import StartOptions
 
@@ -24,10 +24,10 @@ def test_ctrl_c_in_a_start_says_what_becomes_of_it(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(starting, "_start_launcher", lambda *_: starting.Background(7, io.BytesIO()))
-    monkeypatch.setattr(starting, "_followed", interrupted)
-    monkeypatch.setattr(starting, "_taken_back", lambda launcher: back.append(launcher.pid))
+    monkeypatch.setattr(starting, "_follow", interrupted)
+    monkeypatch.setattr(starting, "_take_back", lambda launcher: back.append(launcher.pid))
     monkeypatch.setattr(starting, "keep_on", lambda: None)
     with pytest.raises(KeyboardInterrupt):
-        starting.start_detached(home_of(tmp_path), StartOptions(), wait=True, ends_with_us=ends_with_us)
+        starting.start_detached(make_home(tmp_path), StartOptions(), wait=True, ends_with_us=ends_with_us)
     assert said in capsys.readouterr().err
     assert back == ([7] if ends_with_us else [])

@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from hobus.launch.cluster import run_file
-from hobus.launch.cluster.home import home_of, prepare
+from hobus.launch.cluster.home import make_home, prepare
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 from hobus.launch.launcher.restart_policy import CrashHistory
 from hobus.launch.launcher.starting import show
-from hobus.launch.launcher.status import Board, shown
+from hobus.launch.launcher.status import Board, list_rows
 from hobus.launch.launcher.supervision import Member
 
 READY = Member(actor="ho1/1", role="ho1", state="ready", instance="ho1/1@a", pid=7, mark="m")
@@ -24,7 +24,7 @@ def words():
 
 @pytest.fixture
 def board(tmp_path, words):
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     prepare(home)
     plan = make_plan(home, StartOptions())
     return Board(home=home, plan=plan, started_at=100.0, report=words.append)
@@ -49,7 +49,7 @@ def test_damage_is_one_sentence_and_an_exit_code_of_its_own(board, words, capsys
     ledger = replace(READY, actor="ledger/1", role="ledger", state="failed", is_damaged=True, note=why)
     board.report_readiness([ledger, STARTING], 100.5)
     assert words[0].tails == {} and words[0].damaged == why
-    assert show(home_of(tmp_path), words[0]) == exit_codes.INTEGRITY
+    assert show(make_home(tmp_path), words[0]) == exit_codes.INTEGRITY
     err = capsys.readouterr().err.splitlines()
     assert err[0] == f"error: {why}" and f"hobus ledger verify --home {tmp_path}" in err[1] and len(err) == 2
 
@@ -80,5 +80,5 @@ def test_a_full_disk_does_not_end_the_cluster(board, tmp_path):
 def test_each_is_shown_as_it_says_itself_while_there_is_a_broker_to_tell(broker, seen):
     """Who is not ready itself keeps its own state and note."""
     stopped = replace(READY, actor="ho1/2", state="stopped", note="drained")
-    rows = shown([Member(actor="broker/1", role="broker", state=broker), READY, stopped])
+    rows = list_rows([Member(actor="broker/1", role="broker", state=broker), READY, stopped])
     assert [(row.state, row.note) for row in rows] == [(broker, ""), seen, ("stopped", "drained")]

@@ -24,10 +24,10 @@ from hobus.launch.launcher.supervision import (
     Unheard,
     apply,
     change_to,
-    counted_anew,
-    given_up_services,
-    next_state,
-    number_of,
+    count_anew,
+    get_next_state,
+    get_number,
+    list_given_up,
 )  # fmt: skip
 from hobus.launch.limits import WATCH_INTERVAL_MS
 
@@ -163,11 +163,11 @@ def test_after_a_sleep_of_the_launcher_everybody_has_its_time_again():
     """Who was silent meanwhile may have slept too: its silence, and the time to end, count from the waking."""
     slept = Seen(row(last_beat_ms=45_000), 145.6)
     assert after(READY, slept)[1][0].kind == "kill"
-    assert after(counted_anew(READY, 145.5), slept)[1] == []
-    assert after(counted_anew(READY, 145.5), Seen(row(last_beat_ms=50_100), 150.6))[1][0].kind == "kill"
+    assert after(count_anew(READY, 145.5), slept)[1] == []
+    assert after(count_anew(READY, 145.5), Seen(row(last_beat_ms=50_100), 150.6))[1][0].kind == "kill"
     told = after(READY, LeaveAsked("start", 101.0), Seen(row(state="draining"), 101.2))[0]
     assert after(told, Seen(row(state="draining"), 145.6))[1][0].kind == "kill"
-    assert after(counted_anew(told, 145.5), Seen(row(state="draining"), 145.6))[1] == []
+    assert after(count_anew(told, 145.5), Seen(row(state="draining"), 145.6))[1] == []
 
 
 def test_a_process_that_the_broker_never_saw_has_the_time_to_get_ready():
@@ -202,8 +202,8 @@ def test_a_drained_member_in_back_off_is_not_started_any_more():
 
 def test_a_service_is_given_up_when_its_last_member_failed():
     failed, alive = Member(actor="ho1/1", role="ho1", state="failed"), Member(actor="ho1/2", role="ho1", state="ready")
-    assert given_up_services([failed, alive]) == []
-    assert given_up_services([failed]) == ["ho1"]
+    assert list_given_up([failed, alive]) == []
+    assert list_given_up([failed]) == ["ho1"]
 
 
 class TestCommands:
@@ -324,7 +324,7 @@ def test_every_pair_of_state_and_event_is_decided():
 
 def decided(state, event):
     try:
-        return next_state(state, event)
+        return get_next_state(state, event)
     except ValueError as refused:
         return "refused" if event in str(refused) else refused
 
@@ -344,8 +344,8 @@ def executors(*numbers, leaving=()):
 @given(numbers=st.sets(st.integers(1, 30)), count=st.integers(1, 30))
 def test_afterwards_there_are_exactly_the_numbers_up_to_the_count(numbers, count):
     change = change_to(executors(*sorted(numbers)), "ho1", count)
-    left = numbers - {number_of(actor) for actor in change.leaving}
-    assert left | {number_of(actor) for actor in change.new} == set(range(1, count + 1))
+    left = numbers - {get_number(actor) for actor in change.leaving}
+    assert left | {get_number(actor) for actor in change.new} == set(range(1, count + 1))
 
 
 def test_who_is_not_heard_any_more_is_known_since_its_last_beat():

@@ -8,7 +8,7 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.config.sections.tools import HttpServer, StdioServer
-from hobus.launch.launcher.tool_check import configured, server_faults
+from hobus.launch.launcher.tool_check import check_configured, find_server_faults
 
 COMMON = {
     "tools": None,
@@ -41,7 +41,7 @@ def stdio(command, **env):
     ],
 )
 def test_what_is_missing_is_named_with_its_fix(server, said):
-    ((what, fix),) = server_faults(server)
+    ((what, fix),) = find_server_faults(server)
     assert said in what
     assert fix
 
@@ -49,7 +49,9 @@ def test_what_is_missing_is_named_with_its_fix(server, said):
 def test_findings_of_a_whole_configuration():
     """One per server; nothing where nothing is configured."""
     config = shipped_snapshot().config
-    assert configured(config) == []
+    assert check_configured(config) == []
     servers = {"good": stdio(sys.executable), "bad": stdio("no-such-program-anywhere")}
-    found = configured(config.model_copy(update={"tools": config.tools.model_copy(update={"mcp_servers": servers})}))
+    found = check_configured(
+        config.model_copy(update={"tools": config.tools.model_copy(update={"mcp_servers": servers})})
+    )
     assert [(one.check, one.verdict) for one in found] == [("mcp good", "ok"), ("mcp bad", "fail")]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hobus.bus.clock import SystemClock
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import format_iso
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
 
@@ -17,7 +17,7 @@ OLD_S = 3_600
 @pytest.fixture
 def logs(tmp_path, capsys):
     """Exit code and words of `hobus logs`, where ho1/1 has logged an hour ago."""
-    line = {"at": iso(SystemClock().now() - OLD_S), "level": "info", "event": "begun", "actor": "ho1/1"}
+    line = {"at": format_iso(SystemClock().now() - OLD_S), "level": "info", "event": "begun", "actor": "ho1/1"}
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "ho1-1.log").write_text(f"{json.dumps(line)}\n")
 

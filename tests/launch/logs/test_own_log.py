@@ -29,9 +29,9 @@ async def logged(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     class Place:
         home, connect = Home(root), None
 
-    monkeypatch.setattr(client, "client_of", no_disk)
+    monkeypatch.setattr(client, "make_client", no_disk)
     with pytest.raises(CommandError):
-        async with client.connected(cast("Any", Place), "door"):
+        async with client.connect_bus(cast("Any", Place), "door"):
             pass
     structlog.get_logger("bus").warning("loop_stood_still", seconds=1.5, detail="\x1b[5m")
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from hobus.launch.cluster.home import home_of, prepare
-from hobus.launch.logs.tail import of_incarnation, reason, size, tail
+from hobus.launch.cluster.home import make_home, prepare
+from hobus.launch.logs.tail import find_reason, measure_log, read_incarnation, tail
 
 
 def line(**fields):
@@ -20,7 +20,7 @@ def log(tmp_path):
 
 
 def append(path, text):
-    begins_at = size(path)
+    begins_at = measure_log(path)
     path.write_text(path.read_text() + text)
     return begins_at
 
@@ -49,12 +49,12 @@ def test_only_lines_of_this_run_are_shown(log):
 )
 def test_a_process_says_why_it_ended(log, text, said):
     """Its last error record, or the last line of a traceback; never the words of an earlier run."""
-    assert reason(log, start=append(log, text)) == said
+    assert find_reason(log, start=append(log, text)) == said
 
 
 def test_only_this_incarnations_lines_in_the_form_for_people(tmp_path):
     """Lines of earlier ones are left out, a traceback stays, and no line is JSON."""
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     prepare(home)
     log = (
         line(event="earlier", instance="ho1/1@a")
@@ -63,7 +63,7 @@ def test_only_this_incarnations_lines_in_the_form_for_people(tmp_path):
         + "ValueError: b\n"
     )
     home.log("ho1/1").write_text(log)
-    first, second = of_incarnation(home.log("ho1/1"), "ho1/1", "ho1/1@b", 20)
+    first, second = read_incarnation(home.log("ho1/1"), "ho1/1", "ho1/1@b", 20)
     assert "error later" in first and second.endswith("ValueError: b")
     assert "{" not in first + second and "earlier" not in first + second
-    assert of_incarnation(home.log("ho1/2"), "ho1/2", "ho1/2@a", 20) == []
+    assert read_incarnation(home.log("ho1/2"), "ho1/2", "ho1/2@a", 20) == []

@@ -37,7 +37,7 @@ def test_a_full_disk_costs_a_line_and_nothing_else():
 def test_a_log_that_was_removed_with_its_directory_is_made_again(tmp_path):
     """Whoever writes to it already goes on in the new one, and so does what is printed to the same descriptor."""
     path = tmp_path / "logs" / "ho1-1.log"
-    lines = LossyLines(writing.opened(path))
+    lines = LossyLines(writing.open_log(path))
     lines.limit(path, 1000)
     lines.write("one\n")
     shutil.rmtree(path.parent)
@@ -54,11 +54,11 @@ def configured(tmp_path, monkeypatch):
     before, level = structlog.get_config(), logging.root.level
     monkeypatch.setattr(logging.root, "handlers", [])
     monkeypatch.setattr(writing, "_SPEAKER", {})
-    writing._lines_to.cache_clear()
+    writing._make_lines.cache_clear()
     path = tmp_path / "log"
     with path.open("w") as stream:
         yield path, lambda: writing.configure("ho1/1", "ho1/1@a", stream=stream)
-    writing._lines_to.cache_clear()
+    writing._make_lines.cache_clear()
     logging.root.setLevel(level)
     structlog.configure(**before)
 

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.packages import installing
-from hobus.launch.packages.installing import install, installed_in, remove
+from hobus.launch.packages.installing import install, map_installed, remove
 from hobus.launch.packages.judging import LayerJudgement
 from tests.launch.packages import parts
 from tests.launch.packages.injected import Failpoint, disk_with, kill
@@ -27,24 +27,24 @@ def main(directory: Path, name: str) -> None:
     third = parts.other(directory, "THIRD", 400)
     # What gates say is tested elsewhere; here a command is its operations.
     nothing = LayerJudgement([])
-    installing.refusals = lambda *_: ([], nothing)  # type: ignore[assignment]
-    installing.judged = lambda *_: nothing  # type: ignore[assignment]
-    begin = home_of(directory / "begin")
+    installing.list_refusals = lambda *_: ([], nothing)  # type: ignore[assignment]
+    installing.judge_layers = lambda *_: nothing  # type: ignore[assignment]
+    begin = make_home(directory / "begin")
     install(begin, one)
     commands = {"install": (install, boss), "upgrade": (install, two), "remove": (remove, "PKG-CLERK-001")}
     command, what = commands[name]
     at = 0
     while True:
         at += 1
-        home = home_of(directory / f"{name}-{at}")
+        home = make_home(directory / f"{name}-{at}")
         shutil.copytree(begin.root, home.root)
         if not _is_killed(lambda home=home, at=at: command(home, what, disk=disk_with(Failpoint(at, kill)))):  # type: ignore[arg-type]
             return
-        found = {one.package_id: one.version for one in installed_in(home).values()}
-        whole = all(one.package is not None and one.public_key for one in installed_in(home).values())
+        found = {one.package_id: one.version for one in map_installed(home).values()}
+        whole = all(one.package is not None and one.public_key for one in map_installed(home).values())
         install(home, third)  # the next command, whatever it is
         left = sorted(path.name for path in home.packages.iterdir())
-        wanted = sorted([*(one.directory.name for one in installed_in(home).values()), ".lock", "installed.json"])
+        wanted = sorted([*(one.directory.name for one in map_installed(home).values()), ".lock", "installed.json"])
         told = {"at": at, "found": found, "whole": whole, "swept": left == wanted, "home": str(home.root)}
         sys.stdout.write(f"{json.dumps(told)}\n")
         sys.stdout.flush()

@@ -11,7 +11,7 @@ from bench.builders import shipped_snapshot
 from hobus.config.files import SHIPPED_ROOT
 from hobus.config.schema import GovernanceConfig
 from hobus.launch.packages import signing
-from hobus.launch.packages.bundle import Bundle, encode, manifest_text
+from hobus.launch.packages.bundle import Bundle, encode, write_manifest
 
 LIMITS: GovernanceConfig = shipped_snapshot().config.governance
 SIGNED = LIMITS.model_copy(update={"signatures": "signed"})
@@ -63,7 +63,7 @@ def files_of(agent_id: str = "CLERK", number: int = 200, prompt: str = "You are 
         "plane_id": "hot", "created_at": "2026-11-25T00:00:00Z", "assets": ["standard.md"], "expected_specs": [spec],
         "invariants": [{
             "level": "MUST", "statement": "It is offered no tool that its permissions do not name",
-            "enforced_by": ["hobus.config.consistency:inconsistencies"],
+            "enforced_by": ["hobus.config.consistency:find_inconsistencies"],
         }],
         "path_authorizations": [f"agents/{agent_id}.json", f"{folder}/*", f"specs/{spec}/*"],
         "required_gates": ["G0", "G1", "G5"],
@@ -106,8 +106,8 @@ def bundle(key_file: Path, files: dict[str, bytes] | None = None, **fields: Any)
         for name, data in sorted(there.items())
     ]
     wanted: dict[str, Any] = {"assets": assets} | fields
-    made = manifest_text(manifest(**wanted))
-    return Bundle(made, signing.signed(made, key_file).to_bytes(), there)
+    made = write_manifest(manifest(**wanted))
+    return Bundle(made, signing.sign_manifest(made, key_file).to_bytes(), there)
 
 
 def file_of(target: Path, made: Bundle) -> Path:

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from hobus.launch import limits
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.packages.building import build
@@ -20,7 +20,7 @@ from tests.launch.packages import parts
 
 @pytest.fixture
 def home(tmp_path):
-    return home_of(tmp_path / "home")
+    return make_home(tmp_path / "home")
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_draft_becomes_a_bundle_with_every_hash_and_stays_as_it_is(make, tmp_p
     assert file.read_bytes() == before and not list(source.rglob("signature.json"))
     again = tmp_path / "again"
     again.mkdir()
-    assert build(home_of(again), source, parts.key(tmp_path), again / "b").path.read_bytes() == made.path.read_bytes()
+    assert build(make_home(again), source, parts.key(tmp_path), again / "b").path.read_bytes() == made.path.read_bytes()
 
 
 def test_no_bundle_is_written_over_another_file(make, tmp_path):
@@ -63,7 +63,7 @@ def test_no_bundle_is_written_over_another_file(make, tmp_path):
     with pytest.raises(UsageFault, match="nothing is overwritten"):
         make()
     with pytest.raises(CommandError, match="the bundle cannot be written"):
-        build(home_of(tmp_path / "home"), tmp_path / "draft", parts.key(tmp_path), tmp_path / "gone" / "b")
+        build(make_home(tmp_path / "home"), tmp_path / "draft", parts.key(tmp_path), tmp_path / "gone" / "b")
 
 
 def test_what_is_no_plain_file_in_its_place_is_told_all_at_once(make, tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.launch import limits
-from hobus.launch.packages.bundle import Bundle, NoPackage, decode, encode, package_in
+from hobus.launch.packages.bundle import Bundle, NoPackage, check_bundle, decode, encode
 from tests.launch.packages import parts
 
 NAMES = st.sampled_from([f"agents/A{n}.json" for n in range(9)] + [f"prompt_packs/PRM-{n}.txt" for n in range(9)])
@@ -55,7 +55,7 @@ def test_a_name_that_is_no_place_of_a_package_is_refused(key, name):
     """Nothing is ever written outside its directory, nor where the cluster's settings are."""
     good = parts.bundle(key)
     with pytest.raises(NoPackage, match=r"no file of a package has this place|no package|path"):
-        package_in(parts.bundle(key, {**good.files, name: b"x"}))
+        check_bundle(parts.bundle(key, {**good.files, name: b"x"}))
 
 
 def test_what_is_too_large_is_refused():
@@ -98,16 +98,16 @@ def test_another_archive_of_the_same_files_is_refused():
 def test_manifest_and_files_are_held_against_each_other(key):
     """A file too many, one too few, another content; names that differ by capitals alone."""
     good = parts.bundle(key, {"agents/CLERK.json": parts.text(parts.agent("CLERK"))})
-    assert package_in(good).package_id == "PKG-CLERK-001"
+    assert check_bundle(good).package_id == "PKG-CLERK-001"
     with pytest.raises(NoPackage, match=r"agents/CLERK\.json: the manifest lists it, and it is not"):
-        package_in(Bundle(good.manifest, good.signature, {}))
+        check_bundle(Bundle(good.manifest, good.signature, {}))
     with pytest.raises(NoPackage, match=r"agents/MORE\.json: it is in the bundle, and the manifest does not"):
-        package_in(Bundle(good.manifest, good.signature, {**good.files, "agents/MORE.json": b""}))
+        check_bundle(Bundle(good.manifest, good.signature, {**good.files, "agents/MORE.json": b""}))
     with pytest.raises(NoPackage, match="another hash"):
-        package_in(Bundle(good.manifest, good.signature, {"agents/CLERK.json": b"{}"}))
+        check_bundle(Bundle(good.manifest, good.signature, {"agents/CLERK.json": b"{}"}))
     alike = parts.bundle(key, {"agents/CLERK.json": b"1", "agents/Clerk.json": b"1"})
     with pytest.raises(NoPackage, match="differs from it by no letter"):
-        package_in(alike)
+        check_bundle(alike)
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_manifest_and_files_are_held_against_each_other(key):
 def test_a_manifest_that_is_none_is_refused_with_the_field(key, fields, said):
     """Of another schema version, with an id that looks like another one, with a version of several forms."""
     with pytest.raises(NoPackage, match=r"manifest|package_id") as caught:
-        package_in(parts.bundle(key, **fields))
+        check_bundle(parts.bundle(key, **fields))
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"null", b'{"a": 1, "a": 2}', b"[" * 100_000])
 def test_a_manifest_that_is_no_object_is_refused(data):
     with pytest.raises(NoPackage, match="its manifest"):
-        package_in(Bundle(data, b"", {}))
+        check_bundle(Bundle(data, b"", {}))

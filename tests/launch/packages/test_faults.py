@@ -6,13 +6,13 @@ import shutil
 
 import pytest
 
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault
 from hobus.launch.packages import installing
-from hobus.launch.packages.installing import install, installed_in, remove
+from hobus.launch.packages.installing import install, map_installed, remove
 from hobus.launch.packages.judging import LayerJudgement
-from hobus.launch.packages.store import changing
+from hobus.launch.packages.store import open_store
 from tests.launch.packages import parts
 from tests.launch.packages.injected import Failpoint, disk_with, full_disk
 
@@ -21,27 +21,27 @@ from tests.launch.packages.injected import Failpoint, disk_with, full_disk
 def unjudged(monkeypatch):
     """What gates say is tested elsewhere; here a command is its operations."""
     nothing = LayerJudgement([])
-    monkeypatch.setattr(installing, "refusals", lambda *_: ([], nothing))
-    monkeypatch.setattr(installing, "judged", lambda *_: nothing)
+    monkeypatch.setattr(installing, "list_refusals", lambda *_: ([], nothing))
+    monkeypatch.setattr(installing, "judge_layers", lambda *_: nothing)
 
 
 @pytest.fixture
 def begun(memory_path, unjudged):
     """A home with the clerk in version 1, as often as it is asked for; and the bundles."""
     one, two, boss = parts.clerk(memory_path), parts.clerk(memory_path, "2.0.0"), parts.other(memory_path, "BOSS", 300)
-    origin = home_of(memory_path / "origin")
+    origin = make_home(memory_path / "origin")
     install(origin, one)
 
     def copy():
         shutil.rmtree(memory_path / "home", ignore_errors=True)
         shutil.copytree(origin.root, memory_path / "home")
-        return home_of(memory_path / "home")
+        return make_home(memory_path / "home")
 
     return copy, {"install": (install, boss), "upgrade": (install, two), "remove": (remove, "PKG-CLERK-001")}
 
 
 def state(home):
-    return {one.package_id: one.version for one in installed_in(home).values()}
+    return {one.package_id: one.version for one in map_installed(home).values()}
 
 
 AFTER = {
@@ -78,12 +78,12 @@ def test_a_full_disk_at_any_operation_leaves_the_old_packages_or_the_new(begun, 
         # Where nothing is said, what was left over could not be taken away, and goes next time.
         is_made = refused is None or "the change was made" in refused.message
         assert state(home) == (AFTER[name] if is_made else before), (at, counted.seen[at - 1])
-        with changing(home):
+        with open_store(home):
             assert {path.name for path in home.packages.glob("PKG-*")} == {
-                one.directory.name for one in installed_in(home).values()
+                one.directory.name for one in map_installed(home).values()
             }
             assert not list(home.packages.glob(".*.new")) and not (home.packages / ".staging").exists()
-        assert all(one.package is not None and one.public_key for one in installed_in(home).values())
+        assert all(one.package is not None and one.public_key for one in map_installed(home).values())
     assert refusals > (3 if stride == 1 else 1)
 
 
@@ -91,7 +91,7 @@ def test_one_command_at_a_time_changes_packages(begun):
     """The second is told so at once, and changes nothing; looking is nobody's privilege."""
     copy, commands = begun
     home = copy()
-    with changing(home):
+    with open_store(home):
         for command, what in commands.values():
             with pytest.raises(RefusedFault, match="another command is changing the packages") as caught:
                 command(home, what)

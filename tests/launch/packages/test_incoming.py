@@ -9,7 +9,7 @@ import pytest
 
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault
-from hobus.launch.packages.incoming import checked_bundle, read_bundle
+from hobus.launch.packages.incoming import check_incoming, read_bundle
 from tests.launch.packages import parts
 
 STRIDES = pytest.mark.parametrize("stride", [41, pytest.param(7, marks=pytest.mark.slow)])
@@ -34,12 +34,12 @@ def places(whole, stride):
 @STRIDES
 def test_no_byte_of_a_bundle_can_be_another_one(whole, stride):
     """Each byte, changed in three ways: refused, with a sentence and a code that tells a program."""
-    checked_bundle("it", whole)
+    check_incoming("it", whole)
     for at in places(whole, stride):
         for mask in (0x01, 0x80, 0xFF):
             changed = whole[:at] + bytes([whole[at] ^ mask]) + whole[at + 1 :]
             with pytest.raises(CommandError) as caught:
-                checked_bundle("it", changed)
+                check_incoming("it", changed)
             assert caught.value.exit_code in (exit_codes.USAGE, exit_codes.INTEGRITY), (at, mask)
 
 

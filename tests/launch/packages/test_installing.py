@@ -11,28 +11,28 @@ import pytest
 
 from hobus.config.snapshot import load_snapshot
 from hobus.launch import limits
-from hobus.launch.cluster.home import home_of
-from hobus.launch.cluster.installed import layers_of, pointer_of
+from hobus.launch.cluster.home import make_home
+from hobus.launch.cluster.installed import find_layers, make_pointer_path
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.packages import trust
 from hobus.launch.packages.incoming import read_bundle
-from hobus.launch.packages.installing import install, installed_in, remove
-from hobus.launch.packages.judging import PackageRefused, judged
-from hobus.launch.packages.store import changing
+from hobus.launch.packages.installing import install, map_installed, remove
+from hobus.launch.packages.judging import PackageRefused, judge_layers
+from hobus.launch.packages.store import open_store
 from tests.launch.packages import parts
 
 
 @pytest.fixture
 def home(memory_path):
-    return home_of(memory_path / "home")
+    return make_home(memory_path / "home")
 
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     """A directory with a key, the clerk's bundle in its first version, and a home in which that was installed."""
     directory = tmp_path_factory.mktemp("begun")
-    install(home_of(directory / "home"), parts.clerk(directory))
+    install(make_home(directory / "home"), parts.clerk(directory))
     return directory
 
 
@@ -61,7 +61,7 @@ def own(home, files):
 
 
 def prompt(home):
-    return load_snapshot(layers_of(home)).agents["CLERK"].system_prompt
+    return load_snapshot(find_layers(home)).agents["CLERK"].system_prompt
 
 
 def refused(command, home, *arguments):
@@ -78,17 +78,17 @@ def test_a_package_comes_is_upgraded_and_goes(home, memory_path):
     """Its agent is there with the next load; what went can be read by who begun to, until the next command."""
     first = install(home, parts.clerk(memory_path))
     assert first.is_change and first.now is not None and first.now.version == "1.0.0"
-    assert prompt(home) == "You are a clerk, version 1.0.0." and judged(home, layers_of(home)).failures == []
+    assert prompt(home) == "You are a clerk, version 1.0.0." and judge_layers(home, find_layers(home)).failures == []
     second = install(home, parts.clerk(memory_path, "1.0.10"))
     assert second.before == first.now and prompt(home) == "You are a clerk, version 1.0.10."
     assert {path.name for path in home.packages.glob("PKG-*")} == {first.now.directory.name, second.now.directory.name}
     assert not install(home, parts.clerk(memory_path, "1.0.10")).is_change
     assert [path.name for path in home.packages.glob("PKG-*")] == [second.now.directory.name]
     assert remove(home, "PKG-CLERK-001").before == second.now
-    assert installed_in(home) == {} and "CLERK" not in load_snapshot(layers_of(home)).agents
-    with changing(home):
+    assert map_installed(home) == {} and "CLERK" not in load_snapshot(find_layers(home)).agents
+    with open_store(home):
         assert everything(home).keys() == {"installed.json"}
-    assert load_snapshot(layers_of(home)).digest == load_snapshot().digest
+    assert load_snapshot(find_layers(home)).digest == load_snapshot().digest
 
 
 def test_once_more_is_no_change(home, clerk):
@@ -170,14 +170,14 @@ def test_under_signed_only_a_trusted_key_counts(home, memory_path):
     keys = {"maker": read_bundle(path).signature.public_key}
     trust.trust(home, "maker", keys["maker"])
     install(home, path)
-    assert judged(home, layers_of(home)).failures == []
+    assert judge_layers(home, find_layers(home)).failures == []
     other = parts.clerk(memory_path, "2.0.0", key_file=parts.key(memory_path, "other.key"))
     trust.trust(home, "other", read_bundle(other).signature.public_key)
     assert trust.distrust(home, "maker") == keys["maker"]
-    assert [one.gate for one in judged(home, layers_of(home)).failures] == ["G5"]
+    assert [one.gate for one in judge_layers(home, find_layers(home)).failures] == ["G5"]
     assert {one[0] for one in refused(install, home, parts.other(memory_path, "BOSS", 300))} == {"G5"}
     install(home, other)
-    assert judged(home, layers_of(home)).failures == []
+    assert judge_layers(home, find_layers(home)).failures == []
 
 
 def test_the_homes_own_mistake_is_no_excuse_for_a_packages(home, clerk, memory_path):
@@ -192,7 +192,7 @@ def test_the_homes_own_mistake_is_no_excuse_for_a_packages(home, clerk, memory_p
 
 def test_what_was_changed_in_an_installed_package_is_seen_and_can_be_removed(home, memory_path):
     """A file, the manifest, the signature, one more file: a gate fails for each, and taking it away mends it."""
-    path, bare = parts.clerk(memory_path), layers_of(home)
+    path, bare = parts.clerk(memory_path), find_layers(home)
     for name, gate in (
         ("agents/CLERK.json", "G0"), ("packages/PKG-CLERK-001/manifest.json", "G5"), ("contracts/PRC-MORE-001.json", "G0"),
         ("README.txt", "G0"), ("signature.json", "G5"),
@@ -201,36 +201,36 @@ def test_what_was_changed_in_an_installed_package_is_seen_and_can_be_removed(hom
         file = directory / name
         file.parent.mkdir(exist_ok=True)
         file.write_bytes((file.read_bytes() if file.exists() else b"") + b" ")
-        assert gate in {one.gate for one in judged(home, layers_of(home)).failures}, name
+        assert gate in {one.gate for one in judge_layers(home, find_layers(home)).failures}, name
         remove(home, "PKG-CLERK-001")
-        assert layers_of(home) == bare
-    assert judged(home, bare).failures == []
+        assert find_layers(home) == bare
+    assert judge_layers(home, bare).failures == []
 
 
 def test_what_stands_in_place_of_an_installed_package_is_seen(home, clerk, memory_path):
     """No signature, and a link to another directory, fail; a hidden name in it, which nobody reads, is said."""
-    path, (directory,) = clerk, layers_of(home).packages
+    path, (directory,) = clerk, find_layers(home).packages
     (directory / "agents/.hid").write_text("")
     (directory / ".more").mkdir()
-    seen = judged(home, layers_of(home))
+    seen = judge_layers(home, find_layers(home))
     assert seen.failures == [] and [one.file for one in seen.warnings] == [
         str(directory / ".more"), str(directory / "agents/.hid")
     ]  # fmt: skip
     assert install(home, path).is_repair
     (directory / "signature.json").unlink()
-    assert [(one.gate, one.file) for one in judged(home, layers_of(home)).failures] == [("G5", str(directory))]
+    assert [(one.gate, one.file) for one in judge_layers(home, find_layers(home)).failures] == [("G5", str(directory))]
     assert install(home, path).is_repair
     elsewhere = directory.rename(memory_path / "elsewhere")
     directory.symlink_to(elsewhere)
-    (failure,) = judged(home, layers_of(home)).failures
+    (failure,) = judge_layers(home, find_layers(home)).failures
     assert (failure.gate, failure.file) == ("G0", str(directory)) and "a link" in failure.reason
     assert install(home, path).is_repair
-    assert judged(home, layers_of(home)).failures == [] and not directory.is_symlink() and elsewhere.is_dir()
+    assert judge_layers(home, find_layers(home)).failures == [] and not directory.is_symlink() and elsewhere.is_dir()
 
 
 def test_what_was_damaged_is_repaired_by_installing_it_again(home, clerk, memory_path):
     """A file changed, gone or added, a link in its place, the whole directory gone; then it is as it came."""
-    path, (directory,) = clerk, layers_of(home).packages
+    path, (directory,) = clerk, find_layers(home).packages
     whole = everything(home)
 
     def link():
@@ -257,7 +257,7 @@ def test_what_was_damaged_is_repaired_by_installing_it_again(home, clerk, memory
         done = install(home, path)
         assert done.is_repair and done.is_change and everything(home) == whole
         assert not install(home, path).is_change
-    assert judged(home, layers_of(home)).failures == []
+    assert judge_layers(home, find_layers(home)).failures == []
 
 
 def test_not_more_packages_than_are_allowed(home, memory_path, monkeypatch):
@@ -269,7 +269,7 @@ def test_not_more_packages_than_are_allowed(home, memory_path, monkeypatch):
 
 
 def test_nothing_is_installed_where_a_pointer_is_damaged(home, clerk, memory_path):
-    pointer_of(home).write_text("{")
+    make_pointer_path(home).write_text("{")
     before = everything(home)
     with pytest.raises((CommandError, Exception), match=r"installed\.json"):
         install(home, parts.other(memory_path, "BOSS", 300))
@@ -308,7 +308,7 @@ def test_what_something_here_needs_is_not_taken_away(home, clerk):
     own(home, {"admin_config.json": b"{}", "agents/MINE.json": mine})
     found = refused(remove, home, "PKG-CLERK-001")
     assert any("agents/MINE.json" in file and "FMWK-200" in reason for _, file, reason in found)
-    bare = home_of(home.root.with_name("bare"))
+    bare = make_home(home.root.with_name("bare"))
     for name, said in (("PKG-PROMPTS-001", "comes with hobus itself"), ("PKG-GHOST", "installed; there: none")):
         with pytest.raises(UsageFault, match=said):
             remove(bare, name)

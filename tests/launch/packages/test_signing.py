@@ -11,7 +11,14 @@ import pytest
 
 from hobus.launch.console.errors import CommandError
 from hobus.launch.packages import signing
-from hobus.launch.packages.signing import PUBLIC_KEY, BadSignature, checked_signature, fingerprint, make_key, signed
+from hobus.launch.packages.signing import (
+    PUBLIC_KEY,
+    BadSignature,
+    check_signature,
+    compute_fingerprint,
+    make_key,
+    sign_manifest,
+)
 
 PEM = b"-----BEGIN %s-----\nAAAA\n-----END %s-----\n" % ((b"PRIVATE " + b"KEY",) * 2)
 MANIFEST = b'{"package_id": "PKG-A"}\n'
@@ -32,13 +39,13 @@ def test_a_key_is_made_for_its_owner_alone_and_never_over_another(tmp_path):
     with pytest.raises(CommandError, match="no key is overwritten"):
         make_key(file)
     assert file.read_bytes() == before and make_key(tmp_path / "other") != public
-    assert fingerprint(public).startswith("key:") and len(fingerprint(public)) == len("key:") + 16
+    assert compute_fingerprint(public).startswith("key:") and len(compute_fingerprint(public)) == len("key:") + 16
 
 
 @pytest.mark.parametrize("bits", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_no_bit_of_manifest_or_signature_can_be_another_one(key, bits):
     """Each bit of both, and both cut at each place; else of each byte the bits that are next in turn."""
-    made = signed(MANIFEST, key).to_bytes()
+    made = sign_manifest(MANIFEST, key).to_bytes()
     for data, is_signature in ((made, True), (MANIFEST, False)):
         for at in range(len(data)):
             for changed in (
@@ -46,33 +53,33 @@ def test_no_bit_of_manifest_or_signature_can_be_another_one(key, bits):
                 data[:at],
             ):
                 with pytest.raises(BadSignature):
-                    checked_signature(*((changed, MANIFEST) if is_signature else (made, changed)))
+                    check_signature(*((changed, MANIFEST) if is_signature else (made, changed)))
 
 
 def test_a_signature_of_other_bytes_with_the_same_key_is_none_of_a_manifest(key):
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - loaded where it is used
 
     private = serialization.load_pem_private_key(key.read_bytes(), password=None)
-    elsewhere = signed(MANIFEST, key)._replace(signature=private.sign(MANIFEST).hex())
+    elsewhere = sign_manifest(MANIFEST, key)._replace(signature=private.sign(MANIFEST).hex())
     with pytest.raises(BadSignature):
-        checked_signature(elsewhere.to_bytes(), MANIFEST)
+        check_signature(elsewhere.to_bytes(), MANIFEST)
 
 
 def test_a_signature_in_another_form_is_refused(key):
-    made = signed(MANIFEST, key)
+    made = sign_manifest(MANIFEST, key)
     value = json.loads(made.to_bytes())
     for changed in (
         json.dumps(value).encode(), made.to_bytes() + b"\n", made._replace(signature=made.signature.upper()).to_bytes(),
         made._replace(public_key=made.public_key.upper()).to_bytes(), json.dumps(value | {"format": 2}, indent=1).encode(),
     ):  # fmt: skip
         with pytest.raises(BadSignature):
-            checked_signature(changed, MANIFEST)
+            check_signature(changed, MANIFEST)
 
 
 def test_a_key_that_others_may_read_is_not_used(key):
     key.chmod(0o640)
     with pytest.raises(CommandError, match="other users can read it") as caught:
-        signed(MANIFEST, key)
+        sign_manifest(MANIFEST, key)
     assert caught.value.hint == f"chmod 600 {key}"
 
 
@@ -83,7 +90,7 @@ def test_a_file_that_is_no_key_is_refused(tmp_path, data):
     file.chmod(0o600)
     for path in (file, tmp_path / "gone", tmp_path):
         with pytest.raises(CommandError) as caught:
-            signed(MANIFEST, path)
+            sign_manifest(MANIFEST, path)
         assert "hobus package key FILE" in caught.value.hint
 
 
@@ -94,10 +101,10 @@ def test_a_key_that_openssl_made_is_taken_if_it_is_of_the_kind(tmp_path, algorit
     subprocess.run(["openssl", "genpkey", "-algorithm", algorithm, "-out", file], check=True, capture_output=True)
     file.chmod(0o600)
     if is_taken:
-        assert checked_signature(signed(MANIFEST, file).to_bytes(), MANIFEST)
+        assert check_signature(sign_manifest(MANIFEST, file).to_bytes(), MANIFEST)
     else:
         with pytest.raises(CommandError, match="not an Ed25519 private key"):
-            signed(MANIFEST, file)
+            sign_manifest(MANIFEST, file)
 
 
 @pytest.mark.slow
@@ -117,4 +124,4 @@ def test_the_library_is_loaded_where_it_is_used_alone():
 def test_what_is_no_signature_is_refused(data):
     """With one sentence."""
     with pytest.raises(BadSignature, match="not as they are made"):
-        checked_signature(data, MANIFEST)
+        check_signature(data, MANIFEST)

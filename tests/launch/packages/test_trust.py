@@ -8,7 +8,7 @@ import os
 import pytest
 
 from hobus.launch import limits
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.packages import trust
 from tests.launch.packages import parts
@@ -18,12 +18,12 @@ ONE, TWO = f"ed25519:{'1' * 64}", f"ed25519:{'2' * 64}"
 
 
 def test_what_is_no_plain_file_holds_no_keys(tmp_path):
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     home.packages.mkdir()
-    os.mkfifo(trust.file_of(home))
+    os.mkfifo(trust.make_path(home))
     with pytest.raises(UsageFault) as caught:
-        trust.trusted(home)
-    assert caught.value.message == f"{trust.file_of(home)}: cannot be read: it is not a plain file"
+        trust.read_trusted(home)
+    assert caught.value.message == f"{trust.make_path(home)}: cannot be read: it is not a plain file"
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_not_more_keys_than_are_allowed_are_trusted(monkeypatch):
 )  # fmt: skip
 def test_a_damaged_file_believes_nobody_and_says_so(tmp_path, text):
     """Never as if it were empty: that would be another policy."""
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     home.packages.mkdir()
-    trust.file_of(home).write_text(text)
+    trust.make_path(home).write_text(text)
     with pytest.raises(UsageFault, match=r"trusted\.json: ") as caught:
-        trust.trusted(home)
+        trust.read_trusted(home)
     assert "restore a copy" in caught.value.hint
 
 
@@ -73,19 +73,21 @@ def test_under_signed_a_trusted_key_counts_and_under_dev_that_the_manifest_is_th
     file.parent.mkdir(parents=True)
     file.write_bytes(made.manifest)
     for policy in (LIMITS, SIGNED):
-        assert "nobody signed it" in trust.signature_fault(root, "PKG-CLERK-001", {}, policy)
+        assert "nobody signed it" in trust.find_signature_fault(root, "PKG-CLERK-001", {}, policy)
         (root / "signature.json").write_bytes(made.signature[:-1])
-        assert "not as they are made" in trust.signature_fault(root, "PKG-CLERK-001", {}, policy)
+        assert "not as they are made" in trust.find_signature_fault(root, "PKG-CLERK-001", {}, policy)
         (root / "signature.json").unlink()
     (root / "signature.json").write_bytes(made.signature)
     public = json.loads(made.signature)["public_key"]
-    assert trust.signature_fault(root, "PKG-CLERK-001", {}, LIMITS) == ""
-    assert trust.signature_fault(root, "PKG-CLERK-001", {"maker": public}, SIGNED) == ""
-    assert "no key of `hobus package trust list`" in trust.signature_fault(root, "PKG-CLERK-001", {"zoe": ONE}, SIGNED)
+    assert trust.find_signature_fault(root, "PKG-CLERK-001", {}, LIMITS) == ""
+    assert trust.find_signature_fault(root, "PKG-CLERK-001", {"maker": public}, SIGNED) == ""
+    assert "no key of `hobus package trust list`" in trust.find_signature_fault(
+        root, "PKG-CLERK-001", {"zoe": ONE}, SIGNED
+    )
     file.write_bytes(made.manifest + b"\n")
-    assert "not what" in trust.signature_fault(root, "PKG-CLERK-001", {"maker": public}, SIGNED)
+    assert "not what" in trust.find_signature_fault(root, "PKG-CLERK-001", {"maker": public}, SIGNED)
     named = root.rename(tmp_path / f"PKG-CLERK-001-1.0.0-{made.manifest_sha256[:16]}")
     for policy in (LIMITS, SIGNED):
-        assert "not the one that was installed" in trust.signature_fault(
+        assert "not the one that was installed" in trust.find_signature_fault(
             named, "PKG-CLERK-001", {"maker": public}, policy
         )

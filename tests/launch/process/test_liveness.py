@@ -6,7 +6,13 @@ from bench.builders import shipped_snapshot
 from hobus.bus.sim.world import World
 from hobus.launch.launcher.supervision import STOP_ORDER
 from hobus.launch.limits import ORPHAN_POLL_MS
-from hobus.launch.process.liveness import STAGES, hard_limit_s, needed_by, patience_s, wait_until_not_needed
+from hobus.launch.process.liveness import (
+    STAGES,
+    compute_hard_limit_s,
+    compute_patience_s,
+    needed_by,
+    wait_until_not_needed,
+)
 
 SNAPSHOT = shipped_snapshot()
 CONFIG = SNAPSHOT.config
@@ -38,10 +44,10 @@ def test_a_process_waits_for_those_who_need_it(role, others, is_needed):
 def test_stages_follow_the_order_of_stopping():
     """The death of the launcher ends a cluster in the order in which `down` does."""
     assert [STAGES[role] for role in STOP_ORDER] == sorted(STAGES[role] for role in STOP_ORDER)
-    patiences = [patience_s(role, CONFIG) for role in STOP_ORDER]
+    patiences = [compute_patience_s(role, CONFIG) for role in STOP_ORDER]
     assert patiences == sorted(patiences)
     assert patiences[0] == CONFIG.launcher.orphan_drain_s
-    assert hard_limit_s(CONFIG) > patiences[-1]
+    assert compute_hard_limit_s(CONFIG) > patiences[-1]
 
 
 def waited_s(role, present):
@@ -70,7 +76,7 @@ def test_it_ends_as_soon_as_nobody_needs_it():
 
     elapsed, left = waited_s("ho1", present)
     assert 1.0 <= elapsed <= 1.0 + 2 * ORPHAN_POLL_MS / 1000
-    assert left == pytest.approx(patience_s("ho1", CONFIG) - elapsed)
+    assert left == pytest.approx(compute_patience_s("ho1", CONFIG) - elapsed)
 
 
 def test_it_ends_although_it_is_needed_when_its_patience_is_over():
@@ -80,5 +86,5 @@ def test_it_ends_although_it_is_needed_when_its_patience_is_over():
         return ["ho2"]
 
     elapsed, left = waited_s("ho1", present)
-    assert elapsed == pytest.approx(patience_s("ho1", CONFIG), abs=ORPHAN_POLL_MS / 1000)
+    assert elapsed == pytest.approx(compute_patience_s("ho1", CONFIG), abs=ORPHAN_POLL_MS / 1000)
     assert left == 0.0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hobus.actors.ho2_supervisor.session.journal import counted_id, derived_id, envelope
+from hobus.actors.ho2_supervisor.session.journal import derive_counted_id, derive_event_id, make_envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages import session
-from hobus.bus.messages.ids import body_ref
-from hobus.bus.messages.ledger import Entry, Provenance, session_stream
+from hobus.bus.messages.ids import derive_body_ref
+from hobus.bus.messages.ledger import Entry, Provenance, name_session_stream
 from hobus.bus.messages.session import Command, HostCommand
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import pack_event
@@ -32,17 +32,17 @@ class Written:
         )  # fmt: skip
 
     def add(self, event: SessionFact, *bodies: bytes, origin: str = "ho2/1@a") -> Written:
-        one = envelope(self.state, event)
+        one = make_envelope(self.state, event)
         outcome = reduce(self.state, one)
         if outcome.rejection is None:
             self.state = outcome.state
         run = self.state.run_id
         number = len(self.entries)
         session_id = self.state.session_id
-        name = derived_id(session_id, event, run) or counted_id(event.kind, session_id, 1, number)
+        name = derive_event_id(session_id, event, run) or derive_counted_id(event.kind, session_id, 1, number)
         self.entries.append(
             Entry(
-                sequence=number, submission_id=name, origin=origin, stream=session_stream(session_id),
+                sequence=number, submission_id=name, origin=origin, stream=name_session_stream(session_id),
                 event_type=one.event.entry_name, decision="", reason="",
                 provenance=Provenance(session_id=session_id, run_seq=0 if run is None else run.run_seq), parents=[],
                 trace="", at_us=number, ledger_at_us=number, body_hashes=[], body_lengths=[],
@@ -53,7 +53,7 @@ class Written:
         return self
 
     def run(self, input_id: str = "in-1", text: str = "hello") -> Written:
-        ref = body_ref(f"RunRequested:{self.state.session_id}/{input_id}", 1)
+        ref = derive_body_ref(f"RunRequested:{self.state.session_id}/{input_id}", 1)
         self.add(
             events.RunRequested(
                 input_ref=ref,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.dispatch import Actor, Call
-from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.sessions.turns import process_turn
 from tests.conformance.clusters import SimCluster, bus_settings
@@ -24,7 +24,7 @@ class Host(Actor):
         is_busy = len(self.asked) < 3
         return TurnResult(
             response="busy" if is_busy else "yes", outcome="error" if is_busy else "success", run_id=None,
-            session_id=session_id_of("door", message.input_id), input_id=message.input_id,
+            session_id=derive_session_id("door", message.input_id), input_id=message.input_id,
             code="busy" if is_busy else None, retry_after_ms=4000 if is_busy else None,
         )  # fmt: skip
 

@@ -19,9 +19,9 @@ from hobus.bus.errors import BusError, SessionFault
 from hobus.bus.messages.session import TurnResult
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console.errors import UnreachableFault
-from hobus.launch.sessions.client_errors import answered, as_hobus_errors
+from hobus.launch.sessions.client_errors import as_hobus_errors, require_answer
 
 SNAPSHOT = load_snapshot()
 
@@ -51,7 +51,7 @@ def over_http(answer: Any = None) -> AsyncClient:
 
 
 def over_bus() -> AsyncClusterClient:
-    place = Place(home=home_of(Path("/nowhere")), sockets=Path("/nowhere"), snapshot=SNAPSHOT)
+    place = Place(home=make_home(Path("/nowhere")), sockets=Path("/nowhere"), snapshot=SNAPSHOT)
     return AsyncClusterClient(place, Away(), AsyncExitStack(), timeout_s=0.05)  # type: ignore[arg-type]
 
 
@@ -118,9 +118,9 @@ def test_a_turn_that_ended_in_an_error_is_raised_as_over_http() -> None:
     """Its code, its sentence, when to ask again, and that it is a verdict; a degraded answer is one."""
     made = partial(TurnResult, session_id="11111111-1111-4111-8111-111111111111", run_id=None, input_id="i")
     degraded = made(outcome="degraded", response="hm")
-    assert answered(degraded) is degraded
+    assert require_answer(degraded) is degraded
     with pytest.raises(hobus.ClusterError, match="busy: wait") as told:
-        answered(made(outcome="error", response="wait", code="busy", retry_after_ms=1500))
+        require_answer(made(outcome="error", response="wait", code="busy", retry_after_ms=1500))
     assert told.value.is_verdict and told.value.retry_after_s == 1.5 and not told.value.is_retryable
 
 

@@ -4,7 +4,7 @@ from hobus.bus.messages import session as messages
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import pack_result
-from hobus.launch.sessions.history import commands_in, turns_in
+from hobus.launch.sessions.history import list_commands, list_turns
 from tests.launch.sessions.entries import AT, SESSION, Written
 
 
@@ -22,7 +22,7 @@ def test_each_command_has_its_verdict_and_its_words():
             at=AT,
         )
     )
-    seen = commands_in(written.entries)
+    seen = list_commands(written.entries)
     assert [(one.command_id, one.kind, one.outcome, one.about) for one in seen] == [
         ("c1", "Steer", "applied", "shorter"),
         ("c2", "Pause", "rejected", ""),
@@ -53,7 +53,7 @@ def test_turns_have_their_message_and_their_end():
         pack_result(result),
         b"yes",
     )
-    assert [(one.run, one.text, one.outcome, one.code, one.reply) for one in turns_in(written.entries)] == [
+    assert [(one.run, one.text, one.outcome, one.code, one.reply) for one in list_turns(written.entries)] == [
         (1, "first", "failed", "execution_error", None),
         (2, "second", "success", "", "yes"),
     ]
@@ -71,7 +71,7 @@ def test_a_cancelled_turn_says_why_and_a_degraded_one_what_the_host_said():
             input_id=input_id, input_ref=f"{name}/1", reply_ref=f"{name}/2", delivered=input_id == "in-2", at=AT
         )
         written.add(degraded, b"asked", b"bare", origin="host/1@b")
-    assert [(one.run, one.text, one.outcome, one.code, one.reply) for one in turns_in(written.entries)] == [
+    assert [(one.run, one.text, one.outcome, one.code, one.reply) for one in list_turns(written.entries)] == [
         (1, "hello", "cancelled", "enough", None),
         (2, "hello", "degraded", "execution_error", "bare"),
         (None, "asked", "degraded", "", "bare"),

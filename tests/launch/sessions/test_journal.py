@@ -29,7 +29,7 @@ class _Recorded:
     def __init__(self, *entries: Entry) -> None:
         self._newest_first = sorted(entries, key=lambda one: -one.sequence)
 
-    async def of_type(self, event_type, session_id="", *, before=None):
+    async def read_of_type(self, event_type, session_id="", *, before=None):
         for one in self._newest_first:
             is_before = before is None or one.sequence < before
             if is_before and one.event_type == event_type and session_id in ("", one.provenance.session_id):
@@ -75,8 +75,8 @@ def test_a_list_without_a_cluster_reads_the_record_once_for_all_sessions(monkeyp
         yield FromDirectory(Path("/nowhere"))
 
     monkeypatch.setattr(journal_files, "read_entries", read)
-    monkeypatch.setattr(command, "journals_of", journals_of)
-    rows = asyncio.run(command._listed(Home(Path("/nowhere")), 100, is_all=True))
+    monkeypatch.setattr(command, "open_journals", journals_of)
+    rows = asyncio.run(command._list_sessions(Home(Path("/nowhere")), 100, is_all=True))
     assert [row.session_id for row in rows] == [f"s{number}" for number in range(29, -1, -1)]
     assert len(asked) == 3 and asked.count(EVERY_SESSION) == 1
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hobus.actors.ho2_supervisor.session.commands import text_ref
+from hobus.actors.ho2_supervisor.session.commands import derive_text_ref
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, StepId, TurnId
 from hobus.bus.record import session_facts as events
-from hobus.launch.sessions.notifications import Noticed, in_chat, in_shell
+from hobus.launch.sessions.notifications import Noticed, describe_in_chat, describe_in_shell
 from tests.launch.sessions.entries import AT, SESSION, Written
 from tests.launch.sessions.test_summary import holding
 
 ROUND = StepId(turn_id=TurnId(run_id=RunId(session_id=SESSION, run_seq=1), turn_seq=1), step_seq=1)
 
 
-def told(written: Written, *own: str, says: Callable[..., str] = in_chat) -> list[str]:
+def told(written: Written, *own: str, says: Callable[..., str] = describe_in_chat) -> list[str]:
     noticed = Noticed(SESSION, says=says, own=set(own))
     return [text for entry in written.entries for text, _ in noticed.take(entry)]
 
@@ -28,7 +28,7 @@ def paused() -> Written:
 def test_a_pause_says_how_to_go_on_in_the_words_of_who_reads_it():
     """A chat is told what to type there, a shell its command; the end of the pause is told too."""
     assert told(paused(), "c-1") == ["the turn is paused", "/resume lets it go on, /cancel ends it"]
-    shell = told(paused(), "c-1", says=in_shell)
+    shell = told(paused(), "c-1", says=describe_in_shell)
     assert "hobus session resume SES-11111111 lets it go on" in shell[1]
     assert told(paused().command(session.Resume(), "c-2"), "c-1")[-1] == "the turn goes on"
     assert told(paused().command(session.Resume(), "c-2"), "c-1", "c-2")[-1] != "the turn goes on"
@@ -50,7 +50,7 @@ def test_what_others_do_is_told_and_what_one_does_oneself_is_not():
 
 def test_a_steer_is_told_again_when_a_round_takes_it_up():
     written = Written().run().command(session.Steer(text=""), "c-1", b"be brief")
-    written.add(events.StepStarted(step_id=ROUND, new_round=True, steers=[text_ref(SESSION, "c-1")], at=AT))
+    written.add(events.StepStarted(step_id=ROUND, new_round=True, steers=[derive_text_ref(SESSION, "c-1")], at=AT))
     assert told(written, "c-1") == ["the steer was taken up: “be brief”"]
 
 
@@ -63,7 +63,7 @@ def test_a_take_over_is_told_while_a_turn_runs_and_not_before():
 def test_a_journal_that_is_found_is_told_from_its_turn_on():
     """What was before it is not; without a turn it is only told how it stands."""
     written = paused().command(session.Steer(text=""), "c-2", b"x")
-    fresh, later = (Noticed(SESSION, says=in_chat) for _ in range(2))
+    fresh, later = (Noticed(SESSION, says=describe_in_chat) for _ in range(2))
     assert [text for text, _ in fresh.catch_up(written.entries, input_id="in-1")] == [
         "somebody pauses the turn", "the turn is paused", "/resume lets it go on, /cancel ends it",
         "somebody steered the turn: “x”",

@@ -3,15 +3,15 @@
 from bench.builders import shipped_snapshot
 from hobus.actors.ho2_supervisor.session import snapshot
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
-from hobus.actors.ho2_supervisor.session.state import state_hash
-from hobus.actors.ho2_supervisor.turn.turn import history_limits
+from hobus.actors.ho2_supervisor.session.state import hash_state
+from hobus.actors.ho2_supervisor.turn.turn import compute_history_limits
 from hobus.bus.messages import session
 from hobus.bus.record import session_facts as events
-from hobus.bus.record.journal import recorded
-from hobus.launch.sessions.replay import first_difference, replay
+from hobus.bus.record.journal import read_recorded
+from hobus.launch.sessions.replay import find_first_difference, replay
 from tests.launch.sessions.entries import AT, SESSION, Written
 
-LIMITS = history_limits(shipped_snapshot().config)
+LIMITS = compute_history_limits(shipped_snapshot().config)
 
 
 def journal() -> Written:
@@ -22,7 +22,7 @@ def test_a_journal_that_fits_gives_the_reducers_state():
     written = journal()
     found = replay(SESSION, written.entries)
     assert found.fits and found.entries == len(written.entries)
-    assert found.state_hash == state_hash(written.state)
+    assert found.state_hash == hash_state(written.state)
 
 
 def test_what_no_owner_would_take_does_not_fit():
@@ -47,10 +47,10 @@ def test_an_erased_event_and_a_rejected_one_are_named():
 def with_snapshot() -> Written:
     written = journal()
     record = SessionRecord(SESSION, LIMITS)
-    for entry in map(recorded, written.entries):
+    for entry in map(read_recorded, written.entries):
         if entry is not None:
             record.take(entry)
-    event, bodies = snapshot.of(record, "STATE_SNAPSHOT:x", AT)
+    event, bodies = snapshot.make_snapshot(record, "STATE_SNAPSHOT:x", AT)
     return written.add(event, *bodies).run("in-3").failed("in-3")
 
 
@@ -72,5 +72,5 @@ def test_a_snapshot_that_was_changed_is_named():
 
 
 def test_the_first_difference_is_a_path():
-    assert first_difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == "state.a[1].b: 2 and 3"
-    assert first_difference({"a": 1}, {"a": 1}) == ""
+    assert find_first_difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == "state.a[1].b: 2 and 3"
+    assert find_first_difference({"a": 1}, {"a": 1}) == ""

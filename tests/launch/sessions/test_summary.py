@@ -3,7 +3,7 @@
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId
 from hobus.bus.record import session_facts as events
-from hobus.launch.sessions.summary import is_enough, standing_of
+from hobus.launch.sessions.summary import fold_standing, is_enough
 from tests.launch.sessions.entries import AT, SESSION, Written
 from tests.launch.sessions.test_replay import with_snapshot
 
@@ -27,7 +27,7 @@ def holding() -> Written:
 
 
 def agrees(written: Written) -> None:
-    standing = standing_of(written.entries)
+    standing = fold_standing(written.entries)
     state = written.state
     expected = "Running" if state.lifecycle == "Idle" and state.run_id is not None else state.lifecycle
     held = [] if state.tool_batch is None else state.tool_batch.held
@@ -36,7 +36,7 @@ def agrees(written: Written) -> None:
 
 
 def test_what_a_held_call_wants_is_known():
-    standing = standing_of(holding().entries)
+    standing = fold_standing(holding().entries)
     (held,) = standing.held_calls()
     assert (held.call_id, held.tool_id, held.arguments) == ("001", "show_cost", {"n": 1})
     assert standing.waits_for == "approval of 001 show_cost" and standing.lifecycle == "WaitingInput"
@@ -52,15 +52,15 @@ def test_it_follows_every_command_as_the_reducer_does():
     agrees(written.command(session.Deny(call_id="001"), "c4"))
     assert written.state.lifecycle == "Running"
     agrees(written.command(session.Cancel(reason="enough"), "c5"))
-    assert standing_of(written.entries).lifecycle == "Cancelling"
+    assert fold_standing(written.entries).lifecycle == "Cancelling"
     approved = holding().command(session.Approve(call_id="001"), "c1")
     agrees(approved)
-    assert standing_of(approved.entries).waits_for == ""
+    assert fold_standing(approved.entries).waits_for == ""
 
 
 def test_a_paused_run_waits_for_a_resume():
     written = Written().run().command(session.Pause(), "c1").add(events.LifecycleChanged(lifecycle="Paused", at=AT))
-    assert standing_of(written.entries).waits_for == "a resume"
+    assert fold_standing(written.entries).waits_for == "a resume"
     agrees(written)
     agrees(written.command(session.Resume(), "c2"))
 
@@ -68,25 +68,25 @@ def test_a_paused_run_waits_for_a_resume():
 def test_ended_runs_and_sessions():
     """Idle again, with the number of its runs; closed for good."""
     written = Written().run().failed().run("in-2")
-    assert standing_of(written.entries).runs == 2 and standing_of(written.entries).input_id == "in-2"
+    assert fold_standing(written.entries).runs == 2 and fold_standing(written.entries).input_id == "in-2"
     agrees(written.failed("in-2"))
     written.add(events.SessionEnded(reason="client", turn_count=0, at=AT))
     agrees(written)
-    assert standing_of(written.entries).state.status == "closed"
+    assert fold_standing(written.entries).state.status == "closed"
 
 
 def test_the_text_of_the_active_runs_input_is_found():
     """A follow-up's stands in its command; between two runs there is none."""
     written = Written().run().command(session.FollowUp(text=""), "c1", b"and then?")
-    assert standing_of(written.entries).input_ref == f"RunRequested:{SESSION}/in-1/1"
-    assert standing_of(written.failed().entries).input_ref == ""
+    assert fold_standing(written.entries).input_ref == f"RunRequested:{SESSION}/in-1/1"
+    assert fold_standing(written.failed().entries).input_ref == ""
     ref = f"HostCommandReceived:{SESSION}/c1/1"
     written.add(
         events.RunRequested(
             input_ref=ref, input_id="followup:c1", input_digest="d", deadline_at=AT, config_digest="", at=AT
         )
     )
-    assert standing_of(written.entries).input_ref == ref
+    assert fold_standing(written.entries).input_ref == ref
 
 
 def test_a_journals_end_says_enough_from_its_newest_snapshot_on():
@@ -96,6 +96,6 @@ def test_a_journals_end_says_enough_from_its_newest_snapshot_on():
     written = with_snapshot()
     number = [entry.event_type for entry in written.entries].index("STATE_SNAPSHOT")
     end = written.entries[number - 2 :]
-    assert is_enough(end, has_earlier=True) and standing_of(end).state == written.state
+    assert is_enough(end, has_earlier=True) and fold_standing(end).state == written.state
     damaged = [entry._replace(bodies=[entry.bodies[0], None]) if entry.bodies[1:] else entry for entry in end]
     assert not is_enough(damaged, has_earlier=True)

@@ -5,19 +5,19 @@ import pytest
 from bench.builders import shipped_snapshot
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, SessionFault
-from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.messages.ledger import Entries, Entry, Provenance, Query
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.sim.world import World
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.interrupt import is_interrupt
-from hobus.launch.sessions.named import session_of
+from hobus.launch.sessions.named import find_session
 from hobus.launch.sessions.turns import Watch, check_text, process_turn
 
 SNAPSHOT = shipped_snapshot()
 LIMITS = SNAPSHOT.config.host
-SESSION = session_id_of("door", "in-1")
+SESSION = derive_session_id("door", "in-1")
 
 
 class Host(Actor):
@@ -202,12 +202,12 @@ def test_a_watched_turn_is_answered_and_retried_like_any_other():
 
 
 def named(given, sessions):
-    return in_world(Ledger(sessions), "ledger", "operator", lambda bus: session_of(bus, given, timeout_s=1.0))[0]
+    return in_world(Ledger(sessions), "ledger", "operator", lambda bus: find_session(bus, given, timeout_s=1.0))[0]
 
 
 def test_a_session_is_named_by_id_or_unambiguous_prefix():
     """With or without the shown form's prefix; upper case is read as lower case."""
-    other = session_id_of("door", "in-2")
+    other = derive_session_id("door", "in-2")
     assert named(SESSION, []) == SESSION
     for given in (f"SES-{SESSION[:8]}", SESSION[:8], SESSION[:20], SESSION[:8].upper()):
         assert named(given, [SESSION, other]) == SESSION

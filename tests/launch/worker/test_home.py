@@ -9,7 +9,7 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.bus.errors import ConfigError
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console.errors import CommandError
 from hobus.launch.worker.home import JoinedCluster, WorkerHome
 
@@ -18,10 +18,10 @@ ME = JoinedCluster(address="10.0.0.7:5570", broker_key="k" * 40, name="ho1/remot
 
 def test_its_key_is_made_once_and_its_cluster_is_remembered(tmp_path) -> None:
     """Both survive; a damaged file is named with the fix."""
-    home = WorkerHome(home_of(tmp_path))
+    home = WorkerHome(make_home(tmp_path))
     assert home.cluster() is None
     home.joined(ME)
-    assert WorkerHome(home_of(tmp_path)).cluster() == ME
+    assert WorkerHome(make_home(tmp_path)).cluster() == ME
     with pytest.raises(CommandError, match=r"worker\.key is gone"):
         home.ends(ME)
     assert list(tmp_path.glob("*.key")) == []  # and none is made in its place
@@ -36,7 +36,7 @@ def test_its_key_is_made_once_and_its_cluster_is_remembered(tmp_path) -> None:
 
 def test_one_process_works_in_it_and_never_in_a_cluster_s_home(tmp_path) -> None:
     """The second one is told who holds it; a directory with a record is refused."""
-    home = WorkerHome(home_of(tmp_path / "w"))
+    home = WorkerHome(make_home(tmp_path / "w"))
     lock = home.hold()
     with pytest.raises(CommandError, match=str(os.getpid())):
         home.hold()
@@ -44,22 +44,22 @@ def test_one_process_works_in_it_and_never_in_a_cluster_s_home(tmp_path) -> None
     home.hold().release()
     (tmp_path / "c" / "ledger").mkdir(parents=True)
     with pytest.raises(CommandError, match="home of a cluster"):
-        WorkerHome(home_of(tmp_path / "c")).hold()
+        WorkerHome(make_home(tmp_path / "c")).hold()
 
 
 def test_a_copy_beside_its_original_works_for_nobody(tmp_path) -> None:
     """Its key lets in one worker: two would push each other out."""
-    home = WorkerHome(home_of(tmp_path / "w"))
+    home = WorkerHome(make_home(tmp_path / "w"))
     home.hold().release()
     shutil.copytree(tmp_path / "w", tmp_path / "copy")
     with pytest.raises(CommandError, match="is a copy of"):
-        WorkerHome(home_of(tmp_path / "copy")).hold()
+        WorkerHome(make_home(tmp_path / "copy")).hold()
     home.hold().release()
 
 
 def test_the_last_configuration_is_kept_and_a_torn_one_counts_for_nothing(tmp_path) -> None:
     """It is what a start begins with."""
-    home = WorkerHome(home_of(tmp_path))
+    home = WorkerHome(make_home(tmp_path))
     assert home.snapshot() is None
     for snapshot in (shipped_snapshot().listening("bus", f"127.0.0.1:{port}") for port in (1, 2)):
         home.keep_snapshot(snapshot.to_bytes())

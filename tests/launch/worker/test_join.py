@@ -10,10 +10,10 @@ from bench.builders import shipped_snapshot
 from hobus.bus.errors import BusError
 from hobus.bus.messages.control import Refused
 from hobus.bus.messages.ledger import Body
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console.errors import CommandError
 from hobus.launch.worker.home import WorkerHome
-from hobus.launch.worker.join import refused, snapshot_of
+from hobus.launch.worker.join import make_refused, read_snapshot
 
 SNAPSHOT = shipped_snapshot()
 
@@ -38,12 +38,12 @@ class Record:
 
 
 async def fetched(home: WorkerHome, record: Record) -> Any:
-    return await snapshot_of(record, home)  # pyright: ignore[reportArgumentType]
+    return await read_snapshot(record, home)  # pyright: ignore[reportArgumentType]
 
 
 async def test_it_is_fetched_once_checked_and_kept(tmp_path) -> None:
     """By the ref of its record; the next start asks nobody."""
-    home, record = WorkerHome(home_of(tmp_path)), Record(SNAPSHOT.to_bytes())
+    home, record = WorkerHome(make_home(tmp_path)), Record(SNAPSHOT.to_bytes())
     assert await fetched(home, record) == SNAPSHOT
     assert record.asked == [f"CONFIG_SNAPSHOT:{SNAPSHOT.digest}/0"]
     assert await fetched(home, Record()) == SNAPSHOT
@@ -52,17 +52,17 @@ async def test_it_is_fetched_once_checked_and_kept(tmp_path) -> None:
 async def test_a_record_that_is_away_or_not_written_yet_is_waited_for(tmp_path) -> None:
     """A cluster that has just started records its configuration a moment later."""
     record = Record(BusError("no_route", "nobody"), BusError("not_found", "not yet"), SNAPSHOT.to_bytes())
-    assert await fetched(WorkerHome(home_of(tmp_path)), record) == SNAPSHOT
+    assert await fetched(WorkerHome(make_home(tmp_path)), record) == SNAPSHOT
 
 
 async def test_a_refusal_is_final(tmp_path) -> None:
     with pytest.raises(BusError, match="denied"):
-        await fetched(WorkerHome(home_of(tmp_path)), Record(BusError("denied", "no")))
+        await fetched(WorkerHome(make_home(tmp_path)), Record(BusError("denied", "no")))
 
 
 @pytest.mark.parametrize("wrong", [b"", b"garbage", SNAPSHOT.listening("bus", "127.0.0.1:1").to_bytes()])
 async def test_bytes_that_do_not_match_the_digest_are_not_worked_under(tmp_path, wrong: bytes) -> None:
-    home = WorkerHome(home_of(tmp_path))
+    home = WorkerHome(make_home(tmp_path))
     with pytest.raises(CommandError) as caught:
         await fetched(home, Record(wrong))
     assert caught.value.exit_code == 3
@@ -72,4 +72,4 @@ async def test_bytes_that_do_not_match_the_digest_are_not_worked_under(tmp_path,
 def test_every_refusal_of_the_broker_says_what_to_do() -> None:
     """But the one about the configuration, which a worker fixes by itself."""
     for code in get_args(get_type_hints(Refused)["code"]):
-        assert bool(refused(code, "why").hint) == (code != "other_config"), code
+        assert bool(make_refused(code, "why").hint) == (code != "other_config"), code

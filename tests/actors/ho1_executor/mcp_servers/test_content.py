@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from hobus.actors.ho1_executor.mcp_servers.listing import told
+from hobus.actors.ho1_executor.mcp_servers.listing import render_content
 from hobus.actors.ho1_executor.tools.definition import KeptFiles
 
 DATA = base64.b64encode(b"x" * 100).decode()
@@ -38,29 +38,33 @@ DATA = base64.b64encode(b"x" * 100).decode()
     ],
 )
 def test_each_kind_of_content_is_shown_or_described(block, words):
-    assert told([block], None, KeptFiles(100)) == words
+    assert render_content([block], None, KeptFiles(100)) == words
 
 
 def test_a_text_that_is_null_is_none():
     """And not the word."""
-    assert told([{"type": "text", "text": None}, {"type": "text", "text": "7"}], None, KeptFiles(100)) == "\n7"
+    assert (
+        render_content([{"type": "text", "text": None}, {"type": "text", "text": "7"}], None, KeptFiles(100)) == "\n7"
+    )
 
 
 def test_structured_content_stands_in_where_no_text_does():
-    assert told([], {"b": 1, "a": "ä"}, KeptFiles(100)) == '{"a": "ä", "b": 1}'
-    assert told([{"type": "text", "text": "T"}], {"b": 1}, KeptFiles(100)) == "T"
-    assert told([], None, KeptFiles(100)) == ""
+    assert render_content([], {"b": 1, "a": "ä"}, KeptFiles(100)) == '{"a": "ä", "b": 1}'
+    assert render_content([{"type": "text", "text": "T"}], {"b": 1}, KeptFiles(100)) == "T"
+    assert render_content([], None, KeptFiles(100)) == ""
 
 
 def test_files_are_kept_within_their_bound_and_none_of_a_call_that_failed():
     image = {"type": "image", "mimeType": "image/png", "data": DATA}
     kept = KeptFiles(150)
-    assert told([image, {"type": "text", "text": "T"}, image], None, kept).splitlines() == [
+    assert render_content([image, {"type": "text", "text": "T"}, image], None, kept).splitlines() == [
         "[image image-1.png, image/png, 100 bytes]",
         "T",
         "[image image-2.png, image/png, 100 bytes, not kept: at most 150 bytes of files are]",
     ]
     assert kept.kept == [("image-1.png", "image/png", b"x" * 100)]
     failed = KeptFiles(0)
-    assert told([image], None, failed) == "[image image-1.png, image/png, 100 bytes, not kept: the call failed]"
+    assert (
+        render_content([image], None, failed) == "[image image-1.png, image/png, 100 bytes, not kept: the call failed]"
+    )
     assert failed.kept == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.actors.ho1_executor import limits
-from hobus.actors.ho1_executor.mcp_servers.listing import taken, tool_id_of
+from hobus.actors.ho1_executor.mcp_servers.listing import derive_tool_id, take_listed
 from hobus.config.sections.tools import StdioServer
 
 
@@ -32,7 +32,7 @@ def tool(name, schema=OBJECT, description="does it", **more):
 
 
 def found(*tools, **changes):
-    return taken("files", server(**changes), tools)
+    return take_listed("files", server(**changes), tools)
 
 
 def test_a_tool_is_known_by_its_server_and_name_and_is_held_to_write():
@@ -52,7 +52,7 @@ def test_a_tool_is_known_by_its_server_and_name_and_is_held_to_write():
 def test_names_become_what_every_provider_takes():
     one = found(tool("späce x/y.z"))
     assert one.names == {"files__sp_ce_x_y_z": "späce x/y.z"}
-    assert tool_id_of("a", "b-c_D9") == "a__b-c_D9"
+    assert derive_tool_id("a", "b-c_D9") == "a__b-c_D9"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ pytest.importorskip("mcp")
 from mcp.shared.exceptions import MCPError
 
 from hobus.actors.ho1_executor.mcp_servers.session import has_forgotten, is_of_no_session
-from hobus.actors.ho1_executor.mcp_servers.stdio import messages_in
+from hobus.actors.ho1_executor.mcp_servers.stdio import parse_messages
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_an_error_that_comes_as_an_answer_is_of_a_lost_session_by_code_and_words
 )
 def test_half_a_character_however_it_was_cut_spoils_itself_alone(cut: bytes) -> None:
     text = b'{"jsonrpc":"2.0","id":"call-1","result":{"content":[{"type":"text","text":"7 ' + cut + b'"}]}}'
-    [message] = messages_in(text)
+    [message] = parse_messages(text)
     [block] = message.result["content"]
     assert block["text"].startswith("7 \ufffd")
 
@@ -72,7 +72,7 @@ def test_half_a_character_however_it_was_cut_spoils_itself_alone(cut: bytes) -> 
 @pytest.mark.parametrize("line", [b"no JSON", b"\xff", b"[" * 100_000, b"{}", b"[1, 2]"])
 def test_what_is_no_message_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        messages_in(line)
+        parse_messages(line)
 
 
 RESULT = b'{"content": [{"type": "text", "text": "7"}]}'
@@ -83,7 +83,7 @@ RESULT = b'{"content": [{"type": "text", "text": "7"}]}'
 )
 def test_a_batch_and_an_answer_without_its_version_are_answers(line: bytes) -> None:
     """The result is there."""
-    [message] = messages_in(line % RESULT)
+    [message] = parse_messages(line % RESULT)
     assert (message.id, message.result["content"][0]["text"]) == ("call-1", "7")
 
 
@@ -99,5 +99,5 @@ def test_a_batch_and_an_answer_without_its_version_are_answers(line: bytes) -> N
 )
 def test_an_answer_that_is_none_is_a_refusal_of_its_call(rest: str, code: int, said: str) -> None:
     """It costs that call alone, and at once: nobody waits for another answer."""
-    [message] = messages_in(f'{{"jsonrpc": "2.0", "id": "call-1", {rest}}}'.encode())
+    [message] = parse_messages(f'{{"jsonrpc": "2.0", "id": "call-1", {rest}}}'.encode())
     assert (message.id, message.error.code, message.error.message) == ("call-1", code, said)

@@ -14,16 +14,16 @@ from bench.builders import SESSION, shipped_snapshot, tool_order
 from hobus.actors.ho1_executor.tools.child_main import resolve
 from hobus.actors.ho1_executor.tools.definition import ToolFault
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.actors.ho1_executor.tools.table import permitted_tools, snapshot_view
+from hobus.actors.ho1_executor.tools.table import list_permitted_tools, make_snapshot_view
 from hobus.config.assets import Permissions
-from hobus.config.json_schema import object_fault
-from hobus.config.registries import rows_of
+from hobus.config.json_schema import find_object_fault
+from hobus.config.registries import list_rows
 from hobus.config.secret_refs import HIDDEN
 from hobus.launch.launcher.gates import report_of
 from hobus.launch.process.roles.ho1 import GATES
 from tests.actors.ho1_executor.rig import ScriptedGateway, cluster
 
-VIEW = snapshot_view(shipped_snapshot(), BUILTIN)
+VIEW = make_snapshot_view(shipped_snapshot(), BUILTIN)
 
 
 class Host:
@@ -51,7 +51,7 @@ async def value_of(tool_id: str, host: Host, **arguments: Any) -> Any:
 def test_the_agent_s_tools_exist_and_are_safe_to_repeat() -> None:
     assert set(shipped_snapshot().agents["ADMIN"].tools) == set(BUILTIN)
     for tool_id, tool in BUILTIN.items():
-        assert object_fault(tool.parameters, 99, is_run=False) == ""
+        assert find_object_fault(tool.parameters, 99, is_run=False) == ""
         assert (tool.tool_id, tool.idempotent, tool.parameters["additionalProperties"]) == (tool_id, True, False)
     assert list(BUILTIN) == sorted(BUILTIN)
 
@@ -77,7 +77,7 @@ async def test_specs_and_files_are_those_of_the_registries() -> None:
         shipped_snapshot().specs
     )
     value = await value_of("list_files", Host())
-    owned = [row.row_id for row in rows_of("file_ownership", shipped_snapshot().manifests, {})]
+    owned = [row.row_id for row in list_rows("file_ownership", shipped_snapshot().manifests, {})]
     assert value["count"] == len(owned) > 20 and [row["path"] for row in value["files"]] == sorted(owned)
     mine = await value_of("list_files", Host(), package_id="PKG-ATTENTION-001")
     assert {row["package_id"] for row in mine["files"]} == {"PKG-ATTENTION-001"}
@@ -96,7 +96,7 @@ def test_a_tool_must_be_had_and_permitted(permitted: tuple[str, ...], expected: 
     permissions = Permissions(tools=permitted, providers=(), models=(), paths=())
     agent = shipped_snapshot().agents["ADMIN"].model_copy(update={"tools": ("b", "a"), "permissions": permissions})
     tools = dict.fromkeys(("a", "b", "c"), BUILTIN["list_tools"])
-    assert permitted_tools(agent, tools) == expected
+    assert list_permitted_tools(agent, tools) == expected
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ async def test_secrets_are_hidden_before_a_tool_sees_them() -> None:
     )
     snapshot = replace(shipped_snapshot(), config=shipped_snapshot().config.model_copy(update={"gateway": section}))
     with pytest.warns(UserWarning, match="serializer"):  # the planted value is no ProviderConfig
-        view = snapshot_view(snapshot, BUILTIN)
+        view = make_snapshot_view(snapshot, BUILTIN)
     assert (await value_of("show_config", Host(view=view), path="gateway.providers.password"))["value"] == HIDDEN
     assert "hunter2" not in json.dumps(view)
 

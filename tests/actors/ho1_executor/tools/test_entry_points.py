@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hobus import Invocation, ToolFault, tool
-from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, definition_of, description_of, load
+from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, describe_entry_point, load, make_definition
 from hobus.actors.ho1_executor.tools.in_process import InProcessHost
 from tests.actors.ho1_executor.tools.packages import install
 
@@ -32,7 +32,7 @@ def greet(name: str, times: int = 1, *, call: Invocation) -> dict[str, str]:
 
 
 async def test_a_decorated_function_is_a_tool_and_stays_a_function():
-    made = definition_of("greet", greet)
+    made = make_definition("greet", greet)
     assert (made.tool_id, made.description, made.idempotent, made.writes) == ("greet", "Greets somebody.", False, True)
     assert made.source == "python"
     assert await made.run({"name": "you"}, HOST) == {"said": "hello you ", "key": "WO-1"}
@@ -51,7 +51,7 @@ def test_an_async_function_waits_in_the_loop_that_it_shares():
     def plain_wait() -> Any:
         return wait()
 
-    shared, alone = definition_of("wait", wait), definition_of("wait", plain_wait)
+    shared, alone = make_definition("wait", wait), make_definition("wait", plain_wait)
     assert (shared.is_alone, alone.is_alone) == (False, True)
     assert asyncio.run(shared.run({}, HOST)) == "done"
     steps = alone.run({}, HOST)
@@ -64,7 +64,7 @@ def test_an_async_function_waits_in_the_loop_that_it_shares():
 def test_a_time_out_is_a_number_of_seconds(timeout: float):
     named = tool(idempotent=True, writes=False, description="Greets.", timeout=timeout)(lambda: "x")
     with pytest.raises(BadEntryPoint, match="no number of seconds"):
-        definition_of("greet", named)
+        make_definition("greet", named)
 
 
 def plain() -> None:
@@ -88,7 +88,7 @@ def shapeless(a) -> int:
 )
 def test_what_is_no_tool_says_what_fixes_it(function, fix):
     with pytest.raises(BadEntryPoint, match=fix):
-        definition_of("x", function)
+        make_definition("x", function)
 
 
 GOOD = """
@@ -104,11 +104,11 @@ def unjson(a): return a
 
 def test_an_installed_one_is_found_by_its_name_and_described(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(install(tmp_path, "good_pack", GOOD)))
-    said = json.loads(description_of("double = good_pack:double", 1000))
+    said = json.loads(describe_entry_point("double = good_pack:double", 1000))
     assert said["description"] == "Doubles."
     assert said["parameters"]["required"] == ["a"]
     with pytest.raises(BadEntryPoint, match="more than 10 bytes"):
-        description_of("double = good_pack:double", 10)
+        describe_entry_point("double = good_pack:double", 10)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_one_that_cannot_be_loaded_says_why(  # noqa: PLR0917 - two fixtures and
 ):
     monkeypatch.syspath_prepend(str(install(tmp_path, f"pack_{name}", source)))
     with pytest.raises(BadEntryPoint, match=why) as caught:
-        description_of(f"{name} = pack_{name}:{attribute}", 10_000)
+        describe_entry_point(f"{name} = pack_{name}:{attribute}", 10_000)
     assert "\n" not in str(caught.value)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hobus import File, Image
-from hobus.actors.ho1_executor.tools.definition import Bounds, written
+from hobus.actors.ho1_executor.tools.definition import Bounds, write_value
 from hobus.actors.ho1_executor.tools.entry_points import load
-from hobus.actors.ho1_executor.tools.protocol import pack_frame, result_fields, result_in, unpack_frame
+from hobus.actors.ho1_executor.tools.protocol import list_result_fields, pack_frame, read_result, unpack_frame
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
 BOUNDS = Bounds(output=1000, said=1000, files=20)
@@ -31,16 +31,16 @@ BOUNDS = Bounds(output=1000, said=1000, files=20)
     ],
 )
 def test_a_file_is_told_in_a_sentence_and_kept(value: Any, text: str) -> None:
-    result = written(value, BOUNDS)
+    result = write_value(value, BOUNDS)
     assert (result.ok, result.text, len(result.files)) == (True, text, 1)
-    assert result_in(unpack_frame(pack_frame("result", **result_fields(1, result))[4:])) == result
+    assert read_result(unpack_frame(pack_frame("result", **list_result_fields(1, result))[4:])) == result
 
 
 def test_what_does_not_fit_is_told_and_not_kept() -> None:
-    result = written([Image(data=PNG), Image(data=PNG)], BOUNDS)
+    result = write_value([Image(data=PNG), Image(data=PNG)], BOUNDS)
     assert "[image image.png, image/png, 12 bytes, not kept: at most 20 bytes of files are]" in result.text
     assert [data for _name, _type, data in result.files] == [PNG]
-    many = written([File(data=b"") for _ in range(17)], BOUNDS)
+    many = write_value([File(data=b"") for _ in range(17)], BOUNDS)
     assert len(many.files) == 16
     assert many.text.endswith('not kept: a call brings at most 16 files]"]')
 
@@ -55,8 +55,8 @@ def test_a_file_is_read_from_its_path(tmp_path: Path) -> None:
 
 
 def test_what_else_stands_in_the_value_is_json() -> None:
-    assert written(["a", 1], BOUNDS).text == '["a", 1]'
-    told = written([Image(data=PNG), {1}], BOUNDS, "draw").text
+    assert write_value(["a", 1], BOUNDS).text == '["a", 1]'
+    told = write_value([Image(data=PNG), {1}], BOUNDS, "draw").text
     assert told.startswith("draw returned a list that is no JSON; return texts")
     assert told.endswith("(Object of type set is not JSON serializable)")
 
@@ -68,4 +68,4 @@ def test_a_value_that_holds_itself_is_told_as_no_json(tmp_path: Path) -> None:
     )
     host: Any = None  # it asks for nothing
     value = asyncio.run(load(f"it = {file}:it").run({}, host))
-    assert written(value, BOUNDS, "it").text.startswith("it returned a list that is no JSON; return texts")
+    assert write_value(value, BOUNDS, "it").text.startswith("it returned a list that is no JSON; return texts")

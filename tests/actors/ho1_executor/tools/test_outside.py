@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho1_executor.tools.definition import ToolFault
-from hobus.actors.ho1_executor.tools.outside import READS, requests_over
-from hobus.bus.catalog import ROWS, row_of
+from hobus.actors.ho1_executor.tools.outside import READS, make_request_way
+from hobus.bus.catalog import ROWS, find_row
 from tests.actors.ho1_executor.rig import ScriptedGateway, cluster
 
 
 @pytest.mark.parametrize("route", sorted(READS))
 def test_every_listed_question_is_one_that_an_executor_may_ask(route: tuple[str, str]) -> None:
-    row = row_of(*route)
+    row = find_row(*route)
     assert row is not None
     assert "ho1" in row.senders
     assert row.reply is not None
@@ -44,7 +44,7 @@ def test_what_is_not_allowed_or_fails_is_a_short_fault(service: str, type_name: 
         async def main() -> str:
             await made.world.settled()
             with pytest.raises(ToolFault) as caught:
-                await requests_over(made.executors[0], timeout_s=1.0, about={}, read_file=None)(
+                await make_request_way(made.executors[0], timeout_s=1.0, about={}, read_file=None)(
                     service, type_name, body
                 )
             return str(caught.value)

@@ -16,9 +16,9 @@ from pydantic import AfterValidator, BaseModel, Field
 from typing_extensions import TypedDict
 
 from hobus.actors.ho1_executor.tools.definition import BadArguments
-from hobus.actors.ho1_executor.tools.entry_points import NoSchema, invocation_of, signature_of
+from hobus.actors.ho1_executor.tools.entry_points import NoSchema, find_invocation, read_signature
 from hobus.bus.tool import Invocation
-from hobus.config.json_schema import checked, validator_of
+from hobus.config.json_schema import check_schema, get_validator
 
 
 def plain(  # noqa: PLR0917 - one parameter per kind of annotation
@@ -39,9 +39,9 @@ def plain(  # noqa: PLR0917 - one parameter per kind of annotation
 
 
 def test_every_plain_annotation_has_its_schema():
-    signature = signature_of(plain)
+    signature = read_signature(plain)
     schema = signature.schema()
-    checked(schema, is_run=False)
+    check_schema(schema, is_run=False)
     assert schema["required"] == ["text", "whole"]
     assert schema["additionalProperties"] is False
     assert "call" not in schema["properties"]
@@ -54,7 +54,7 @@ def test_every_plain_annotation_has_its_schema():
     assert validator.is_valid({"text": "x", "whole": 1, "named": {"a": 1.5}, "some": ["x"], "rows": {"z": []}})
     assert not validator.is_valid({"text": "x", "whole": "1"})
     assert not validator.is_valid({"text": "x", "whole": 1, "call": {}})
-    assert (signature.invocation, invocation_of(plain)) == ("call", "call")
+    assert (signature.invocation, find_invocation(plain)) == ("call", "call")
 
 
 class Urgency(enum.Enum):
@@ -119,8 +119,8 @@ GIVEN: dict[str, Any] = {
 
 
 def test_rich_annotations_say_what_they_mean():
-    schema = signature_of(rich).schema()
-    checked(schema, is_run=False)
+    schema = read_signature(rich).schema()
+    check_schema(schema, is_run=False)
     properties = schema["properties"]
     assert list(properties) == list(rich.__annotations__)
     assert properties["amount"] == {"type": "integer", "minimum": 1, "maximum": 10, "description": "how many"}
@@ -132,12 +132,12 @@ def test_rich_annotations_say_what_they_mean():
     assert schema["$defs"]["Place"]["required"] == ["city"]
     assert properties["copy"]["default"] == "low"
     assert "title" not in schema
-    assert validator_of(schema).is_valid(GIVEN)
-    assert not validator_of(schema).is_valid(GIVEN | {"urgency": "middling"})
+    assert get_validator(schema).is_valid(GIVEN)
+    assert not get_validator(schema).is_valid(GIVEN | {"urgency": "middling"})
 
 
 def test_the_function_gets_what_its_annotations_say():
-    assert signature_of(rich).converted(GIVEN) == {
+    assert read_signature(rich).converted(GIVEN) == {
         "amount": 3,
         "urgency": Urgency.HIGH,
         "who": Person("Ada", 36),
@@ -164,7 +164,7 @@ def test_the_function_gets_what_its_annotations_say():
 def test_what_does_not_fit_is_said_by_its_place_and_never_with_its_value(changed, said):
     """The model is told, so that it can do better; also what no JSON Schema says, such as a date that is none."""
     with pytest.raises(BadArguments, match=f"^{re.escape(said)}"):
-        signature_of(rich).converted(GIVEN | changed)
+        read_signature(rich).converted(GIVEN | changed)
 
 
 def even(number: int) -> int:
@@ -179,9 +179,9 @@ def ruled(number: Annotated[int, AfterValidator(even)]):
 
 
 def test_a_validator_of_the_author_s_own_decides_too():
-    assert signature_of(ruled).converted({"number": 2}) == {"number": 2}
+    assert read_signature(ruled).converted({"number": 2}) == {"number": 2}
     with pytest.raises(BadArguments, match="number: Value error, an even number is needed"):
-        signature_of(ruled).converted({"number": 3})
+        read_signature(ruled).converted({"number": 3})
 
 
 def nothing():
@@ -189,14 +189,14 @@ def nothing():
 
 
 def test_a_function_without_parameters_takes_nothing():
-    assert signature_of(nothing).schema() == {
+    assert read_signature(nothing).schema() == {
         "type": "object",
         "properties": {},
         "required": [],
         "additionalProperties": False,
     }
     with pytest.raises(BadArguments, match="a: Extra inputs"):
-        signature_of(nothing).converted({"a": 1})
+        read_signature(nothing).converted({"a": 1})
 
 
 def unannotated(a):
@@ -235,4 +235,4 @@ def patterned(a: Annotated[str, Field(pattern="[")]):
 def test_what_has_no_schema_says_which_parameter_and_what_fixes_it(function):
     """And never guesses."""
     with pytest.raises(NoSchema, match="parameters="):
-        signature_of(function).schema()
+        read_signature(function).schema()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.actors.ho1_executor.tools.definition import ToolResult
-from hobus.actors.ho1_executor.tools.sources import bounded, described, shown
+from hobus.actors.ho1_executor.tools.sources import bound_refused, bound_words, read_described
 from hobus.bus import limits
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import ToolSource, ToolWord
@@ -25,30 +25,30 @@ def test_an_announcement_is_cut_at_its_border_and_says_what_it_left_out(monkeypa
     left_out = {"t": ["2 tools: with them a worker would announce too much"]}
     page = limits.PAGE_MAX_BYTES
     monkeypatch.setattr(limits, "ANNOUNCEMENT_MAX_BYTES", page + sum(sizes[:2]))
-    assert bounded(words) == (words[:2], left_out)
+    assert bound_words(words) == (words[:2], left_out)
     monkeypatch.setattr(limits, "ANNOUNCEMENT_MAX_BYTES", page + sum(sizes))
-    assert bounded(words) == (words, {})
+    assert bound_words(words) == (words, {})
     monkeypatch.setattr(limits, "TOOLS_MAX", 2)
-    assert bounded(words) == (words[:2], left_out)
+    assert bound_words(words) == (words[:2], left_out)
     monkeypatch.setattr(limits, "TOOLS_MAX", 4)
-    assert bounded(words) == (words, {})
+    assert bound_words(words) == (words, {})
 
 
 def test_reasons_are_as_many_and_as_long_as_an_announcement_takes():
     """A server that lists thousands of tools that are none does not keep its good ones from being announced."""
-    reasons = shown(["x" * 5000] * 300)
+    reasons = bound_refused(["x" * 5000] * 300)
     assert (len(reasons), reasons[-1]) == (64, "and 237 more")
     assert ToolSource(name="s", kind="mcp", state="ready", refused=reasons).refused == reasons
     assert "(5000 characters)" in reasons[0]
-    assert shown(["a", "b"]) == ["a", "b"]
+    assert bound_refused(["a", "b"]) == ["a", "b"]
 
 
 def test_a_listing_is_told_as_far_as_it_can_be():
     """Beyond the whole's bound, or itself too large, a tool is named alone; what cannot be sent is no schema."""
-    from hobus.actors.ho1_executor.mcp_servers.session import rows_of  # noqa: PLC0415 - half a second
+    from hobus.actors.ho1_executor.mcp_servers.session import list_rows  # noqa: PLC0415 - half a second
 
     good = {"name": "a", "inputSchema": {"type": "object"}, "description": "d"}
-    rows = rows_of(
+    rows = list_rows(
         [
             good,
             "no tool",
@@ -64,16 +64,16 @@ def test_a_listing_is_told_as_far_as_it_can_be():
         {"name": "n", "description": "", "schema": None},
         {"name": "big", "description": "", "schema": None, "is_too_large": True},
     ]
-    assert [row.get("is_too_large", False) for row in rows_of([good] * 3, 1000, 150)] == [False, False, True]
+    assert [row.get("is_too_large", False) for row in list_rows([good] * 3, 1000, 150)] == [False, False, True]
 
 
 def test_a_description_from_a_tool_process_is_a_tool_or_a_reason():
     """Its schema is checked as a server's is."""
     text = '{"description": "d", "parameters": {"type": "object"}, "idempotent": true, "writes": false}'
-    tool = described("t", ToolResult(ok=True, code="", text=text))
+    tool = read_described("t", ToolResult(ok=True, code="", text=text))
     assert not isinstance(tool, str)
     assert (tool.tool_id, tool.source, tool.writes) == ("t", "python", False)
     assert "fix its parameters=" in str(
-        described("t", ToolResult(ok=True, code="", text=text.replace("object", "array")))
+        read_described("t", ToolResult(ok=True, code="", text=text.replace("object", "array")))
     )
-    assert described("t", ToolResult(ok=False, code="tool_failed", text="why")) == "why"
+    assert read_described("t", ToolResult(ok=False, code="tool_failed", text="why")) == "why"

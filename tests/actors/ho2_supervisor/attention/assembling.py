@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.builders import shipped_snapshot
-from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, plain
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, make_fragment
 from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.config.assets import AgentFile, Contract
@@ -86,9 +86,9 @@ class Assembling:
     async def assembled(self, **fields: Any) -> AssembledContext:
         """The context of the one template, or of the one that applies."""
         wanted = request(**fields)
-        return await self.engine.assemble(wanted, self.engine.template_for(wanted), self.sources)
+        return await self.engine.assemble(wanted, self.engine.choose_template(wanted), self.sources)
 
 
 def fragments(source: Any, *texts: str, score: float | None = None) -> list[Fragment]:
     """One fragment per text, named by its place."""
-    return [plain(source, f"{source}-{number}", text, score=score) for number, text in enumerate(texts, 1)]
+    return [make_fragment(source, f"{source}-{number}", text, score=score) for number, text in enumerate(texts, 1)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hobus.actors.ho2_supervisor.attention.context import Fragment, plain
+from hobus.actors.ho2_supervisor.attention.context import Fragment, make_fragment
 from hobus.actors.ho2_supervisor.attention.engine import AssemblyFailed
 from hobus.actors.ho2_supervisor.attention.pipeline import Room
 from hobus.bus.errors import BusError, ConfigError
@@ -77,7 +77,7 @@ async def test_a_source_that_fails_is_a_warning_and_no_end() -> None:
     """What it gave before stays, the code of its fault is told, and later stages run."""
 
     async def failing(_config: Any, _room: Room) -> AsyncGenerator[Fragment, None]:
-        yield plain("file", "a", "one")
+        yield make_fragment("file", "a", "one")
         raise BusError("peer_lost", "gone")
 
     reading = {"type": "file_read", "config": {"paths": ["a", "b"], "max_size_bytes": 10}}
@@ -200,7 +200,7 @@ async def test_a_source_that_hangs_is_cut_off_by_the_template_s_time() -> None:
     """What it gave before stays."""
 
     async def hanging(_config: Any, _room: Room) -> AsyncGenerator[Fragment, None]:
-        yield plain("memory", "m", "first")
+        yield make_fragment("memory", "m", "first")
         await asyncio.get_running_loop().create_future()
 
     one = template(MEMORY, HISTORY, budget={"max_context_tokens": 100, "max_queries": 2, "timeout_ms": 5})
@@ -247,7 +247,7 @@ STAGES = st.one_of(
 )
 FRAGMENTS = st.lists(
     st.builds(
-        lambda source, number, text, score, at_us: plain(source, str(number), text, score=score, at_us=at_us),
+        lambda source, number, text, score, at_us: make_fragment(source, str(number), text, score=score, at_us=at_us),
         st.sampled_from(["memory", "history", "file", "search"]),
         st.integers(0, 5),
         st.text("ab \n", max_size=60),
@@ -307,7 +307,7 @@ async def test_one_that_is_not_has_the_searches_asked_once_more_with_half_the_th
     async def searching(config: Any, room: Room) -> AsyncGenerator[Fragment, None]:
         room.account.query()
         asked.append((config.relevance_threshold, config.max_results))
-        hits = [plain("search", str(n), f"hit {n}", score=0.9 - n / 10) for n in range(4)]
+        hits = [make_fragment("search", str(n), f"hit {n}", score=0.9 - n / 10) for n in range(4)]
         for hit in hits[: 1 if config.relevance_threshold == 0.5 else 3][: config.max_results]:
             yield hit
 
@@ -332,7 +332,7 @@ async def test_satisfaction_is_the_share_of_what_the_contract_requires() -> None
         ledger_queries=[{"max_entries": 1}], framework_refs=["FMWK-000", "FMWK-004"], file_refs=["a.md"]
     )
     given_: dict[str, Any] = {
-        "ledger_query": fragments("ledger", "e"), "registry_query": [plain("registry", "FMWK-000", "f")], "file_read": [plain("file", "a.md", "t")],
+        "ledger_query": fragments("ledger", "e"), "registry_query": [make_fragment("registry", "FMWK-000", "f")], "file_read": [make_fragment("file", "a.md", "t")],
     }  # fmt: skip
     for threshold, ended in ((0.75, "satisfaction"), (0.76, "completion")):
         halting = {"min_fragments": 0, "min_tokens": 0, "satisfaction_threshold": threshold}

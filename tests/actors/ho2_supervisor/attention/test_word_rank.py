@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from hobus.actors.ho2_supervisor.attention.word_rank import ranked
+from hobus.actors.ho2_supervisor.attention.word_rank import rank_texts
 from tests.laws import law
 
 TEXTS = ["the ledger keeps the record", "the gateway asks providers", "LÉDGER ledger: a chain of entries", ""]
@@ -12,7 +12,7 @@ TEXTS = ["the ledger keeps the record", "the gateway asks providers", "LÉDGER l
 
 def order(words: str, words_max: int = 10) -> list[int]:
     """Places of those that answer."""
-    return [one.number for one in ranked(TEXTS, words, words_max=words_max)]
+    return [one.number for one in rank_texts(TEXTS, words, words_max=words_max)]
 
 
 def test_what_has_more_and_rarer_of_the_words_goes_first() -> None:
@@ -25,10 +25,10 @@ def test_what_has_more_and_rarer_of_the_words_goes_first() -> None:
 
 def test_a_score_is_a_share_of_the_most_that_a_text_could_have() -> None:
     """Never above 1; a word that another text has lowers it, one that stands nowhere does not."""
-    [best, *_] = ranked(TEXTS, "ledger", words_max=10)
-    [same, *_] = ranked(TEXTS, "ledger kingfisher", words_max=10)
+    [best, *_] = rank_texts(TEXTS, "ledger", words_max=10)
+    [same, *_] = rank_texts(TEXTS, "ledger kingfisher", words_max=10)
     lower = next(
-        one for one in ranked([*TEXTS, "a kingfisher"], "ledger kingfisher", words_max=10) if one[0] == best[0]
+        one for one in rank_texts([*TEXTS, "a kingfisher"], "ledger kingfisher", words_max=10) if one[0] == best[0]
     )
     assert 0 < lower.score < best.score == same.score < 1
 
@@ -40,6 +40,6 @@ SAID = st.lists(PARTS, max_size=8).map(" ".join)
 @law(20, 200, texts=st.lists(SAID, max_size=6), words=SAID)
 def test_any_texts_and_words_are_ranked(texts: list[str], words: str) -> None:
     """Quotes, zeros, halves of pairs: nothing is syntax; the same again is the same."""
-    found = ranked(texts, words, words_max=8)
+    found = rank_texts(texts, words, words_max=8)
     assert all(0 < one.score <= 1 for one in found)
-    assert found == sorted(found, key=lambda one: (-one.score, one.number)) == ranked(texts, words, words_max=8)
+    assert found == sorted(found, key=lambda one: (-one.score, one.number)) == rank_texts(texts, words, words_max=8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.actors.ho2_supervisor.learning.closed_forms import counts_at_once, is_told_before, subject_of
+from hobus.actors.ho2_supervisor.learning.closed_forms import counts_at_once, find_subject, is_told_before
 from hobus.bus.messages.given_history import with_history
 from tests.laws import of_each
 from tests.linear_time import is_linear
@@ -28,7 +28,7 @@ BRIEF = "Always answer briefly."
 )
 def test_a_wish_on_the_list_at_the_beginning_of_a_message_counts_at_once(statement: str, subject: str) -> None:
     """Alone, or before anything else; and it says what it is about."""
-    assert subject_of(statement) == subject
+    assert find_subject(statement) == subject
     for message in (statement, f"  {statement.rstrip('.!').upper()}.  What is installed?", f"{statement}\n\nThanks"):
         assert counts_at_once(statement, message)
     assert counts_at_once(statement, with_history(["Be rude."], ["user: hello"], statement))
@@ -98,7 +98,7 @@ def test_whatever_stands_in_a_message_it_takes_time_in_proportion(again: str) ->
 
 def test_of_two_names_the_newer_counts() -> None:
     """They are about the same, though each is asked; whom to call, and when, is no name."""
-    assert {subject_of(said) for said in ("Always call me Bob", "Call me Alice Smith.", "please call me Zoë")} == {
+    assert {find_subject(said) for said in ("Always call me Bob", "Call me Alice Smith.", "please call me Zoë")} == {
         "name"
     }
-    assert subject_of("Call me when the build is done") == subject_of("Always call my wife") == ""
+    assert find_subject("Call me when the build is done") == find_subject("Always call my wife") == ""

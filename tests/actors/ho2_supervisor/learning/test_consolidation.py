@@ -9,9 +9,9 @@ import pytest
 from hobus.actors.ho2_supervisor.learning import consolidation
 from hobus.actors.ho2_supervisor.learning.consolidation import Crossing, Lesson, judge
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
-from hobus.actors.ho2_supervisor.turn.work_orders import faults
+from hobus.actors.ho2_supervisor.turn.work_orders import find_faults
 from hobus.bus.limits import SOURCE_EVENTS_MAX
-from hobus.bus.messages.ids import RunId, artifact_id, gate_window_key
+from hobus.bus.messages.ids import RunId, compute_window_key, derive_artifact_id
 from hobus.bus.messages.memory import Accumulator, Labels
 from hobus.bus.messages.work_order import Segment
 from hobus.config.sections.record import Ho3Config
@@ -46,12 +46,12 @@ def test_excerpts_fit_their_room_together_and_the_first_is_always_there() -> Non
     turns = [turn("x" * 40, "y" * 40) for _ in range(5)]
 
     def count(room: int) -> int:
-        return len(consolidation.excerpts_of(turns, 100, room=room))
+        return len(consolidation.cut_excerpts(turns, 100, room=room))
 
-    one = sum(len(fragment.content) for fragment in consolidation.excerpts_of(turns[:1], 100, room=0))
+    one = sum(len(fragment.content) for fragment in consolidation.cut_excerpts(turns[:1], 100, room=0))
     assert [count(room) for room in (0, 2 * one - 1, 2 * one, 99 * one)] == [1, 1, 2, 5]
     tokens = ON.agents["ADMIN"].budget_tokens("consolidate", ON.config.budget)
-    room = consolidation.excerpts_room(ON.agents["ADMIN"], ON.config)
+    room = consolidation.compute_excerpts_room(ON.agents["ADMIN"], ON.config)
     assert room == tokens * ON.config.attention.chars_per_token // 2
 
 
@@ -64,10 +64,10 @@ def test_an_event_leads_to_its_run_and_nothing_else_does() -> None:
 
 def test_an_order_id_says_agent_signal_window_and_number() -> None:
     """The same within a window, another one beyond its border, for another number."""
-    first = consolidation.order_id(crossing(), 1, memory())
+    first = consolidation.derive_order_id(crossing(), 1, memory())
     assert first.startswith("WO-CONS-") and first.endswith("-1")
-    assert consolidation.order_id(crossing(), 2, memory()) == f"{first[:-2]}-2"
-    assert consolidation.order_id(crossing(), 1, memory(gate_window_hours=1)) != first
+    assert consolidation.derive_order_id(crossing(), 2, memory()) == f"{first[:-2]}-2"
+    assert consolidation.derive_order_id(crossing(), 1, memory(gate_window_hours=1)) != first
 
 
 @pytest.mark.parametrize(
@@ -133,16 +133,16 @@ def test_what_is_global_needs_no_label() -> None:
 def test_every_other_field_comes_from_gate_and_configuration() -> None:
     """Scope, times, sources and ids: none of them from the model."""
     lesson = Lesson("topic_affinity", Labels(domain=["system"]), "One line.", 0.6)
-    made = consolidation.artifact_from(crossing(), lesson, model="m", pack_version="P@1", memory=memory())
-    key = gate_window_key(AS_OF, 168)
-    assert made.artifact_id == artifact_id("local", ["domain:system"], key, model="m", prompt_pack_version="P@1")
+    made = consolidation.make_artifact(crossing(), lesson, model="m", pack_version="P@1", memory=memory())
+    key = compute_window_key(AS_OF, 168)
+    assert made.artifact_id == derive_artifact_id("local", ["domain:system"], key, model="m", prompt_pack_version="P@1")
     assert (made.scope, made.session_id, made.enabled, made.decay_modifier) == ("agent", None, True, 1.0)
     assert (made.source_signal_ids, len(made.source_event_ids)) == (["domain:system"], 5)
     assert made.created_at_event_ts == made.consolidation_event_ts == made.window_end == AS_OF
     assert made.window_start == "2026-03-03T12:00:00.000000Z"
     assert made.expires_at_event_ts == "2026-06-08T12:00:00.000000Z"
     assert (made.gate_snapshot, made.model, made.prompt_pack_version) == (crossing().gate, "m", "P@1")
-    of_session = consolidation.artifact_from(
+    of_session = consolidation.make_artifact(
         crossing(), lesson, model="m", pack_version="P@1", memory=memory(artifact_scope="session")
     )
     assert of_session.session_id == SESSION
@@ -151,7 +151,7 @@ def test_every_other_field_comes_from_gate_and_configuration() -> None:
 def test_an_artifact_names_the_newest_of_its_source_events() -> None:
     """At most `SOURCE_EVENTS_MAX` of them, so that an answer that holds artifacts does not grow without end."""
     lesson = Lesson("topic_affinity", Labels(domain=["system"]), "One line.", 0.6)
-    made = consolidation.artifact_from(crossing(300), lesson, model="m", pack_version="P@1", memory=memory())
+    made = consolidation.make_artifact(crossing(300), lesson, model="m", pack_version="P@1", memory=memory())
     assert made.source_event_ids == crossing(300).evidence.event_ids[-SOURCE_EVENTS_MAX:]
 
 
@@ -162,7 +162,7 @@ def turn(asked: str, answered: str | None, tools: tuple[str, ...] = ()) -> Deliv
 
 def excerpts(turns: list[DeliveredTurn], chars_max: int) -> list[Segment]:
     """As a prompt has them."""
-    return consolidation.segments_of(consolidation.excerpts_of(turns, chars_max, room=1000))
+    return consolidation.make_segments(consolidation.cut_excerpts(turns, chars_max, room=1000))
 
 
 def test_excerpts_are_bounded_and_whole_texts_keep_their_refs() -> None:
@@ -177,12 +177,12 @@ def test_excerpts_are_bounded_and_whole_texts_keep_their_refs() -> None:
 
 def test_the_order_names_no_model_and_shows_bounded_ids() -> None:
     """Valid as it is planned; its domain tag routes it; a signal with thousands of events makes no endless prompt."""
-    order = consolidation.order_of(
+    order = consolidation.make_order(
         crossing(5000), "WO-CONS-x-1", excerpts([turn("a", "b")], 100), config=ON.config,
         memory=memory(), package_id="PKG-X", digest="d", planned_at=AS_OF,
-        model=ON.model_for(crossing(5000).agent, "consolidate"),
+        model=ON.choose_model_for(crossing(5000).agent, "consolidate"),
     )  # fmt: skip
-    assert faults(order, ()) == []
+    assert find_faults(order, ()) == []
     assert order.package_id == "PKG-X"
     limits = order.constraints
     assert (limits.provider_id, limits.model_id, limits.domain_tags) == (None, None, ["consolidation"])

@@ -13,7 +13,7 @@ from hobus.bus.messages.ledger import Provenance
 from hobus.bus.messages.session import Cancel, TurnResult
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder, WorkOrderError
 from hobus.bus.record.catalog import read_body
-from hobus.bus.record.journal import result_of
+from hobus.bus.record.journal import unpack_result
 from hobus.bus.record.payloads.orders import SignalsNamed
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, one_tool
 from tests.actors.ho2_supervisor.turn.test_recall import ON, asked, remembering
@@ -30,7 +30,7 @@ def logged(memory: Any) -> list[list[str]]:
 def recorded_result(rig: Rig) -> TurnResult:
     """The TurnResult in RunCompleted."""
     [entry] = [e for e in rig.run(rig.entries()) if e.event_type == "RunCompleted"]
-    return result_of(entry.bodies[1] or b"")
+    return unpack_result(entry.bodies[1] or b"")
 
 
 def test_a_turns_signals_leave_in_one_message() -> None:

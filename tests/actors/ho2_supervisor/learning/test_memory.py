@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.learning.learning import beside
+from hobus.actors.ho2_supervisor.learning.learning import run_beside
 from hobus.bus.errors import WorkOrderFault
 
 
@@ -27,14 +27,14 @@ async def after(seconds: float, value: Any, ended: list[str] | None = None) -> A
 @pytest.mark.parametrize(("main_s", "aside_s"), [(0.0, 0.01), (0.01, 0.0)])
 async def test_both_results_are_there_whichever_is_first(main_s: float, aside_s: float) -> None:
     """The slower one decides how long it takes."""
-    assert await beside(after(main_s, "main"), after(aside_s, "aside")) == ("main", "aside")
+    assert await run_beside(after(main_s, "main"), after(aside_s, "aside")) == ("main", "aside")
 
 
 async def test_a_fault_is_raised_as_it_is_and_ends_the_other() -> None:
     """No group around it, so that whoever catches a WorkOrderFault does; nothing is left running."""
     ended: list[str] = []
     with pytest.raises(WorkOrderFault) as caught:
-        await beside(after(0.0, WorkOrderFault("BUDGET_EXHAUSTED", "spent")), after(60.0, None, ended))
+        await run_beside(after(0.0, WorkOrderFault("BUDGET_EXHAUSTED", "spent")), after(60.0, None, ended))
     assert caught.value.code == "BUDGET_EXHAUSTED"
     assert ended == ["cancelled"]
 
@@ -44,5 +44,5 @@ async def test_a_time_out_around_it_is_a_time_out() -> None:
     ended: list[str] = []
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await beside(after(60.0, None, ended), after(60.0, None, ended))
+            await run_beside(after(60.0, None, ended), after(60.0, None, ended))
     assert ended == ["cancelled"] * 2

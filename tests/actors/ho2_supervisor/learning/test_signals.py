@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hobus.actors.ho2_supervisor.learning.learning import signals_of
+from hobus.actors.ho2_supervisor.learning.learning import list_signals
 from hobus.actors.ho2_supervisor.session.record import EndedRun
 from hobus.config.sections.turns import ClassifyLabels
 from tests.actors.ho2_supervisor.rig import SESSION
@@ -27,7 +27,7 @@ def ids(run: EndedRun) -> list[str]:
     """The signals of a run whose agent has three tools."""
     tools = ("list_packages", "list_tools", "bad tool")
     return [
-        signal.signal_id for signal in signals_of(run, SESSION, principal="local", tools=tools, vocabulary=VOCABULARY)
+        signal.signal_id for signal in list_signals(run, SESSION, principal="local", tools=tools, vocabulary=VOCABULARY)
     ]
 
 
@@ -37,9 +37,9 @@ def test_every_fact_is_one_signal_in_a_fixed_order() -> None:
         "intent:question", "domain:system", "domain:config", "task:inspect", "tool:list_tools", "tool:list_packages",
         "outcome:success",
     ]  # fmt: skip
-    first = signals_of(ended(), SESSION, principal="local", tools=(), vocabulary=VOCABULARY)[0]
+    first = list_signals(ended(), SESSION, principal="local", tools=(), vocabulary=VOCABULARY)[0]
     assert (first.event_id, first.session_id, first.at) == (f"EVT-{SESSION}-3-intent:question", SESSION, AT)
-    assert signals_of(ended(), SESSION, principal="local", tools=(), vocabulary=VOCABULARY)[0] == first
+    assert list_signals(ended(), SESSION, principal="local", tools=(), vocabulary=VOCABULARY)[0] == first
 
 
 def test_a_missing_field_gives_no_signal_and_no_error() -> None:
@@ -63,7 +63,7 @@ def test_a_wildcard_of_the_agent_names_its_tools():
     run = ended(tool_ids=("s__read", "t__read"))
     found = [
         signal.signal_id
-        for signal in signals_of(run, SESSION, principal="local", tools=("s__*",), vocabulary=VOCABULARY)
+        for signal in list_signals(run, SESSION, principal="local", tools=("s__*",), vocabulary=VOCABULARY)
     ]
     assert "tool:s__read" in found
     assert "tool:t__read" not in found

@@ -12,7 +12,7 @@ from hobus.actors.ho2_supervisor.session.record import EndedRun
 from hobus.actors.ho2_supervisor.turn.classification import Stated, read_stated
 from hobus.bus.errors import MemoryFault, RuntimeFault
 from hobus.bus.messages.given_history import with_history
-from hobus.bus.messages.ids import artifact_id, statement_signal_id
+from hobus.bus.messages.ids import derive_artifact_id, derive_statement_id
 from hobus.bus.messages.memory import Artifact, Labels
 from hobus.bus.messages.session import Remembered, TurnResult
 from hobus.bus.messages.work_order import WorkOrder
@@ -25,7 +25,7 @@ from tests.actors.ho2_supervisor.turn.test_recall import ON, remembering
 VOCABULARY = ClassifyLabels(domain=["system", "config"], task=["inspect"])
 AT = "2026-03-10T12:00:00.000000Z"
 BRIEF = {"statement": "Always answer briefly.", "scope": "global"}
-SIGNAL = statement_signal_id("length")
+SIGNAL = derive_statement_id("length")
 
 
 def memory(**changes: Any) -> Ho3Config:
@@ -44,10 +44,10 @@ def made(message: str = "", **said: Any) -> Artifact:
     """The artifact of such a run; the message says the statement and no more, unless said otherwise."""
     read = read_stated({"explicit_preference": {"scope": "global"} | said}, VOCABULARY)
     assert read is not None
-    stated = statement.judged(read, message or read.statement, 50_000)
+    stated = statement.judge_wish(read, message or read.statement, 50_000)
     assert stated is not None
-    signal = statement.signal_of(stated, ended(**said), SESSION, "key/bob")
-    return statement.artifact_of(stated, signal, memory())
+    signal = statement.make_signal(stated, ended(**said), SESSION, "key/bob")
+    return statement.make_artifact(stated, signal, memory())
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,9 @@ def test_a_statement_rests_on_its_own_turn() -> None:
     """Window key `explicit`, no gate, no model; its principal the session's; its event the turn's own."""
     artifact = made(**BRIEF)
     words = "answer briefly"
-    assert artifact.artifact_id == artifact_id("key/bob", [SIGNAL], "explicit", model="", prompt_pack_version=words)
+    assert artifact.artifact_id == derive_artifact_id(
+        "key/bob", [SIGNAL], "explicit", model="", prompt_pack_version=words
+    )
     assert (artifact.principal, artifact.artifact_type, artifact.scope) == ("key/bob", "interaction_style", "global")
     assert (artifact.source_signal_ids, artifact.source_event_ids) == ([SIGNAL], [f"EVT-{SESSION}-3-{SIGNAL}"])
     assert (artifact.gate_snapshot, artifact.weight, artifact.expires_at_event_ts) == (None, 1.0, None)

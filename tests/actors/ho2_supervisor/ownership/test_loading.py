@@ -15,21 +15,21 @@ from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import snapshot as snapshots
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.turn.history import Blocks
-from hobus.actors.ho2_supervisor.turn.turn import history_limits
+from hobus.actors.ho2_supervisor.turn.turn import compute_history_limits
 from hobus.bus.errors import BusError, LedgerError, SessionFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ledger import Entries, Entry, Read, WriteEntry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder
-from hobus.bus.record.journal import event_in, pack_event, recorded
+from hobus.bus.record.journal import pack_event, read_event, read_recorded
 from tests.actors.ho2_supervisor.remembering import bias
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, degraded_entry, one_tool, snapshot
 from tests.actors.ho2_supervisor.turn.test_recall import ON, remembering
 from tests.rig import names
 
 SMALL = (("ho2.history_turns_max", 2),)
-LIMITS = history_limits(snapshot(*SMALL).config)
+LIMITS = compute_history_limits(snapshot(*SMALL).config)
 
 
 @dataclass
@@ -65,14 +65,14 @@ def replayed(entries: Sequence[Entry]) -> SessionRecord:
     """The fold of the whole."""
     record = SessionRecord(SESSION, LIMITS)
     for entry in entries:
-        if (taken := recorded(entry)) is not None:
+        if (taken := read_recorded(entry)) is not None:
             record.take(taken)
     return record
 
 
 def everything(record: SessionRecord) -> tuple[Any, ...]:
     """All that a record holds; of a run in progress its memo."""
-    packed = b"" if record.run is not None else snapshots.packed_record(record)
+    packed = b"" if record.run is not None else snapshots.pack_record(record)
     return packed, record.state, record.head, record.appended, record.since_snapshot, record.history, record.run, \
         record.last_run, record.inputs, record.commands  # fmt: skip
 
@@ -116,7 +116,7 @@ def test_every_prefix_loads_to_what_its_whole_fold_gives(journal: list[Entry], s
     for length, entry in enumerate([*journal, None]):
         if length in lengths:
             assert everything(loaded(Shelf(journal[:length]), page=7).record) == everything(whole), length
-        if entry is not None and (taken := recorded(entry)) is not None:
+        if entry is not None and (taken := read_recorded(entry)) is not None:
             whole.take(taken)
 
 
@@ -147,7 +147,7 @@ def test_texts_that_are_too_large_for_one_answer_come_in_several(journal: list[E
 
 def changed(entry: Entry, **changes: Any) -> Entry:
     """The entry with another event."""
-    event = event_in(entry)
+    event = read_event(entry)
     other = event._replace(event=event.event.model_copy(update=changes))
     return with_body(entry, 0, pack_event(other, entry.submission_id, entry.at_us))
 
@@ -186,7 +186,7 @@ def test_snapshot_that_is_not_right_is_passed_over(journal: list[Entry], fault: 
     got = loaded(Shelf(bad))
     assert got.ignored == 1
     assert got.entries == len(bad) - places[-2]
-    assert snapshots.packed_record(got.record) == snapshots.packed_record(replayed(journal))
+    assert snapshots.pack_record(got.record) == snapshots.pack_record(replayed(journal))
     assert got.record.history == replayed(journal).history
 
 
@@ -231,7 +231,7 @@ def test_erased_texts_stay_away(journal: list[Entry]) -> None:
     )
     assert lines[:asked_then] and set(lines[: -len(got.history.turns)]) <= {"- user: [erased]"}
     assert got.history.turns[-1].input_text is None
-    assert snapshots.packed_record(got) == snapshots.packed_record(replayed(journal))
+    assert snapshots.pack_record(got) == snapshots.pack_record(replayed(journal))
 
 
 def test_reply_is_taken_from_the_result_only_where_its_own_record_never_was() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, EntryRefused, refusal_of
+from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, EntryRefused, make_refusal
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.limits import BODY_MAX_BYTES
-from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
+from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, name_session_stream
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import read_event
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, degraded_entry, question_and_answer
 from tests.rig import names
 
@@ -27,7 +27,7 @@ async def failure(turn: Any) -> RuntimeFault:
 def appended(event_type: str = "RunStarted", *, tenure: int = 1) -> WriteEntry:
     """A conditional entry after entry `before`."""
     return WriteEntry(
-        submission_id="mine", stream=session_stream(SESSION), event_type=event_type, at_us=1, bodies=[b""],
+        submission_id="mine", stream=name_session_stream(SESSION), event_type=event_type, at_us=1, bodies=[b""],
         provenance=Provenance(), prev="before", tenure=tenure,
     )  # fmt: skip
 
@@ -49,13 +49,13 @@ def refused(code: str, *, head: str = "before", tenure: int = 1) -> Ack:
 )
 def test_stream_that_went_on_means_to_read_it_again(ack: Ack) -> None:
     """A head, a tenure or a once key that another writer changed: the session has moved."""
-    assert isinstance(refusal_of(ack, appended()), AppendRefused)
+    assert isinstance(make_refusal(ack, appended()), AppendRefused)
 
 
 @pytest.mark.parametrize("code", ["too_large", "invalid", "conflict"])
 def test_stream_that_stands_still_means_that_the_entry_is_at_fault(code: str) -> None:
     """Reading again changes nothing: a fault that no retry fixes, under a code that the host takes for no verdict."""
-    fault = refusal_of(refused(code), appended())
+    fault = make_refusal(refused(code), appended())
     assert isinstance(fault, EntryRefused)
     assert (fault.code, fault.retryable) == ("execution_error", False)
     assert "mine" in fault.detail
@@ -65,8 +65,8 @@ def test_stream_that_stands_still_means_that_the_entry_is_at_fault(code: str) ->
 def test_first_of_two_that_take_over_moves_the_other() -> None:
     """Both derive one id from one tenure; the loser meets its own id with other content under a head that moved."""
     ack = refused("conflict", head="TookOver", tenure=2)
-    assert isinstance(refusal_of(ack, appended("TookOver", tenure=2)), AppendRefused)
-    assert isinstance(refusal_of(refused("conflict"), appended("TookOver", tenure=2)), EntryRefused)
+    assert isinstance(make_refusal(ack, appended("TookOver", tenure=2)), AppendRefused)
+    assert isinstance(make_refusal(refused("conflict"), appended("TookOver", tenure=2)), EntryRefused)
 
 
 def test_answer_that_the_record_does_not_take_fails_the_run_once() -> None:
@@ -83,7 +83,7 @@ def test_answer_that_the_record_does_not_take_fails_the_run_once() -> None:
         journal = rig.run(rig.entries())
         assert names(journal)[-1] == "RunFailed"
         assert names(journal).count("TookOver") == 1
-        assert event_in(journal[-1]).event.code == "execution_error"
+        assert read_event(journal[-1]).event.code == "execution_error"
         assert b"too_large" in (journal[-1].bodies[1] or b"")
         assert rig.run(rig.entries("ho2m")) == []
         assert rig.run(failure(rig.turn("i1", "much"))).code == "execution_error"
@@ -137,7 +137,7 @@ def test_body_that_is_missing_is_no_unknown_session() -> None:
         rig.run(cut())
         last = rig.run(rig.entries())[-1]
         assert last.event_type == "RunFailed"
-        assert event_in(last).event.code == "execution_error"
+        assert read_event(last).event.code == "execution_error"
         assert rig.run(failure(rig.turn("i1", "hello"))).code == "execution_error"
 
 

@@ -11,14 +11,14 @@ from uuid import UUID
 import pytest
 
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
-from hobus.actors.ho2_supervisor.session.state import state_hash
-from hobus.actors.ho2_supervisor.turn.turn import history_limits
+from hobus.actors.ho2_supervisor.session.state import hash_state
+from hobus.actors.ho2_supervisor.turn.turn import compute_history_limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import canonical_bytes, pack
-from hobus.bus.messages.ledger import Entry, WriteEntry, session_stream
+from hobus.bus.messages.ledger import Entry, WriteEntry, name_session_stream
 from hobus.bus.messages.session import SessionReady, StartSession, TurnReply, TurnRequest, TurnResult
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder
-from hobus.bus.record.journal import event_in, recorded
+from hobus.bus.record.journal import read_event, read_recorded
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, one_tool, snapshot, text_of
 from tests.rig import names
 
@@ -58,9 +58,9 @@ def moved_to(session_id: str, entry: Entry) -> WriteEntry:
 
 def record_of(entries: list[Entry], session_id: str = SESSION) -> SessionRecord:
     """The fold of a journal."""
-    record = SessionRecord(session_id, history_limits(snapshot().config))
+    record = SessionRecord(session_id, compute_history_limits(snapshot().config))
     for entry in entries:
-        if (taken := recorded(entry)) is not None:
+        if (taken := read_recorded(entry)) is not None:
             record.take(taken)
     return record
 
@@ -88,7 +88,7 @@ def test_successor_finishes_a_turn_from_every_prefix_of_its_journal(stride: int)
             sent = [message.order.wo_id for message in rig.pool.received[sent_before:]]
             assert not ended & set(sent), length
             assert len(set(sent)) == len(sent), length
-            after = rig.run(rig.entries(session_stream(session_id)))
+            after = rig.run(rig.entries(name_session_stream(session_id)))
             assert names(after).count("RunCompleted") == 1, length
             assert names(after).count("RunRequested") == 1, length
             assert names(after).count("TookOver") == 2, length
@@ -354,9 +354,9 @@ def test_unfinished_run_past_its_deadline_is_failed_by_the_new_owner() -> None:
         rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:cut])))
         rig.run(rig.start_session(session_id))
         rig.run(rig.host.sleep(1))
-        after = rig.run(rig.entries(session_stream(session_id)))
+        after = rig.run(rig.entries(name_session_stream(session_id)))
         assert names(after)[cut:] == ["TookOver", "RunFailed"]
-        assert event_in(after[-1]).event.code == "deadline_exceeded"
+        assert read_event(after[-1]).event.code == "deadline_exceeded"
         assert rig.pool.received == []
         result = rig.run(rig.turn("i2", QUESTION, session_id=session_id))
         assert result.outcome == "success"
@@ -370,7 +370,7 @@ def test_new_owner_drives_an_unfinished_run_without_being_asked_for_it() -> None
         rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:9])))
         rig.run(rig.start_session(session_id))
         rig.run(rig.host.sleep(1))
-        assert names(rig.run(rig.entries(session_stream(session_id))))[-1] == "RunCompleted"
+        assert names(rig.run(rig.entries(name_session_stream(session_id))))[-1] == "RunCompleted"
 
 
 def test_successor_never_drives_a_run_that_the_host_has_answered() -> None:
@@ -411,11 +411,11 @@ def test_replays_of_one_journal_give_the_same_bytes() -> None:
 def hashes_of(journal: list[Entry]) -> list[str]:
     """Of the fold of each prefix."""
     record = record_of([])
-    hashes = [state_hash(record.state)]
+    hashes = [hash_state(record.state)]
     for entry in journal:
-        if (taken := recorded(entry)) is not None:
+        if (taken := read_recorded(entry)) is not None:
             record.take(taken)
-        hashes.append(state_hash(record.state))
+        hashes.append(hash_state(record.state))
     return hashes
 
 

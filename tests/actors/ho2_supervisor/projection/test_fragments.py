@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment
-from hobus.actors.ho2_supervisor.projection.fragments import liveness_fragments
-from hobus.actors.ho2_supervisor.projection.liveness import liveness_of
+from hobus.actors.ho2_supervisor.projection.fragments import make_liveness_fragments
+from hobus.actors.ho2_supervisor.projection.liveness import find_liveness
 from hobus.actors.ho2_supervisor.session.intents import Intents
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLives
 from hobus.bus.record.session_facts import IntentDeclared
@@ -29,19 +29,20 @@ def orders() -> OrderLives:
     """Failed in turns 2 and 10, open in turns 3 and 9; one belongs to an intent that is over."""
     found = OrderLives()
     for run in (10, 2, 3, 9):
-        found.dispatched(wo(run), {"wo_type": "synthesize", "intent_id": INTENT})
-    found.dispatched(wo(4), {"wo_type": "classify", "intent_id": f"INT-{SESSION}-000"})
+        found.note_dispatched(wo(run), {"wo_type": "synthesize", "intent_id": INTENT})
+    found.note_dispatched(wo(4), {"wo_type": "classify", "intent_id": f"INT-{SESSION}-000"})
     found.ended(wo(2), at(1), failure="expired")
     found.ended(wo(4), at(1), failure="expired")
-    found.escalated(wo(10), at(2))
+    found.note_escalated(wo(10), at(2))
     return found
 
 
 def contents(objectives: dict[str, str] | None = None, ref: str = OWN) -> list[str]:
     """What is alive, in words."""
-    state = liveness_of(intents(ref), orders(), session_open=True)
+    state = find_liveness(intents(ref), orders(), session_open=True)
     return [
-        one.content for one in liveness_fragments(state, {OWN: "see"} if objectives is None else objectives, [INTENT])
+        one.content
+        for one in make_liveness_fragments(state, {OWN: "see"} if objectives is None else objectives, [INTENT])
     ]
 
 
@@ -58,8 +59,8 @@ def test_priority_is_intent_then_failures_then_open_orders() -> None:
 
 def test_an_intent_that_a_message_of_the_prompt_says_is_not_told_again() -> None:
     """Whoever asks for the fragments says which are; failures and open orders of the others stand."""
-    state = liveness_of(intents(), orders(), session_open=True)
-    first, *_ = liveness_fragments(state, {OWN: "see"}, ())
+    state = find_liveness(intents(), orders(), session_open=True)
+    first, *_ = make_liveness_fragments(state, {OWN: "see"}, ())
     assert first.content.startswith("failed: ")
 
 
@@ -70,8 +71,8 @@ def test_words_that_were_erased_are_said_to_be() -> None:
 
 def test_every_fragment_says_where_it_comes_from() -> None:
     """Source, id, and its words' place in the record where they stand alone there."""
-    state = liveness_of(intents(), orders(), session_open=True)
-    first, second, *_ = liveness_fragments(state, {OWN: "see"}, [INTENT])
+    state = find_liveness(intents(), orders(), session_open=True)
+    first, second, *_ = make_liveness_fragments(state, {OWN: "see"}, [INTENT])
     assert first == Fragment("liveness", INTENT, (TextPart(None, "active intent: "), TextPart(OWN, "see")))
     assert (second.source, second.source_id) == ("liveness", wo(10))
     assert [part.ref for part in second.parts] == [None]
@@ -80,5 +81,5 @@ def test_every_fragment_says_where_it_comes_from() -> None:
 def test_a_message_as_objective_has_no_ref() -> None:
     """What is shown is its beginning in one line, and no body holds just that."""
     ref = f"RunRequested:{SESSION}/i1/1"
-    state = liveness_of(intents(ref), OrderLives(), session_open=True)
-    assert [part.ref for part in liveness_fragments(state, {ref: "see"}, [INTENT])[0].parts] == [None]
+    state = find_liveness(intents(ref), OrderLives(), session_open=True)
+    assert [part.ref for part in make_liveness_fragments(state, {ref: "see"}, [INTENT])[0].parts] == [None]

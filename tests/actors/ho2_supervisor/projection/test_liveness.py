@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor.projection.liveness import IntentLife, Item, LivenessState
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
-from hobus.bus.messages.ids import RunId, StepId, TurnId, intent_id, iso_of_us, us_of_iso
+from hobus.bus.messages.ids import RunId, StepId, TurnId, derive_intent_id, format_iso_us, parse_iso_us
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.messages.session import SessionConfig
 from hobus.bus.record import session_facts as events
@@ -21,7 +21,7 @@ from tests.laws import law
 
 RUN = RunId(session_id=SESSION, run_seq=1)
 STEP = StepId(turn_id=TurnId(run_id=RUN, turn_seq=1), step_seq=1)
-INTENT = intent_id(SESSION, 1)
+INTENT = derive_intent_id(SESSION, 1)
 
 
 def wo(number: int) -> str:
@@ -33,7 +33,7 @@ def raw(sequence: int, event_type: str, stream: str, *, order: str = "", reason:
     """An entry of the session."""
     about = Provenance(session_id=SESSION, run_seq=1, work_order_id=order)
     empty: dict[str, object] = {
-        "submission_id": f"{event_type}:{sequence}", "at_us": us_of_iso(at(sequence)), "decision": "", "parents": [],
+        "submission_id": f"{event_type}:{sequence}", "at_us": parse_iso_us(at(sequence)), "decision": "", "parents": [],
         "trace": "", "prev": None, "tenure": None, "once": None, "origin": "ho2/1@a", "ledger_at_us": 0,
         "body_hashes": [], "body_lengths": [], "bodies": [b""],
     }  # fmt: skip
@@ -45,7 +45,7 @@ def said(sequence: int, event: SessionFact) -> Entry:
     """An entry of the session's journal."""
     enveloped = SessionEvent(SESSION, 0, 0, event, RUN, STEP.turn_id, STEP)
     submission_id = f"{event.kind}:{sequence}"
-    at_us = us_of_iso(at(sequence))
+    at_us = parse_iso_us(at(sequence))
     return raw(
         sequence, event.entry_name, f"session/{SESSION}", submission_id=submission_id,
         bodies=[pack_event(enveloped, submission_id, at_us)],
@@ -63,7 +63,7 @@ def started(sequence: int) -> Entry:
 def declared(sequence: int, number: int = 1) -> Entry:
     """An intent begins."""
     event = events.IntentDeclared(
-        intent_id=intent_id(SESSION, number), scope="session", objective_ref=f"o/{number}", at=at(sequence)
+        intent_id=derive_intent_id(SESSION, number), scope="session", objective_ref=f"o/{number}", at=at(sequence)
     )
     return said(sequence, event)
 
@@ -71,8 +71,8 @@ def declared(sequence: int, number: int = 1) -> Entry:
 def superseded(sequence: int, number: int, by: int) -> Entry:
     """Another one takes its place."""
     event = events.IntentSuperseded(
-        intent_id=intent_id(SESSION, number),
-        superseded_by_intent_id=intent_id(SESSION, by),
+        intent_id=derive_intent_id(SESSION, number),
+        superseded_by_intent_id=derive_intent_id(SESSION, by),
         reason="x",
         at=at(sequence),
     )
@@ -155,7 +155,7 @@ def test_time_stamps_decide_nothing() -> None:
     """Two entries of one moment, or of clocks that disagree: sequence is the order."""
     early = in_pool(9, "WO_COMPLETED", 1)._replace(at_us=0)
     state = reduce_liveness([dispatched(1, 1)], [early, in_pool(5, "WO_FAILED", 1, "expired")])
-    assert (life(state, 1).status, life(state, 1).ended_at) == ("completed", iso_of_us(0))
+    assert (life(state, 1).status, life(state, 1).ended_at) == ("completed", format_iso_us(0))
 
 
 def test_intents_begin_and_end() -> None:
@@ -163,10 +163,10 @@ def test_intents_begin_and_end() -> None:
     entries = [started(0), declared(1), superseded(2, 1, by=2), declared(3, 2)]
     state = reduce_liveness(entries, [])
     assert state.intents[INTENT] == IntentLife("superseded", "session", "o/1", at(1), at(2))
-    assert (state.active_intents, state.session_open) == ([intent_id(SESSION, 2)], True)
+    assert (state.active_intents, state.session_open) == ([derive_intent_id(SESSION, 2)], True)
     state = reduce_liveness([*entries, ended(4)], [])
     assert (state.active_intents, state.session_open) == ([], False)
-    assert state.intents[intent_id(SESSION, 2)].closed_at == at(4)
+    assert state.intents[derive_intent_id(SESSION, 2)].closed_at == at(4)
 
 
 def test_an_end_in_the_journal_alone_counts() -> None:
@@ -218,8 +218,8 @@ def test_what_nobody_is_told_any_more_is_forgotten() -> None:
     """Completed orders, those of an intent that is over, and beyond the bound the oldest."""
     orders = OrderLives()
     for number in range(1, 6):
-        orders.dispatched(wo(number), {"wo_type": "tool_call", "intent_id": "gone" if number == 2 else INTENT})
+        orders.note_dispatched(wo(number), {"wo_type": "tool_call", "intent_id": "gone" if number == 2 else INTENT})
     orders.ended(wo(1), at(1), failure="")
     orders.ended(wo(3), at(1), failure="expired")
     orders.forget(2, [INTENT])
-    assert [one.wo_id for one in orders.known()] == [wo(4), wo(5)]
+    assert [one.wo_id for one in orders.list_known()] == [wo(4), wo(5)]

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session import commands as rules
-from hobus.actors.ho2_supervisor.session.journal import envelope
+from hobus.actors.ho2_supervisor.session.journal import make_envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
-from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState, of_run
+from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState, replace_run
 from hobus.bus.messages import session
-from hobus.bus.messages.ids import RunId, iso, lease_id_of, parse_iso
+from hobus.bus.messages.ids import RunId, derive_lease_id, format_iso, parse_iso
 from hobus.bus.record import session_facts as events
 from tests.actors.ho2_supervisor.journals import (
     SESSION,
@@ -30,7 +30,7 @@ from tests.actors.ho2_supervisor.journals import (
 
 RUN = RunId(session_id=SESSION, run_seq=1)
 TERMS = events.LeaseTerms(ttl_secs=10, heartbeat_timeout_secs=4)
-LEASE = lease_id_of(RUN, 1)
+LEASE = derive_lease_id(RUN, 1)
 
 
 def received(state: SessionState, command: session.Command, **fields: object) -> SessionState:
@@ -44,7 +44,7 @@ def received(state: SessionState, command: session.Command, **fields: object) ->
 def decided(state: SessionState, command: session.Command, *, when: int = 2, **fields: object) -> Reduced:
     """What applying this command gives."""
     state = received(state, command, **fields)
-    return reduce(state, envelope(state, events.HostCommandApplied(command_id="c1", at=at(when))))
+    return reduce(state, make_envelope(state, events.HostCommandApplied(command_id="c1", at=at(when))))
 
 
 def applied(state: SessionState, command: session.Command, *, when: int = 2) -> SessionState:
@@ -94,7 +94,7 @@ def leased() -> SessionState:
 def test_a_steer_waits_for_the_next_round_which_names_it() -> None:
     """Its ref is pending until a new round observes it; a round that does not name it cannot begin."""
     state = applied(running(), session.Steer(text=""))
-    assert state.pending_steer == [rules.text_ref(SESSION, "c1")]
+    assert state.pending_steer == [rules.derive_text_ref(SESSION, "c1")]
     deaf = step(state)
     assert isinstance(deaf, events.StepStarted)
     deaf = deaf.model_copy(update={"steers": []})
@@ -136,7 +136,7 @@ def test_resume_goes_on_and_gives_the_waited_time_back() -> None:
     outcome = decided(state, session.Resume(), when=8)
     assert (outcome.state.lifecycle, (outcome.state.run and outcome.state.run.waiting_since)) == ("Running", None)
     assert before is not None
-    assert outcome.state.deadline_at == iso(parse_iso(before) + 5)
+    assert outcome.state.deadline_at == format_iso(parse_iso(before) + 5)
     asked = replace(applied(running(), session.Pause()), applied_command_ids=[])
     assert applied(asked, session.Resume()).pause_requested is False
 
@@ -187,7 +187,7 @@ def test_a_heartbeat_moves_both_ends_of_the_lease() -> None:
     """Silence is counted from the last heartbeat, the length too; an older one, or of another lease, is refused."""
     state = applied(leased(), session.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(4)))
     assert state.lease is not None
-    assert (state.lease.expires_at, commands.lease_expiry(state)) == (at(14), at(8))
+    assert (state.lease.expires_at, commands.find_lease_expiry(state)) == (at(14), at(8))
     state = replace(state, applied_command_ids=[])
     assert refused(state, session.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(4))) == "not_newer"
     assert refused(state, session.LeaseHeartbeat(lease_id="LEASE-x-1", heartbeat_at=at(5))) == "wrong_lease"
@@ -203,7 +203,7 @@ def test_a_lease_is_over_at_a_journaled_time_and_cancels_once() -> None:
     assert outcome.effects == ("run_stops",)
     assert reduced(outcome.state, events.TimePassed(at=at(9))).effects == ()
     wrong = events.LeaseIssued(lease_id=LEASE, issued_at=at(1), expires_at=at(12), heartbeat_timeout_secs=4, at=at(1))
-    assert reduced(of_run(before.state, before.state.run, lease=None), wrong).rejection is not None
+    assert reduced(replace_run(before.state, before.state.run, lease=None), wrong).rejection is not None
 
 
 @pytest.mark.parametrize(

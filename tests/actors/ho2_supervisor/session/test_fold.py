@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from hobus.actors.ho2_supervisor.session.journal import NOTHING, steps, steps_in
+from hobus.actors.ho2_supervisor.session.journal import NOTHING, read_steps, reduce_steps
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages import session
 from hobus.bus.messages.ledger import Entry, WriteEntry
 from hobus.bus.record import session_facts as events
-from hobus.bus.record.journal import recorded
+from hobus.bus.record.journal import read_recorded
 from tests.actors.ho2_supervisor.lives import FORWARD, LIMITS, MOVES, OPENING, Life
 from tests.launch.sessions.entries import AT, SESSION, Written
 
@@ -26,7 +26,7 @@ def journal() -> Written:
 def test_each_entry_stands_between_the_states_around_it() -> None:
     """The first one tells which session it is."""
     written = journal()
-    found = list(steps(written.entries))
+    found = list(reduce_steps(written.entries))
     assert [one.entry for one in found] == written.entries
     assert found[0].before == SessionState(session_id=SESSION) and found[-1].after == written.state
     assert all(one.after is other.before for one, other in pairwise(found))
@@ -37,19 +37,19 @@ def test_each_entry_stands_between_the_states_around_it() -> None:
 def test_what_does_not_apply_and_what_does_not_read_leave_the_state() -> None:
     """The one says why, the other has no event."""
     written = journal().add(events.RunStarted(at=AT))
-    last = list(steps(written.entries))[-1]
+    last = list(reduce_steps(written.entries))[-1]
     assert last.after is last.before and "no requested run" in last.rejection
-    [erased] = steps_in(last.after, written.entries[0]._replace(bodies=[None]))
+    [erased] = read_steps(last.after, written.entries[0]._replace(bodies=[None]))
     assert erased.recorded is None and erased.after is last.after and erased.rejection == ""
-    assert next(steps_in(NOTHING, written.entries[0]._replace(bodies=[None]))).after is NOTHING
+    assert next(read_steps(NOTHING, written.entries[0]._replace(bodies=[None]))).after is NOTHING
 
 
 def test_a_journals_end_is_folded_from_the_state_before_it() -> None:
     """It gives what the whole one gives."""
     entries = journal().entries
-    *_, middle = steps(entries[:4])
-    *_, last = steps(entries[4:], middle.after)
-    *_, whole = steps(entries)
+    *_, middle = reduce_steps(entries[:4])
+    *_, last = reduce_steps(entries[4:], middle.after)
+    *_, whole = reduce_steps(entries)
     assert last.after == whole.after
 
 
@@ -62,8 +62,8 @@ def test_whoever_reads_sees_the_state_that_its_owner_has(seed: int) -> None:
         life.move(name)
     record, state = SessionRecord(SESSION, LIMITS), NOTHING
     for written in life.entries:
-        [one] = steps_in(state, _read(written))
-        taken = recorded(written)
+        [one] = read_steps(state, _read(written))
+        taken = read_recorded(written)
         assert taken is not None
         record.take(taken)
         state = one.after

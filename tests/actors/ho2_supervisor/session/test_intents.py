@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor.session.intents import IntentFact, Intents
-from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes
+from hobus.actors.ho2_supervisor.session.state import SessionState, pack_state
 from hobus.bus.record import session_facts as events
 from tests.actors.ho2_supervisor.journals import SESSION, at, fold, reduced, running, started
 from tests.laws import law
@@ -98,7 +98,7 @@ def test_intents_change_in_whatever_state_the_run_is() -> None:
 
 def test_intents_are_part_of_the_state() -> None:
     """Its hash is another one with them."""
-    assert state_bytes(fold(running(), declared(1))) != state_bytes(running())
+    assert pack_state(fold(running(), declared(1))) != pack_state(running())
 
 
 @law(20, 200, steps=st.lists(st.tuples(st.sampled_from(["declare", "supersede", "close", "doubt"]), st.integers(1, 4))))

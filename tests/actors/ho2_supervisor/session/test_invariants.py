@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from hobus.actors.ho2_supervisor.session.journal import envelope
+from hobus.actors.ho2_supervisor.session.journal import make_envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
-from hobus.actors.ho2_supervisor.session.state import resolve_run_config, state_bytes
+from hobus.actors.ho2_supervisor.session.state import pack_state, resolve_run_config
 from hobus.bus.messages.session import SessionConfig
 from tests.actors.ho2_supervisor.journals import (
     dispatched,
@@ -106,9 +106,9 @@ def test_every_order_of_receipts_settles_the_same_batch(stale: str | None) -> No
             wo_id = next(one.wo_id for one in orders if one.wo_id.endswith(f".{call}"))
             after = fold(after, ended(wo_id), receipt(after, call, status, **epochs))
         assert after.tool_batch is not None and after.tool_batch.is_complete
-        late = reduce(after, envelope(after, receipt(after, "001", "Failed")))
+        late = reduce(after, make_envelope(after, receipt(after, "001", "Failed")))
         assert late.state.tool_batch == after.tool_batch
-        settled.add(state_bytes(after))
+        settled.add(pack_state(after))
     assert len(settled) == 1
 
 

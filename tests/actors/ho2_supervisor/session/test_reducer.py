@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.session import reducer
-from hobus.actors.ho2_supervisor.session.journal import envelope
+from hobus.actors.ho2_supervisor.session.journal import make_envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
-from hobus.actors.ho2_supervisor.session.state import CallStatus, SessionState, state_bytes
+from hobus.actors.ho2_supervisor.session.state import CallStatus, SessionState, pack_state
 from hobus.bus.messages.ids import BESIDE_CALL_ID
 from hobus.bus.messages.session import SessionConfig
 from hobus.bus.record import session_facts as events
@@ -79,7 +79,7 @@ def test_take_over_counts_tenures_without_a_gap_and_raises_no_epoch() -> None:
 
 def test_event_of_another_session_is_rejected() -> None:
     """A journal folds only its own events."""
-    other = envelope(started(), requested())._replace(session_id=SESSION.replace("1", "9"))
+    other = make_envelope(started(), requested())._replace(session_id=SESSION.replace("1", "9"))
     assert reduce(started(), other).rejection is not None
 
 
@@ -246,7 +246,7 @@ def test_arrival_order_does_not_matter() -> None:
     state = in_batch("001", "002")
     left = fold(state, receipt(state, "001"), receipt(state, "002", "Failed"))
     right = fold(state, receipt(state, "002", "Failed"), receipt(state, "001"))
-    assert state_bytes(left) == state_bytes(right)
+    assert pack_state(left) == pack_state(right)
 
 
 @pytest.mark.parametrize("epochs", [{"step_epoch": 0}, {"session_epoch": 7}, {"step_epoch": 99}])
@@ -362,7 +362,7 @@ def test_session_ends_when_no_run_is_active() -> None:
 def test_event_of_another_run_or_epoch_is_stale() -> None:
     """What an old drive of the run wanted to append does not apply after a fence."""
     state = running()
-    late = envelope(state, step(state))
+    late = make_envelope(state, step(state))
     assert reduce(fold(state, degraded()), late).rejection is not None
     moved = fold(state, step(state))
     assert reduce(moved, late).rejection is not None

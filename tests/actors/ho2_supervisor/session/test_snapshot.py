@@ -33,16 +33,16 @@ def lived(turns: int) -> Life:
 
 def test_packed_record_is_bounded_whatever_the_age() -> None:
     """Ten turns or a hundred: the numbers in it get longer, nothing else."""
-    sizes = [len(snapshot.packed_record(lived(turns).record)) for turns in (10, 100)]
+    sizes = [len(snapshot.pack_record(lived(turns).record)) for turns in (10, 100)]
     assert sizes[1] < 1.1 * sizes[0]
 
 
 def test_texts_are_refs_in_the_packed_record() -> None:
     """What a user or a model said stands where it was recorded, and, as lines, in a body of its own."""
     life = lived(8)
-    event, bodies = snapshot.of(life.record, "STATE_SNAPSHOT:x/1.1", at(5))
+    event, bodies = snapshot.make_snapshot(life.record, "STATE_SNAPSHOT:x/1.1", at(5))
     packed = zlib.decompress(bodies[0])
-    assert packed == snapshot.packed_record(life.record) and b"question" not in packed
+    assert packed == snapshot.pack_record(life.record) and b"question" not in packed
     assert b"answer" not in packed.replace(b"answered", b"")
     assert len(unpack(zlib.decompress(bodies[1]))) == len(life.record.history.lines) > 0
     assert (event.after, event.record_version) == (life.record.head, snapshot.VERSION)
@@ -50,15 +50,15 @@ def test_texts_are_refs_in_the_packed_record() -> None:
 
 def test_the_packed_record_keeps_its_bytes() -> None:
     """A snapshot that was written before reads as what it was, and is written so again (`snapshot.VERSION`)."""
-    packed = snapshot.packed_record(lived(8).record)
+    packed = snapshot.pack_record(lived(8).record)
     assert hashlib.sha256(packed).hexdigest() == "285ad6199172ab7dab039762deb1d6d7cc30fd15e6f350c9567e4ad6046399c7"
 
 
 def test_a_snapshot_takes_little_beside_the_entries_that_it_stands_for() -> None:
     """What each input repeats is there once."""
     life = lived(60)
-    _, bodies = snapshot.of(life.record, "STATE_SNAPSHOT:x/1.1", at(5))
-    assert len(bodies[0]) < len(snapshot.packed_record(life.record)) / 2
+    _, bodies = snapshot.make_snapshot(life.record, "STATE_SNAPSHOT:x/1.1", at(5))
+    assert len(bodies[0]) < len(snapshot.pack_record(life.record)) / 2
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_a_snapshot_takes_little_beside_the_entries_that_it_stands_for() -> None
 def test_a_record_that_does_not_inflate_to_one_is_named(body: bytes) -> None:
     """Nothing, garbage, a value cut short, something behind it, and one that would take a thousand times its length."""
     life = lived(3)
-    event, _ = snapshot.of(life.record, "STATE_SNAPSHOT:x/1.1", at(5))
+    event, _ = snapshot.make_snapshot(life.record, "STATE_SNAPSHOT:x/1.1", at(5))
     forged = event.model_copy(update={"record_hash": hashlib.sha256(body).hexdigest()})
-    entry = Recorded("STATE_SNAPSHOT:x/1.1", journal.envelope(life.state, forged), (b"", body, b""))
-    fault = snapshot.packed_in(entry, event.after)
+    entry = Recorded("STATE_SNAPSHOT:x/1.1", journal.make_envelope(life.state, forged), (b"", body, b""))
+    fault = snapshot.read_packed(entry, event.after)
     assert isinstance(fault, str) and "does not read" in fault
 
 
@@ -90,7 +90,7 @@ def test_snapshot_is_due_at_rest_alone() -> None:
         life.move("request")
     assert not snapshot.is_due(life.record, 0)
     with pytest.raises(ValueError, match="active"):
-        snapshot.packed_record(life.record)
+        snapshot.pack_record(life.record)
 
 
 def test_follow_ups_words_are_in_its_turn_and_in_its_line() -> None:
@@ -112,20 +112,20 @@ def test_follow_ups_words_are_in_its_turn_and_in_its_line() -> None:
 def test_digest_that_was_worked_out_later_is_no_part_of_the_fold() -> None:
     """Of an input that only the host answered the journal has none; two owners pack the same bytes."""
     record = lived(1).record
-    before = snapshot.packed_record(record)
+    before = snapshot.pack_record(record)
     for known in record.inputs.values():
         if known.run_seq is None:
             known.digest = "learned"
-    assert snapshot.packed_record(record) == before
+    assert snapshot.pack_record(record) == before
 
 
 def test_turns_whose_texts_are_missing_pack_to_the_same_bytes() -> None:
     """A fold that has read its texts, and one that has not yet."""
     record = lived(3).record
-    before = snapshot.packed_record(record)
+    before = snapshot.pack_record(record)
     blank = tuple(
         DeliveredTurn(t.input_id, t.input_ref, t.reply_ref, None, None, t.tool_ids, t.is_degraded)
         for t in record.history.turns
     )
     record.history = History(blank, record.history.lines, record.history.count)
-    assert snapshot.packed_record(record) == before
+    assert snapshot.pack_record(record) == before

@@ -11,11 +11,11 @@ import pytest
 
 from hobus.actors.ho2_supervisor.limits import CALLED_TIME_SHARE
 from hobus.actors.ho2_supervisor.turn.recall import SEGMENT
-from hobus.bus.messages.ids import called_session, parse_iso
-from hobus.bus.messages.ledger import session_stream
+from hobus.bus.messages.ids import derive_called_session, parse_iso
+from hobus.bus.messages.ledger import name_session_stream
 from hobus.bus.messages.session import Cancel, ReadSession, SessionView
 from hobus.bus.messages.work_order import ToolCall, WorkOrder, WorkOrderError
-from hobus.bus.record.journal import recorded
+from hobus.bus.record.journal import read_recorded
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, snapshot
 from tests.rig import names, of_type
@@ -69,10 +69,10 @@ def test_a_call_is_a_turn_of_a_session_of_its_own() -> None:
         result = rig.run(asked(rig))
         assert (result.response, result.cost.llm_calls, result.cost.total_tokens) == ("heard: booked two rooms", 3, 330)
         assert [(one.tool_id, one.status) for one in result.tool_calls] == [("DESK", "Succeeded")]
-        inner = called_session(call_of(rig))
-        journal = rig.run(rig.entries(session_stream(inner)))
+        inner = derive_called_session(call_of(rig))
+        journal = rig.run(rig.entries(name_session_stream(inner)))
         assert "RunCompleted" in names(journal) and names(journal)[-1] == "SESSION_END"
-        event: Any = recorded(of_type(journal, "RunRequested")[0])
+        event: Any = read_recorded(of_type(journal, "RunRequested")[0])
         requested = event.event.event
         assert (requested.called_by, requested.input_id) == (call_of(rig), call_of(rig))
         ends = of_type(rig.run(rig.entries("ho1m")), "WO_COMPLETED")
@@ -88,8 +88,8 @@ def test_it_has_a_share_of_its_callers_time_and_tokens() -> None:
         given = [order for order in rig.pool.orders if order.agent_id == "DESK"]
         assert [order.constraints.token_budget for order in given] == [(budget - 110) // 2] * 2
         for number in (1, 2):
-            journal = rig.run(rig.entries(session_stream(called_session(call_of(rig, number)))))
-            event: Any = recorded(of_type(journal, "RunRequested")[0])
+            journal = rig.run(rig.entries(name_session_stream(derive_called_session(call_of(rig, number)))))
+            event: Any = read_recorded(of_type(journal, "RunRequested")[0])
             said = event.event.event
             assert parse_iso(said.deadline_at) - parse_iso(said.at) < 20.0 * CALLED_TIME_SHARE
         assert {order.wo_type for order in rig.pool.orders} == {"synthesize"}
@@ -107,7 +107,7 @@ def test_its_orders_name_the_sessions_that_pay_with_it() -> None:
     others = {"CLERK": having("DESK"), "DESK": having("ROOMS"), "ROOMS": having()}
     with Rig(("ho2.classify", False), script=answer, others=others) as rig:
         rig.run(asked(rig))
-        desk = called_session(call_of(rig))
+        desk = derive_called_session(call_of(rig))
         rooms = [[(one.session_id, one.agent_id) for one in order.constraints.callers] for order in rig.pool.orders]
         outer, nearer = (SESSION, "CLERK"), (desk, "DESK")
         assert sorted(rooms, key=len) == [[], [], [outer], [outer], [nearer, outer]]
@@ -179,7 +179,7 @@ def test_a_call_that_waits_for_an_approval_there_is_ended() -> None:
     with rig_of(desk, changes=approval, **having("*")) as rig:
         result = rig.run(asked(rig))
         assert "waits for an approval, for which nobody is asked here" in result.response
-        journal = rig.run(rig.entries(session_stream(called_session(call_of(rig)))))
+        journal = rig.run(rig.entries(name_session_stream(derive_called_session(call_of(rig)))))
         assert "RunCancelled" in names(journal) and names(journal)[-1] == "SESSION_END"
 
 
@@ -196,9 +196,9 @@ def test_whoever_cancels_the_turn_cancels_what_it_called() -> None:
 
     with rig_of(lambda _: None) as rig:
         assert rig.run(story(rig)).code == "cancelled"
-        view = rig.run(rig.ask(ReadSession(session_id=called_session(call_of(rig))), SessionView))
+        view = rig.run(rig.ask(ReadSession(session_id=derive_called_session(call_of(rig))), SessionView))
         assert (view.status, view.lifecycle) == ("closed", "Idle")
-        journal = rig.run(rig.entries(session_stream(called_session(call_of(rig)))))
+        journal = rig.run(rig.entries(name_session_stream(derive_called_session(call_of(rig)))))
         assert "RunCancelled" in names(journal) and names(journal)[-1] == "SESSION_END"
 
 
@@ -209,7 +209,7 @@ def test_a_supervisor_that_is_killed_costs_no_second_question(when: str) -> None
     async def story(rig: Rig) -> Any:
         await rig.start_session(agent_id="CLERK")
         turn = asyncio.get_running_loop().create_task(rig.turn("i1", "book"))
-        stream = session_stream(called_session(call_of(rig)))
+        stream = name_session_stream(derive_called_session(call_of(rig)))
         while not (
             any(order.agent_id == "DESK" for order in rig.pool.orders)
             if when == "asked"

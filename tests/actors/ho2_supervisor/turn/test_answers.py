@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import body_ref, requested_id
+from hobus.bus.messages.ids import derive_body_ref, derive_requested_id
 from tests.actors.ho2_supervisor.ownership.test_history_lookup import session_of
 from tests.actors.ho2_supervisor.rig import SESSION, Rig
 
@@ -16,7 +16,7 @@ def test_an_answer_that_does_not_read_is_damage_and_names_its_place() -> None:
         rig.run(rig.start_session())
         answer = rig.run(rig.turn("in-1", "a secret question"))
         assert rig.run(rig.turn("in-1", "a secret question")) == answer
-        ref = body_ref(requested_id(SESSION, "in-1"), 1)
+        ref = derive_body_ref(derive_requested_id(SESSION, "in-1"), 1)
         session_of(rig).record.inputs["in-1"].result_ref = ref
         with pytest.raises(RuntimeFault) as raised:
             rig.run(rig.turn("in-1", "a secret question"))

@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from bench.builders import shipped_snapshot
 from hobus.actors.ho2_supervisor.attention.context import Fragment
-from hobus.actors.ho2_supervisor.turn.blocks import harmless, harmless_whole, unsafe_in
-from hobus.bus.record.text_parts import TextPart, of_part
+from hobus.actors.ho2_supervisor.turn.blocks import compile_unsafe, make_harmless, make_whole_harmless
+from hobus.bus.record.text_parts import TextPart, cut_part
 from tests.laws import law
 
-UNSAFE = unsafe_in(shipped_snapshot().prompt_packs)
+UNSAFE = compile_unsafe(shipped_snapshot().prompt_packs)
 
 
 def text(said: str, packs: dict[str, str] | None = None) -> str:
     """What becomes of a text that was made for the prompt."""
     return "".join(
-        part.text for part in harmless([TextPart(None, said)], UNSAFE if packs is None else unsafe_in(packs))
+        part.text for part in make_harmless([TextPart(None, said)], UNSAFE if packs is None else compile_unsafe(packs))
     )
 
 
@@ -45,7 +45,7 @@ def test_blocks_are_those_of_the_packs_in_force() -> None:
 def test_where_a_prompt_names_whole_texts_alone_what_is_replaced_is_no_recorded_text() -> None:
     """As excerpts of a consolidation; every other part keeps its ref."""
     kept, unsafe = TextPart("A", "harmless"), TextPart("B", "x </excerpts> y")
-    found = harmless_whole(Fragment("history", "i1", (kept, unsafe)), UNSAFE)
+    found = make_whole_harmless(Fragment("history", "i1", (kept, unsafe)), UNSAFE)
     assert found.parts == (kept, TextPart(None, "x \u2039/excerpts> y"))
 
 
@@ -54,12 +54,12 @@ def test_of_a_recorded_text_what_stands_as_it_was_is_named_by_its_ref(said: str,
     """Stretches of the text behind the ref, and the same size as before; done once more, nothing changes."""
     said = f"</context>{said}<message>"
     behind = "-" * begin + said
-    parts = harmless([TextPart("REF", said, f"{begin}:{begin + len(said)}")], UNSAFE)
-    assert all(of_part(part.stretch, behind) == part.text for part in parts if part.ref is not None)
+    parts = make_harmless([TextPart("REF", said, f"{begin}:{begin + len(said)}")], UNSAFE)
+    assert all(cut_part(part.stretch, behind) == part.text for part in parts if part.ref is not None)
     shown = "".join(part.text for part in parts)
     assert len(shown) == len(said) and "</context>" not in shown and "\x1b" not in shown
     assert text(shown) == shown == text(said)
-    whole = harmless([TextPart("REF", said)], UNSAFE)
+    whole = make_harmless([TextPart("REF", said)], UNSAFE)
     assert "".join(part.text for part in whole) == shown
 
 
@@ -73,6 +73,6 @@ def test_of_a_recorded_text_what_stands_as_it_was_is_named_by_its_ref(said: str,
 def test_parts_are_looked_at_one_by_one(said: list[str]) -> None:
     """What becomes of a part depends on no other one: not on what follows a carriage return, nor on a name behind `<`."""
     parts = tuple(TextPart("REF", text) for text in said)
-    found = harmless(parts, UNSAFE)
-    assert found == tuple(one for part in parts for one in harmless([part], UNSAFE))
+    found = make_harmless(parts, UNSAFE)
+    assert found == tuple(one for part in parts for one in make_harmless([part], UNSAFE))
     assert found is parts or found != parts

@@ -12,7 +12,7 @@ from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.turn import caller_tools, quality_gate
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.ids import RunId
-from hobus.bus.messages.ledger import session_stream
+from hobus.bus.messages.ledger import name_session_stream
 from hobus.bus.messages.session import (
     CallerCall,
     CallResult,
@@ -102,7 +102,7 @@ def test_a_call_cannot_be_required_where_there_is_nothing_to_call() -> None:
 )
 def test_which_results_fit(given: list[CallResult], text: str, open_calls: OpenCalls | None, said: str) -> None:
     """Every open call once, in any order, and no other."""
-    fault = caller_tools.results_fault(given, text, open_calls)
+    fault = caller_tools.find_results_fault(given, text, open_calls)
     assert (said in fault) if said else fault == ""
 
 
@@ -111,16 +111,16 @@ def test_a_call_that_a_model_invented_is_nobodys_to_run() -> None:
     config = RunConfig(provider="p", model="m", caller_tools=[spec("a"), spec("b")])
     calls = [ToolCall(call_id=f"00{n}", tool_id=name, arguments={}) for n, name in enumerate("abc", 1)]
     output = OutputResult(tool_calls=calls, tools_invented=["b", "c"])
-    assert [call.tool_id for call in caller_tools.handed_out(output, config)] == ["a"]
+    assert [call.tool_id for call in caller_tools.list_handed_out(output, config)] == ["a"]
 
 
 def test_what_later_prompts_show_of_calls_that_were_handed_out() -> None:
     """Name, arguments and id, so that the result that follows can be told."""
     calls = [CallerCall(tool_call_id="call_a", name="f", arguments={"city": "Zürich"})]
-    assert caller_tools.words_of_reply("I look.", calls) == (
+    assert caller_tools.render_reply("I look.", calls) == (
         'I look.\n[asked the caller for f {"city": "Zürich"} as call_a]'
     )
-    assert caller_tools.words_of_reply("", calls).startswith("[asked")
+    assert caller_tools.render_reply("", calls).startswith("[asked")
 
 
 def test_ids_are_one_of_a_kind() -> None:
@@ -134,8 +134,8 @@ def test_an_answer_that_hands_out_calls_needs_no_text() -> None:
     """No criterion for an answer can be held against it."""
     criteria = {"requires_response_text": True, "min_response_length": 1}
     output = OutputResult(tool_calls=[ToolCall(call_id="001", tool_id="f", arguments={})])
-    assert not quality_gate.faults_of(criteria, output, is_handed_out=True)
-    assert quality_gate.faults_of(criteria, output)
+    assert not quality_gate.find_faults(criteria, output, is_handed_out=True)
+    assert quality_gate.find_faults(criteria, output)
 
 
 def test_a_session_that_starts_with_tools_out_of_bounds_is_refused() -> None:
@@ -192,7 +192,7 @@ def test_successor_goes_on_with_a_turn_that_brings_results_from_every_prefix_of_
             assert again.caller_calls == asked.caller_calls, length
             second = TurnRequest(session_id=session_id, input_id="i2", text="", results=results(), run_overrides=THEIRS)
             assert rig.run(rig.ask(second, TurnReply)).result.response == "own result, sunny", length
-            after = rig.run(rig.entries(session_stream(session_id)))
+            after = rig.run(rig.entries(name_session_stream(session_id)))
             assert names(after).count("RunCompleted") == names(after).count("RunRequested") == 2, length
             for order in rig.pool.orders:
                 if order.session_id == session_id and order.wo_type == "synthesize":

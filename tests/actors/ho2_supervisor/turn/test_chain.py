@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hobus.actors.ho2_supervisor.turn.chain import call_status, failure_code, summarize, total_cost
+from hobus.actors.ho2_supervisor.turn.chain import call_status, get_failure_code, sum_costs, summarize
 from hobus.bus.messages.work_order import Cost, Receipt, ToolCall, WorkOrderError
 from tests.actors.ho2_supervisor.journals import at
 from tests.actors.ho2_supervisor.rig import receipt_of
@@ -20,7 +20,7 @@ def costing(usd: float | None, *tools: str) -> Receipt:
 
 def test_costs_are_summed_and_tools_named_once() -> None:
     """Every count is the sum; tools in the order of their first use."""
-    total = total_cost([costing(0.1, "b", "a"), costing(0.2, "a")], 7)
+    total = sum_costs([costing(0.1, "b", "a"), costing(0.2, "a")], 7)
     assert total == Cost(
         input_tokens=4, output_tokens=6, total_tokens=10, llm_calls=2, tool_calls=3, tool_ids_used=["b", "a"],
         elapsed_ms=7, cost_usd=0.3,
@@ -29,9 +29,9 @@ def test_costs_are_summed_and_tools_named_once() -> None:
 
 def test_one_unknown_price_makes_the_sum_unknown() -> None:
     """Unknown is not zero, wherever it stands."""
-    assert total_cost([costing(None), costing(0.2)], 0).cost_usd is None
-    assert total_cost([costing(0.2), costing(None)], 0).cost_usd is None
-    assert total_cost([], 0).cost_usd == 0.0
+    assert sum_costs([costing(None), costing(0.2)], 0).cost_usd is None
+    assert sum_costs([costing(0.2), costing(None)], 0).cost_usd is None
+    assert sum_costs([], 0).cost_usd == 0.0
 
 
 def test_tool_calls_end_succeeded_failed_or_cancelled() -> None:
@@ -41,7 +41,7 @@ def test_tool_calls_end_succeeded_failed_or_cancelled() -> None:
     failed = receipt_of(tool_order(), WorkOrderError(code="tool_failed", message="m"), at())
     cancelled = receipt_of(tool_order(), WorkOrderError(code="cancelled", message="m"), at())
     assert [call_status(receipt) for receipt in (done, failed, cancelled)] == ["Succeeded", "Failed", "Cancelled"]
-    assert [failure_code(receipt) for receipt in (done, failed, cancelled)] == ["", "tool_failed", "cancelled"]
+    assert [get_failure_code(receipt) for receipt in (done, failed, cancelled)] == ["", "tool_failed", "cancelled"]
     summary = summarize([call, call], [done, failed])
     assert [(one.tool_id, one.status, one.code) for one in summary] == [
         ("list_tools", "Succeeded", ""), ("list_tools", "Failed", "tool_failed"),

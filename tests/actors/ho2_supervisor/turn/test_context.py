@@ -86,7 +86,7 @@ def test_the_record_says_by_which_template_and_what_ended_it() -> None:
         orders = turns(rig, 2)
         (entry, first), (_, second) = contexts(rig)
         assert (first.template_id, first.template_version) == ("ATT-TEST-001", "1.0.0")
-        assert first.template_hash == rig.snapshot.template_hashes()["ATT-TEST-001"]
+        assert first.template_hash == rig.snapshot.map_template_hashes()["ATT-TEST-001"]
         assert [(stage.type, stage.status) for stage in second.stages] == [
             ("registry_query", "ok"), ("memory", "empty"), ("history", "ok"),
         ]  # fmt: skip
@@ -121,7 +121,7 @@ def test_a_classification_is_shown_what_its_template_says() -> None:
         [*_, (_, payload)] = contexts(rig)
         [beside] = payload.beside
         assert (beside.template_id, beside.contract_id) == ("ATT-CLASSIFY-001", "PRC-CLASSIFY-001")
-        assert beside.template_hash == rig.snapshot.template_hashes()["ATT-CLASSIFY-001"]
+        assert beside.template_hash == rig.snapshot.map_template_hashes()["ATT-CLASSIFY-001"]
         assert [(stage.type, stage.status) for stage in beside.stages] == [("liveness", "ok"), ("history", "ok")]
         assert (beside.stopped_by, beside.fallback, beside.warnings, beside.chosen_by) == (
             "completion",

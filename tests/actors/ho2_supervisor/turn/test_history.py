@@ -14,16 +14,16 @@ from hobus.actors.ho2_supervisor.turn.history import (
     DeliveredTurn,
     History,
     HistoryLimits,
-    digest,
-    line_of,
-    newest_lines,
+    digest_turn,
+    list_newest_lines,
+    make_line,
     remember,
-    shown,
+    show_history,
 )
 from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.work_order import Exchange, Segment, ToolCall
-from hobus.bus.record.text_parts import TextPart, merged
+from hobus.bus.record.text_parts import TextPart, merge
 from tests.laws import law
 from tests.transcripts import readable
 
@@ -40,7 +40,7 @@ def turn(number: int, text: str | None = None, reply: str | None = None, **field
 
 def parts(history: History, limits: HistoryLimits) -> list[TextPart]:
     """What a prompt is shown, in as few parts as can be."""
-    return merged(part for one in shown(history, limits) for part in one.parts)
+    return merge(part for one in show_history(history, limits) for part in one.parts)
 
 
 def told(history: History, limits: HistoryLimits = LIMITS) -> str:
@@ -51,7 +51,7 @@ def told(history: History, limits: HistoryLimits = LIMITS) -> str:
 def messages(history: History, limits: HistoryLimits = LIMITS) -> list[tuple[str, str]]:
     """What a provider gets of it."""
     text = "".join(part.text for part in parts(history, limits))
-    given = transcript.expanded([PromptMessage(role="history", segments=[Segment(name="history", text=text)])])
+    given = transcript.expand([PromptMessage(role="history", segments=[Segment(name="history", text=text)])])
     return [(one.role, one.text) for one in given]
 
 
@@ -91,8 +91,8 @@ def test_what_stood_beside_a_message_stays_there(in_force: dict[str, str], besid
     asked = turn(1, text, beside=(*LINES, FACT), texts={"o/1": "a fact"})
     limits = replace(LIMITS, budget_tokens=8000)
     history = history_of(asked, limits=limits)
-    shown_parts = [part for one in shown(history, limits, Blocks(AROUND, in_force)) for part in one.parts]
-    told = transcript.expanded(
+    shown_parts = [part for one in show_history(history, limits, Blocks(AROUND, in_force)) for part in one.parts]
+    told = transcript.expand(
         [PromptMessage(role="history", segments=[Segment(text="".join(part.text for part in shown_parts))])]
     )
     assert [one.text for one in told] == ["before", *beside, "now", "answer 1"]
@@ -105,7 +105,7 @@ def test_more_than_a_part_of_the_budget_does_not_stay_beside_a_message(chars: in
     """A sixteenth with what stands around it, and no more than of a tool's result: it would crowd out what was said."""
     asked = turn(1, beside=(replace(FACT, ref=None, text="x" * chars),))
     limits = replace(LIMITS, budget_tokens=tokens)
-    [one] = shown(history_of(asked, limits=limits), limits, Blocks(AROUND, {}))
+    [one] = show_history(history_of(asked, limits=limits), limits, Blocks(AROUND, {}))
     assert ("<c>" in "".join(part.text for part in one.parts)) is stays
 
 
@@ -124,9 +124,9 @@ def test_what_stays_beside_messages_counts_as_they_do() -> None:
     fact = replace(FACT, ref=None, text="x" * 150)
     history = history_of(*(turn(n, beside=(fact,)) for n in range(40)), limits=limits)
     plain = history_of(*(turn(n) for n in range(40)), limits=limits)
-    found = shown(history, limits, Blocks(AROUND, {}))
+    found = show_history(history, limits, Blocks(AROUND, {}))
     assert sum(len(part.text) for one in found for part in one.parts) <= 1600 * 4
-    assert 1 < len(found) < len(shown(plain, limits))
+    assert 1 < len(found) < len(show_history(plain, limits))
 
 
 def test_a_long_result_stands_in_later_prompts_by_its_beginning() -> None:
@@ -150,7 +150,7 @@ def history_of(*turns: DeliveredTurn, limits: HistoryLimits = LIMITS) -> History
 def test_first_turn_has_no_history() -> None:
     """Nothing was said: no segment, no line."""
     assert parts(History(), LIMITS) == []
-    assert newest_lines(History()) == []
+    assert list_newest_lines(History()) == []
 
 
 def line(number: int) -> str:
@@ -246,8 +246,8 @@ def test_what_is_let_go_changes_no_prompt(sizes: list[int], budget_tokens: int, 
     for number, size in enumerate(sizes, 1):
         one = turn(number, "x" * size, "y" * size)
         history = remember(history, one, limits)
-        all_lines = replace(history, lines=(*all_lines.lines, line_of(one, limits)))
-        assert shown(history, limits) == shown(all_lines, limits)
+        all_lines = replace(history, lines=(*all_lines.lines, make_line(one, limits)))
+        assert show_history(history, limits) == show_history(all_lines, limits)
         less = replace(limits, budget_tokens=min(smaller, budget_tokens))
         assert sum(len(part.text) for part in parts(history, less)) <= less.budget_tokens * 4
 
@@ -272,12 +272,12 @@ def test_turn_is_shown_whole_or_as_a_line() -> None:
 
 def test_digest_is_one_line_within_its_length() -> None:
     """Who said what: both beginnings; newlines are folded, long texts are cut, tools and degradation are named."""
-    assert digest(turn(1, "a\nb"), 60) == "- user: a b | assistant: answer 1 (input i1)"
-    long = digest(turn(1, "x" * 100, "y" * 100, tool_ids=("list_tools",), is_degraded=True), 90)
+    assert digest_turn(turn(1, "a\nb"), 60) == "- user: a b | assistant: answer 1 (input i1)"
+    long = digest_turn(turn(1, "x" * 100, "y" * 100, tool_ids=("list_tools",), is_degraded=True), 90)
     assert long == f"- user: {'x' * 17}… | assistant: {'y' * 16}… (input i1; list_tools; degraded)"
-    assert digest(turn(1, "x" * 100, "yes"), 60) == f"- user: {'x' * 23}… | assistant: yes (input i1)"
-    assert digest(turn(1, "so?", "y" * 100), 60) == f"- user: so? | assistant: {'y' * 23}… (input i1)"
-    many = digest(turn(1, "x" * 100, tool_ids=tuple(f"tool_{n}" for n in range(50))), 60)
+    assert digest_turn(turn(1, "x" * 100, "yes"), 60) == f"- user: {'x' * 23}… | assistant: yes (input i1)"
+    assert digest_turn(turn(1, "so?", "y" * 100), 60) == f"- user: so? | assistant: {'y' * 23}… (input i1)"
+    many = digest_turn(turn(1, "x" * 100, tool_ids=tuple(f"tool_{n}" for n in range(50))), 60)
     assert len(many) == 60 and "(input i1; tool_0, " in many
 
 
@@ -298,7 +298,7 @@ def test_a_line_names_its_turn_as_it_is_opened(reply_ref: str, is_degraded: bool
     """What `hobus session show --turn` takes, whichever entry holds the answer."""
     one = replace(turn(1), reply_ref=reply_ref, is_degraded=is_degraded)
     assert one.name == name
-    assert f"({name}" in digest(one, 120)
+    assert f"({name}" in digest_turn(one, 120)
 
 
 def test_late_degraded_answer_replaces_what_was_shown() -> None:

@@ -11,11 +11,11 @@ from hobus.actors.ho2_supervisor.turn.intent_rules import (
     ActiveIntents,
     ClassifyResult,
     Decision,
-    at_session_end,
-    events_of,
-    hash_of,
+    hash_canonical,
+    list_closing_events,
+    list_events,
+    list_ruleset_rows,
     resolve_intent_transition,
-    ruleset_rows,
 )
 from hobus.bus.record.session_facts import IntentDeclared
 from tests.actors.ho2_supervisor.journals import SESSION, at
@@ -101,7 +101,7 @@ def test_same_inputs_give_the_same_decision() -> None:
 
 def test_a_superseded_intent_ends_before_the_next_one_begins() -> None:
     """At no entry of the journal two are active, and the new one says whose place it takes."""
-    ended, declared = events_of(resolved(1, "new"), at(5))
+    ended, declared = list_events(resolved(1, "new"), at(5))
     assert (ended.kind, declared.kind) == ("IntentSuperseded", "IntentDeclared")
     assert ended.model_dump() == {
         "intent_id": f"INT-{SESSION}-001", "superseded_by_intent_id": NEXT, "reason": "new_objective", "at": at(5),
@@ -111,24 +111,24 @@ def test_a_superseded_intent_ends_before_the_next_one_begins() -> None:
 
 def test_events_of_other_decisions() -> None:
     """Going on needs no event; a close has an outcome; a doubt that nobody can see would be none."""
-    assert events_of(resolved(1, "continue"), at()) == []
-    assert events_of(resolved(0, "close"), at()) == []
-    [closed] = events_of(resolved(1, "close"), at())
+    assert list_events(resolved(1, "continue"), at()) == []
+    assert list_events(resolved(0, "close"), at()) == []
+    [closed] = list_events(resolved(1, "close"), at())
     assert (closed.kind, closed.model_dump()["outcome"]) == ("IntentClosed", "closed")
-    [doubt] = events_of(resolved(2, "new"), at())
+    [doubt] = list_events(resolved(2, "new"), at())
     assert (doubt.kind, doubt.model_dump()["chosen"][-3:]) == ("IntentConflict", "002")
 
 
 def test_session_end_closes_every_active_intent() -> None:
     """With the outcome that the specification names."""
-    closed = at_session_end(intents(2), at())
+    closed = list_closing_events(intents(2), at())
     assert [(one.kind, one.model_dump()["outcome"]) for one in closed] == [("IntentClosed", "session_ended")] * 2
-    assert at_session_end([], at()) == []
+    assert list_closing_events([], at()) == []
 
 
 def test_hash_of_the_rules_changes_with_them() -> None:
     """Who reads a record knows by which table it was decided."""
-    rows = ruleset_rows()
+    rows = list_ruleset_rows()
     assert len(rows) == len(RULESET)
-    assert hash_of(rows) == hash_of(ruleset_rows())
-    assert hash_of(rows) != hash_of([*rows[:-1], [*rows[-1][:2], "close", ""]])
+    assert hash_canonical(rows) == hash_canonical(list_ruleset_rows())
+    assert hash_canonical(rows) != hash_canonical([*rows[:-1], [*rows[-1][:2], "close", ""]])

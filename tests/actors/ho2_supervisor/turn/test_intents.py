@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
-from hobus.actors.ho2_supervisor.turn.turn import history_limits
-from hobus.actors.ho2_supervisor.turn.views import view_of
+from hobus.actors.ho2_supervisor.turn.turn import compute_history_limits
+from hobus.actors.ho2_supervisor.turn.views import make_view
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import EndSession, SessionClosed, SessionView
 from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
-from hobus.bus.record.journal import event_in, recorded
+from hobus.bus.record.journal import read_event, read_recorded
 from tests.actors.ho2_supervisor.rig import CLASSIFIED, SESSION, Answer, Rig, classified, one_tool, text_of
 from tests.rig import names
 
@@ -53,7 +53,7 @@ def of_intents(rig: Rig) -> list[Entry]:
 
 def said(entry: Entry) -> dict[str, Any]:
     """What the event says."""
-    return event_in(entry).event.model_dump()
+    return read_event(entry).event.model_dump()
 
 
 def test_a_session_that_goes_on_declares_once() -> None:
@@ -177,12 +177,12 @@ def test_an_erased_objective_says_so() -> None:
     with Rig(script=saying(a=("new", "first"))) as rig:
         told(rig, "a")
         journal = rig.run(rig.entries())
-        record = SessionRecord(SESSION, history_limits(rig.config))
+        record = SessionRecord(SESSION, compute_history_limits(rig.config))
         for entry in journal:
             bodies = [entry.bodies[0], None] if entry.event_type == "INTENT_DECLARED" else entry.bodies
-            taken = recorded(entry._replace(bodies=bodies))
+            taken = read_recorded(entry._replace(bodies=bodies))
             assert taken is not None
             record.take(taken)
-        view = view_of(record)
+        view = make_view(record)
         assert view is not None
         assert [one.objective for one in view.active_intents] == ["[erased]"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hobus.actors.ho2_supervisor.ownership.history_lookup import turn_of_run
+from hobus.actors.ho2_supervisor.ownership.history_lookup import read_turn_of_run
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
@@ -23,14 +23,14 @@ def test_an_answered_turn_has_both_texts_their_refs_and_its_tools() -> None:
             await rig.turn("i1", "what packages are installed?")
 
         rig.run(run())
-        found = rig.run(turn_of_run(rig.ledger_client("operator"), run_id(1), "offline"))
+        found = rig.run(read_turn_of_run(rig.ledger_client("operator"), run_id(1), "offline"))
         assert found is not None
         assert (found.input_text, found.tool_ids) == ("what packages are installed?", ("list_packages", "list_tools"))
         assert found.reply_text is not None and found.reply_text.startswith("from tools: ")
         assert (found.input_ref, found.reply_ref) == (
             f"RunRequested:{SESSION}/i1/1", f"RunCompleted:{SESSION}-1/2",
         )  # fmt: skip
-        assert rig.run(turn_of_run(rig.ledger_client("operator"), run_id(2), "offline")) is None
+        assert rig.run(read_turn_of_run(rig.ledger_client("operator"), run_id(2), "offline")) is None
 
 
 def test_a_failed_run_still_says_what_was_asked() -> None:
@@ -51,6 +51,6 @@ def test_a_failed_run_still_says_what_was_asked() -> None:
             return code
 
         assert rig.run(run()) == "PROVIDER_ERROR"
-        found = rig.run(turn_of_run(rig.ledger_client("operator"), run_id(1), "offline"))
+        found = rig.run(read_turn_of_run(rig.ledger_client("operator"), run_id(1), "offline"))
         assert found is not None
         assert (found.input_text, found.reply_text, found.reply_ref) == ("what packages are installed?", None, "")

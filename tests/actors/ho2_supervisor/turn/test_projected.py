@@ -9,7 +9,7 @@ import pytest
 
 from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_CHARS
 from hobus.actors.ho2_supervisor.projection.liveness import LivenessState
-from hobus.actors.ho2_supervisor.turn.projected import ruleset_hash
+from hobus.actors.ho2_supervisor.turn.projected import hash_ruleset
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder, WorkOrderError
 from hobus.bus.record.catalog import read_body
@@ -97,7 +97,7 @@ def test_every_turn_records_what_it_projected() -> None:
             "mode": "enforce", "timestamp": "", "token_budget": config.budget.projection_budget,
             "tokens_used": 5 + 13, "fragment_count": 2,
             "context_hash": hashlib.sha256(contexts(rig)[-1].encode()).digest(),
-            "ruleset_hash": ruleset_hash(config.attention.chars_per_token, HISTORY_DIGEST_CHARS),
+            "ruleset_hash": hash_ruleset(config.attention.chars_per_token, HISTORY_DIGEST_CHARS),
             "active_intents": ("001",), "open_work_orders": (), "failed_items": ("1.2.2.002",), "escalations": (),
             "ho3_artifacts_injected": (),
         }  # fmt: skip

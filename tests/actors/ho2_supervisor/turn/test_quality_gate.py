@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.turn.quality_gate import faults_of, rank
+from hobus.actors.ho2_supervisor.turn.quality_gate import find_faults, rank
 from hobus.bus.messages.work_order import OutputResult, Segment
 
 
@@ -30,12 +30,12 @@ def output(text: str = "", **fields: Any) -> OutputResult:
 )
 def test_each_criterion_decides(criteria: dict[str, Any], answer: OutputResult, is_accepted: bool) -> None:
     """Borders included: exactly the minimum is enough, and what cannot be enforced is a fault."""
-    assert bool(faults_of(criteria, answer)) is not is_accepted
+    assert bool(find_faults(criteria, answer)) is not is_accepted
 
 
 def test_every_unmet_criterion_is_named() -> None:
     """In words."""
-    faults = faults_of({"requires_response_text": True, "min_response_length": 5, "unknown": 1}, output("  "))
+    faults = find_faults({"requires_response_text": True, "min_response_length": 5, "unknown": 1}, output("  "))
     assert len(faults) == 3
     assert "at least 5" in faults[1]
 

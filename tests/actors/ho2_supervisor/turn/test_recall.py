@@ -10,7 +10,7 @@ from hobus.bus.errors import BusError
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.record.catalog import read_body
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import read_event
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, one_tool, question_and_answer
 from tests.rig import names, of_type
@@ -63,7 +63,7 @@ def test_lines_stand_after_the_system_prompt_and_the_record_names_them_before_th
         [question] = memory.reads
         requested = next(e for e in rig.run(rig.entries()) if e.event_type == "RunRequested")
         assert (question.agent_id, question.session_id) == ("ADMIN", SESSION)
-        assert question.as_of_ts == event_in(requested).event.at
+        assert question.as_of_ts == read_event(requested).event.at
         entry, payload = context_of(rig)
         assert (payload.as_of_ts, payload.as_of_seq, payload.in_force) == (question.as_of_ts, 41, 3)
         assert payload.artifact_ids == ("ART-1", "ART-2")

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from bench.ledger_drills.rig import append, call, ledger_config, medium, running, take_over
-from hobus.actors.ho2_supervisor.turn.lookups import chosen
-from hobus.bus.messages.ids import session_id_of
+from hobus.actors.ho2_supervisor.turn.lookups import choose_hits
+from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.messages.ledger import Provenance, Search
 from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import limits
@@ -14,7 +14,7 @@ from hobus.ledger_service import limits
 CONFIG = ledger_config(segment_bytes=8_388_608)
 
 
-SESSION, OTHER = session_id_of("search", "one"), session_id_of("search", "two")
+SESSION, OTHER = derive_session_id("search", "one"), derive_session_id("search", "two")
 NEEDLE = "By the way: the spare key of the boathouse lies under the third flowerpot."
 QUESTION = "Where did I say that the key of the boathouse is?"
 DISTRACTORS = ("The key question is what the house costs.", "Where is the boat that I asked for?")
@@ -75,7 +75,7 @@ async def test_what_the_prompt_shows_anyway_and_what_came_later_are_no_find():
         own = f"RunRequested:{SESSION}/2/1"
         search = asking(ledger)
         searched = await search(question_of("where is the lamp?", limit=3))
-        found = chosen(searched.hits, {own}, "where is the lamp?")
+        found = choose_hits(searched.hits, {own}, "where is the lamp?")
         assert [one.excerpt for one in found] == [text.decode() for text in texts[:2]]
         assert searched.reached == searched.head
         earlier = await search(question_of("lamp", before=2, limit=2))

@@ -23,7 +23,7 @@ from hobus.bus.messages.session import (
     TurnRequest,
 )
 from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import read_event
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, one_tool, question_and_answer
 from tests.actors.ho2_supervisor.turn.test_recall import ON, remembering
 from tests.rig import names, of_type
@@ -130,7 +130,7 @@ def test_a_classification_that_fails_late_leaves_the_message_as_what_is_wanted(f
             await settled(rig)
 
         rig.run(run())
-        ended = [event_in(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
+        ended = [read_event(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
         assert journal(rig).count("INTENT_DECLARED") == 1
         assert sorted(one.receipt["state"] for one in ended) == ["completed", "completed", "failed", "failed"]
 
@@ -161,7 +161,7 @@ def test_who_asks_next_waits_a_part_of_their_time_for_labels_and_goes_on_without
             return took_s
 
         assert 1.5 < rig.run(run()) < 2.5
-        ended = [event_in(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
+        ended = [read_event(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
         assert [one.receipt["state"] for one in ended if one.wo_id == LABELS] == ["failed"]
         kinds = journal(rig)
         assert kinds.index("INTENT_DECLARED") < [n for n, kind in enumerate(kinds) if kind == "RunRequested"][1]
@@ -366,7 +366,7 @@ def test_a_turn_that_waits_for_labels_can_be_cancelled() -> None:
         assert took_s < 1.0
         kinds = journal(rig)
         assert kinds.count("RunRequested") == 2 and kinds.count("RunCancelled") == 1
-        ended = [event_in(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
+        ended = [read_event(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
         assert [one.receipt["state"] for one in ended if one.wo_id == LABELS] == ["failed"]
 
 
@@ -401,7 +401,7 @@ def test_a_follow_up_that_waits_is_not_overtaken_by_a_turn_that_is_sent_behind_i
             return refused.value.code
 
         assert rig.run(run()) == "run_active"
-        requested = [event_in(one).event.input_id for one in of_type(rig.run(rig.entries()), "RunRequested")]
+        requested = [read_event(one).event.input_id for one in of_type(rig.run(rig.entries()), "RunRequested")]
         assert len(requested) == 2 and requested[1] != "i2"
 
 
@@ -424,7 +424,7 @@ def test_a_turn_behind_one_that_waits_for_labels_is_refused_at_once() -> None:
         code, took_s, first, second, again = rig.run(run())
         assert (code, first.result.outcome, second.result.outcome) == ("run_active", "success", "success")
         assert took_s < 0.5 and again.result == second.result
-        requested = [event_in(one).event.input_id for one in of_type(rig.run(rig.entries()), "RunRequested")]
+        requested = [read_event(one).event.input_id for one in of_type(rig.run(rig.entries()), "RunRequested")]
         assert requested == ["i1", "i2"]
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from hobus.bus.errors import BusError, LedgerError, WorkOrderFault
-from hobus.bus.messages.given_history import own_words, with_history
+from hobus.bus.messages.given_history import find_own_words, with_history
 from hobus.bus.messages.work_order import IN_DOUBT, OutputResult, Segment, WorkOrder, WorkOrderError
 from hobus.bus.record import text_parts
 from hobus.bus.record.catalog import read_body
-from hobus.bus.record.journal import event_in
-from hobus.bus.record.payloads.orders import receipt_in
+from hobus.bus.record.journal import read_event
+from hobus.bus.record.payloads.orders import read_receipt
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -104,7 +104,7 @@ def test_an_order_that_is_sent_before_it_is_durable_says_so() -> None:
     with Rig() as rig:
 
         def script(order: WorkOrder) -> Answer:
-            found = rig.ledger_service._open().tables.by_submission(f"WO_DISPATCHED:{order.wo_id}")
+            found = rig.ledger_service._open().tables.find_by_submission(f"WO_DISPATCHED:{order.wo_id}")
             seen.append(found is not None)
             return question_and_answer(order)
 
@@ -149,7 +149,7 @@ def test_texts_are_stored_once_and_named_by_ref() -> None:
                 assert segment.ref is not None
                 assert rig.run(rig.ledger_client("operator").body(segment.ref)).decode() == segment.text
         first, second = (
-            event_in(entry).event.order
+            read_event(entry).event.order
             for entry in rig.run(rig.entries())
             if entry.submission_id.removeprefix("WO_DISPATCHED:") in [order.wo_id for order in rounds]
         )
@@ -309,7 +309,7 @@ def test_failed_classification_is_recorded_and_the_turn_goes_on() -> None:
         assert text_of(synthesize, "classification") == ""
         assert synthesize.parent_wo_id is None
         ended = next(entry for entry in rig.run(rig.entries()) if entry.event_type == "OrderEnded")
-        assert event_in(ended).event.receipt["error"]["code"] == "output_schema_invalid"
+        assert read_event(ended).event.receipt["error"]["code"] == "output_schema_invalid"
 
 
 def test_labels_outside_the_vocabulary_are_dropped() -> None:
@@ -380,7 +380,7 @@ def test_lost_order_is_sent_again_and_then_failed_by_ho2() -> None:
         rig.run(rig.host.sleep(0.1))  # the end follows OrderEnded; nobody waits for it
         end = rig.run(rig.entries("ho1m"))[-1]
         assert (end.event_type, end.once) == ("WO_FAILED", f"end:WO-{SESSION}-1.2.1")
-        receipt = receipt_in(end)
+        receipt = read_receipt(end)
         assert receipt is not None
         assert (receipt.state, receipt.cost.cost_usd) == ("failed", None)
 
@@ -421,7 +421,7 @@ def test_answer_that_stays_rejected_is_escalated_and_returned() -> None:
         result = asked(rig)
         assert (result.response, result.outcome, result.quality_gate_passed) == ("better", "success", False)
         entries = {entry.event_type: entry for entry in rig.run(rig.entries("ho2m"))}
-        assert event_in(rig.run(rig.entries())[-1]).event.faults == ["it has 6 characters, at least 10 are needed"]
+        assert read_event(rig.run(rig.entries())[-1]).event.faults == ["it has 6 characters, at least 10 are needed"]
         assert entries["ESCALATION"].parents == [f"RunCompleted:{SESSION}-1"]
 
 
@@ -494,7 +494,7 @@ def test_history_of_the_session_reaches_the_next_prompt_by_ref() -> None:
         shown = [segment.ref for segment in synthesize.input_context if segment.name == "history"]
         dispatched = rig.run(rig.entries())[-3]
         assert shown == [f"{dispatched.submission_id}/2"] == [f"WO_DISPATCHED:{synthesize.wo_id}/2"]
-        listed = text_parts.parts_in(dispatched.bodies[2] or b"")
+        listed = text_parts.read_parts(dispatched.bodies[2] or b"")
         assert listed is not None
         assert [ref for ref, _ in listed if ref] == [f"RunRequested:{SESSION}/i1/1", f"RunCompleted:{SESSION}-1/2"]
         assert not any(b"first question" in (body or b"") for body in dispatched.bodies)
@@ -519,7 +519,7 @@ def test_answer_that_is_recorded_elsewhere_is_not_stored_again() -> None:
         rig.run(rig.turn("i1", "hello"))
         completed = rig.run(rig.entries())[-1]
         assert len(completed.bodies) == 2
-        assert event_in(completed).event.reply_ref == refs["reply"]
+        assert read_event(completed).event.reply_ref == refs["reply"]
 
 
 def test_long_message_is_classified_by_both_ends_of_what_is_said_now() -> None:
@@ -533,7 +533,7 @@ def test_long_message_is_classified_by_both_ends_of_what_is_said_now() -> None:
             asked(rig, said)
             classify, synthesize = rig.pool.orders
             assert text_of(classify, "user_input") == shown
-            assert text_of(synthesize, "user_input") == own_words(said)
+            assert text_of(synthesize, "user_input") == find_own_words(said)
             assert ("Be kind." in text_of(synthesize, "history")) == (said == behind)
 
 
@@ -546,7 +546,7 @@ def test_budget_of_the_agent_decides() -> None:
             budget.projection_budget,
             budget.history_budget,
         ]
-        owner = rig.snapshot.agent_packages()["ADMIN"]
+        owner = rig.snapshot.map_agent_packages()["ADMIN"]
         assert {order.package_id for order in rig.pool.orders} == {owner}
         started = [entry for entry in rig.run(rig.entries()) if entry.event_type == "RunCompleted"]
         assert [entry.provenance.package_id for entry in started] == [owner]

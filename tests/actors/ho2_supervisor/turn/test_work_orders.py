@@ -12,9 +12,9 @@ from hobus.actors.ho2_supervisor.turn.order_codec import (
     blank_receipt,
     expand_order,
     expand_receipt,
-    order_refs,
+    list_order_refs,
 )
-from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext, dispatched, faults
+from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext, find_faults, prepare_dispatch
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import RunId, StepId, TurnId
@@ -58,7 +58,7 @@ def synthesized(**changes: Any) -> WorkOrder:
 def tool_order(**changes: Any) -> WorkOrder:
     """A sound tool_call order."""
     call = ToolCall(call_id="001", tool_id="list_tools", arguments={})
-    order = work_orders.tool_call(CONTEXT, call, token_budget=1, timeout_seconds=1.0, parent_wo_id="WO-x")
+    order = work_orders.make_tool_call(CONTEXT, call, token_budget=1, timeout_seconds=1.0, parent_wo_id="WO-x")
     return order.model_copy(update=changes)
 
 
@@ -69,10 +69,10 @@ def limits(order: WorkOrder, **changes: Any) -> dict[str, Any]:
 
 def test_sound_orders_have_no_fault() -> None:
     """What the builders make may be dispatched."""
-    assert faults(synthesized(), ()) == []
-    assert faults(tool_order(), {"WO-x"}) == []
+    assert find_faults(synthesized(), ()) == []
+    assert find_faults(tool_order(), {"WO-x"}) == []
     classify = work_orders.classify(CONTEXT, inputs=[], token_budget=1, timeout_seconds=0.1)
-    assert faults(classify, ()) == []
+    assert find_faults(classify, ()) == []
 
 
 def test_ids_are_derived_from_the_step_and_the_call() -> None:
@@ -97,7 +97,7 @@ def test_ids_are_derived_from_the_step_and_the_call() -> None:
 )
 def test_each_fault_is_named_alone(order: WorkOrder, fault: str) -> None:
     """One thing wrong gives one sentence that says what."""
-    found = faults(order, {"WO-x"})
+    found = find_faults(order, {"WO-x"})
     assert len(found) == 1
     assert fault in found[0]
 
@@ -106,22 +106,22 @@ def test_every_fault_is_named_at_once() -> None:
     """Whoever fixes an order is told everything, not the first thing."""
     order = synthesized(session_id="", created_by="", parent_wo_id="WO-y")
     order = order.model_copy(update=limits(order, prompt_contract_id="", token_budget=0, timeout_seconds=0.0))
-    assert len(faults(order, ())) == 6
+    assert len(find_faults(order, ())) == 6
 
 
 def test_a_planned_order_is_sent_once() -> None:
     """It becomes dispatched, and nothing else of it changes; one that was sent is not sent anew."""
     order = synthesized().model_copy(update={"input_context": []})
-    sent, _ = dispatched(order, "WO_DISPATCHED:x", {})
+    sent, _ = prepare_dispatch(order, "WO_DISPATCHED:x", {})
     assert sent == order.model_copy(update={"state": "dispatched"}) and order.state == "planned"
     with pytest.raises(WorkOrderFault) as caught:
-        dispatched(sent, "WO_DISPATCHED:x", {})
+        prepare_dispatch(sent, "WO_DISPATCHED:x", {})
     assert caught.value.code == "rejected"
 
 
 def test_long_texts_get_refs_into_their_own_entry_and_short_ones_stay() -> None:
     """Bodies lie in the order of the refs; what has a ref already, and what is shorter than one, is left alone."""
-    order, brought = dispatched(synthesized(), "WO_DISPATCHED:x", {})
+    order, brought = prepare_dispatch(synthesized(), "WO_DISPATCHED:x", {})
     assert brought == {LONG: "WO_DISPATCHED:x/1"}
     assert [segment.ref for segment in order.input_context] == ["WO_DISPATCHED:x/1", "r/1"]
     assert [segment.text for segment in order.input_context] == [LONG, "hello"]
@@ -129,7 +129,7 @@ def test_long_texts_get_refs_into_their_own_entry_and_short_ones_stay() -> None:
 
 def test_text_of_an_earlier_order_is_not_brought_again() -> None:
     """The next round names the system prompt where the first one put it."""
-    order, brought = dispatched(synthesized(), "WO_DISPATCHED:y", {LONG: "WO_DISPATCHED:x/1"})
+    order, brought = prepare_dispatch(synthesized(), "WO_DISPATCHED:y", {LONG: "WO_DISPATCHED:x/1"})
     assert brought == {}
     assert order.input_context[0].ref == "WO_DISPATCHED:x/1"
 
@@ -141,7 +141,7 @@ def test_recorded_order_expands_to_the_same_bytes() -> None:
         results=[Segment(name="001", ref="r/2", text="outcome"), Segment(name="002", text="short")],
         text=Segment(ref="r/3", text="thinking"),
     )
-    order, _ = dispatched(synthesized(exchanges=[exchange]), "WO_DISPATCHED:x", {})
+    order, _ = prepare_dispatch(synthesized(exchanges=[exchange]), "WO_DISPATCHED:x", {})
     form = blank_order(order)
     for text in (LONG, "hello", "outcome", "thinking"):
         assert text not in str(form)
@@ -149,7 +149,7 @@ def test_recorded_order_expands_to_the_same_bytes() -> None:
     assert "short" in str(form)
     texts = {"WO_DISPATCHED:x/1": LONG, "r/1": "hello", "r/2": "outcome", "r/3": "thinking"}
     recorded = WorkOrder.model_validate(form)
-    assert order_refs(recorded) == ("WO_DISPATCHED:x/1", "r/1", "r/3", "r/2")
+    assert list_order_refs(recorded) == ("WO_DISPATCHED:x/1", "r/1", "r/3", "r/2")
     assert pack(expand_order(recorded, texts).model_dump()) == pack(order.model_dump())
 
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from hobus.launch.cli.chat.markdown import markdown_lines
-from hobus.launch.console.output import COMMANDS, harmless
+from hobus.launch.cli.chat.markdown import render_markdown
+from hobus.launch.console.output import COMMANDS, make_harmless
 
 CODES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -23,7 +23,7 @@ def coloured(monkeypatch):
 
 
 def plain(text: str, columns: int = 60) -> list[str]:
-    return [CODES.sub("", line) for line in markdown_lines(harmless(text), columns=columns)]
+    return [CODES.sub("", line) for line in render_markdown(make_harmless(text), columns=columns)]
 
 
 def test_marks_become_what_they_mean():
@@ -34,7 +34,7 @@ def test_marks_become_what_they_mean():
     assert rows[8:12] == ["```python", "x = 1", "    y", "```"]
     assert "▌ said" in rows and any(row.split() == ["1", "日本"] for row in rows)
     screen = pyte.Screen(60, 30)
-    pyte.Stream(screen).feed("\r\n".join(markdown_lines(text, columns=60)))
+    pyte.Stream(screen).feed("\r\n".join(render_markdown(text, columns=60)))
     assert screen.buffer[0][0].bold and screen.buffer[2][0].bold and not screen.buffer[2][5].bold
     assert screen.buffer[2][9].fg == "cyan"
 
@@ -55,7 +55,7 @@ def test_what_other_renderers_lose_stays():
 )  # fmt: skip
 def test_no_answer_commands_the_terminal(text):
     """Neither as it is, nor as an entity that the parser turns into the character, nor as a hidden link."""
-    for line in markdown_lines(harmless(text), columns=40):
+    for line in render_markdown(make_harmless(text), columns=40):
         assert not COMMANDS.search(CODES.sub("", line)), line
         assert "\x1b]" not in line
 

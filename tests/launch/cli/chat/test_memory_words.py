@@ -12,9 +12,9 @@ import pytest
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.session import Remembered
 from hobus.launch.cli.chat import slash
-from hobus.launch.cli.chat.slash import told
+from hobus.launch.cli.chat.slash import run_slash
 from hobus.launch.cli.chat.talk import Talk
-from hobus.launch.cli.outcome import told_of
+from hobus.launch.cli.outcome import describe_remembered
 from hobus.launch.console.errors import CommandError
 from tests.actors.ho3_memory.builders import artifact
 
@@ -37,7 +37,7 @@ def overlay(state: Any, **changed: Any) -> m.Overlay:
 )
 def test_what_was_stated_is_told_with_the_way_back(state: Any, says: tuple[str, ...]) -> None:
     """Its words, what became of them, how to undo it; nothing of it moves a terminal."""
-    said, _ = told_of(Remembered(statement="Answer \x1b[31mbriefly.", artifact_id=NAME, state=state))
+    said, _ = describe_remembered(Remembered(statement="Answer \x1b[31mbriefly.", artifact_id=NAME, state=state))
     assert all(one in said for one in says) and "\x1b" not in said
 
 
@@ -70,8 +70,8 @@ def lines(line: str, talk: Asked, monkeypatch: pytest.MonkeyPatch) -> str:
         assert role == "operator"
         yield talk
 
-    monkeypatch.setattr(slash, "connected", connected)
-    return "\n".join(text for text, _ in asyncio.run(told(line, cast("Talk", talk))))
+    monkeypatch.setattr(slash, "connect_bus", connected)
+    return "\n".join(text for text, _ in asyncio.run(run_slash(line, cast("Talk", talk))))
 
 
 def test_memory_lists_what_is_remembered_and_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from hobus.launch.cli.commands.chat import lines_in
+from hobus.launch.cli.commands.chat import read_lines_in
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ from hobus.launch.cli.commands.chat import lines_in
 )
 def test_one_line_is_one_message(given, lines):
     """Blank lines are none; one that is too long is said to be that, and the next one is read as it is."""
-    assert list(lines_in(io.BytesIO(given), 8)) == lines
+    assert list(read_lines_in(io.BytesIO(given), 8)) == lines

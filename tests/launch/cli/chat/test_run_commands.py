@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus.messages import session as events
 from hobus.bus.messages.session import COMMAND_REFUSALS, CommandVerdict, HeldCall
-from hobus.launch.cli.chat.run_commands import NAMES, applied, command_of, is_run_command, refused
+from hobus.launch.cli.chat.run_commands import NAMES, is_run_command, make_refused, parse_command, render_applied
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from tests.launch.sessions.entries import SESSION
@@ -34,7 +34,7 @@ TWO = (*ONE, HeldCall(call_id="002-b2", tool_id="send_mail"))
 )
 def test_what_a_line_means(line, held, command):
     """A call may be left out where only one waits; else it is named as it was shown."""
-    assert command_of(line, held) == command
+    assert parse_command(line, held) == command
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_a_line_means(line, held, command):
 )
 def test_a_line_that_means_nothing_says_what_to_type(line, held, code, words):
     with pytest.raises(CommandError) as caught:
-        command_of(line, held)
+        parse_command(line, held)
     assert (caught.value.exit_code, words in caught.value.message) == (code, True), caught.value.message
     assert caught.value.hint
 
@@ -69,7 +69,7 @@ def test_every_refusal_is_words_and_the_next_thing_to_type(code):
         session_id=SESSION, command_id="c", outcome="rejected", reason=f"{code}: facts", lifecycle="Idle",
         session_epoch=0,
     )  # fmt: skip
-    error = refused(verdict)
+    error = make_refused(verdict)
     assert error.exit_code == exit_codes.REFUSED and code in error.message and error.hint
     assert len(error.message) > len(f"refused ({code}): ")
 
@@ -79,5 +79,5 @@ def test_every_applied_command_says_what_it_brings(line):
     verdict = CommandVerdict(
         session_id=SESSION, command_id="c", outcome="applied", lifecycle="Running", session_epoch=0
     )  # fmt: skip
-    said, _ = applied(verdict, command_of(line))
+    said, _ = render_applied(verdict, parse_command(line))
     assert " " in said and "applied" not in said

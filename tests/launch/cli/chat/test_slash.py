@@ -12,10 +12,10 @@ from hobus.bus.messages.gateway import Budget, ScopeBudget
 from hobus.bus.messages.session import ConflictView, IntentView, ProcessTurn, SessionView
 from hobus.launch.cli.chat.run_commands import NAMES as RUN_NAMES
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS, is_command
-from hobus.launch.cli.chat.slash import NAMES, is_whole_command, told
+from hobus.launch.cli.chat.slash import NAMES, is_whole_command, run_slash
 from hobus.launch.cli.chat.talk import Talk
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 
@@ -60,12 +60,12 @@ class Told:
 
 
 def lines(name: str, talk: Told | None = None) -> str:
-    return "\n".join(text for text, _ in asyncio.run(told(name, cast("Talk", talk or Told()))))
+    return "\n".join(text for text, _ in asyncio.run(run_slash(name, cast("Talk", talk or Told()))))
 
 
 def test_a_model_that_cannot_be_had_is_told_at_once(tmp_path):
     talk = Told()
-    talk.place = lambda: Place(home=home_of(tmp_path), sockets=tmp_path, snapshot=shipped_snapshot())
+    talk.place = lambda: Place(home=make_home(tmp_path), sockets=tmp_path, snapshot=shipped_snapshot())
     talk.agent_id = talk.overrides = None
     assert "no provider 'nope'" in lines("/model nope/x", talk) and talk.overrides is None
     assert "no model 'offline-9'" in lines("/model offline/offline-9", talk) and talk.overrides is None

@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus.join_token import JoinToken
 from hobus.bus.limits import MAILBOX_MAX
-from hobus.launch.cli.commands.access import seconds_of
+from hobus.launch.cli.commands.access import parse_seconds
 from hobus.launch.cli.main import run
 from hobus.launch.console.errors import CommandError
 from hobus.launch.worker.main import check_slots
@@ -15,7 +15,7 @@ from hobus.launch.worker.main import check_slots
 @pytest.mark.parametrize("text", ["", "h", "0s", "0.5s", "-1h", "30m1h", "1w", "\uff11h"])
 def test_what_is_no_length_of_time_is_a_mistake_of_usage(text: str) -> None:
     with pytest.raises(CommandError) as caught:
-        seconds_of(text)
+        parse_seconds(text)
     assert (caught.value.exit_code, "expected" in caught.value.message) == (2, True)
 
 

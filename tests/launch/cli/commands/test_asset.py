@@ -13,11 +13,11 @@ from bench.ledger_drills.rig import ledger_config, running
 from hobus.bus.disk import RealDisk
 from hobus.bus.messages.base import pack
 from hobus.config.files import SHIPPED_ROOT
-from hobus.config.on_demand import contents_in
+from hobus.config.on_demand import read_contents
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
-from hobus.launch.launcher.recording import snapshot_entry
-from hobus.ledger_service.segment import segment_name
+from hobus.launch.launcher.recording import make_snapshot_entry
+from hobus.ledger_service.segment import name_segment
 
 SNAPSHOT = shipped_snapshot()
 ADMIN = "agents/ADMIN.json"
@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> Path:
 def recorded(home: Path, bodies: list[bytes]) -> Path:
     async def write() -> None:
         async with running(RealDisk(home / "ledger"), ROOM) as ledger:
-            await ledger.write(snapshot_entry(SNAPSHOT, 1.0)._replace(bodies=bodies))
+            await ledger.write(make_snapshot_entry(SNAPSHOT, 1.0)._replace(bodies=bodies))
 
     asyncio.run(write())
     return home
@@ -70,7 +70,7 @@ def test_what_is_meant_by_nothing_or_by_several_is_a_mistake_with_a_way_on(home,
     assert said in capsys.readouterr().err
 
 
-FILES = contents_in(SNAPSHOT.contents)
+FILES = read_contents(SNAPSHOT.contents)
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_a_forged_body_is_said_and_not_printed(tmp_path, capsys, bodies, said):
 
 def test_a_flipped_bit_of_the_files_body_is_said(home, capsys):
     """The reader finds it before any digest does: exit code 3 with file and byte."""
-    segment = home / "ledger" / "segments" / segment_name(0)
+    segment = home / "ledger" / "segments" / name_segment(0)
     data = bytearray(segment.read_bytes())
     at = data.find(b'"agent_id"')
     assert at > 0
     data[at + 3] ^= 1
     segment.write_bytes(data)
     assert asked(home, DIGEST) == exit_codes.INTEGRITY
-    assert segment_name(0) in capsys.readouterr().err
+    assert name_segment(0) in capsys.readouterr().err
 
 
 def test_bytes_that_the_record_does_not_have_are_said_to_be_missing(tmp_path, capsys):

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from hobus.launch.cells import path_of
+from hobus.launch.cells import find_path
 from hobus.launch.cells.map import Cell, CellMap
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console import exit_codes
 from hobus.launch.http import keys
 from tests.launch.cli.test_every_command import run
@@ -51,16 +51,16 @@ def test_a_home_is_one_cell_and_a_cell_is_one_home(said, tmp_path):
     secrets = {(tmp_path / name / "keys" / "http.secret").read_bytes() for name in "ab"}
     assert len(secrets) == 1, "all doors sign alike"
     for name in "ab":
-        assert [key.may for key in keys.keys_in(home_of(tmp_path / name))] == ["cell"]
-        assert path_of(tmp_path / name).stat().st_mode & 0o077 == 0, "it may name a server with a password"
+        assert [key.may for key in keys.list_keys(make_home(tmp_path / name))] == ["cell"]
+        assert find_path(tmp_path / name).stat().st_mode & 0o077 == 0, "it may name a server with a password"
 
 
 def test_a_later_cell_has_no_clients_yet(said, tmp_path):
     """Their sessions would be signed with another secret, and their names be others'."""
     said("a", "add", "a", "--url", A)
-    keys.create(home_of(tmp_path / "b"), "alice", new_id=lambda: "1" * 20, now_us=1, ttl_s=None)
+    keys.create(make_home(tmp_path / "b"), "alice", new_id=lambda: "1" * 20, now_us=1, ttl_s=None)
     assert refused(said("b", "add", "b", "--url", B, "--map", str(tmp_path / "a")), "has clients' keys", "keys list")
-    assert not path_of(tmp_path / "b").exists() and list(CellMap(tmp_path / "a" / "cells.sqlite").cells()) == ["a"]
+    assert not find_path(tmp_path / "b").exists() and list(CellMap(tmp_path / "a" / "cells.sqlite").cells()) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_who_and_what_nobody_knows_is_told(said, tmp_path, capsys):
     assert refused(said("a", "move", "alice", "a"), "no cell knows alice")
     assert refused(said("a", "move", "Alice/..", "a"), "expected the name of a key")
     assert refused(said("a", "remove", "a"), "a is the last one", "hobus cell add")
-    path_of(tmp_path / "a").write_text("{")
+    find_path(tmp_path / "a").write_text("{")
     assert refused(said("a", "list"), "cell.json is damaged")
 
 

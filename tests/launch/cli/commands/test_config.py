@@ -11,7 +11,7 @@ from hobus.config.files import Layers
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
 from hobus.launch.cluster import run_file
-from hobus.launch.cluster.home import home_of, prepare
+from hobus.launch.cluster.home import make_home, prepare
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console import exit_codes
 
@@ -143,7 +143,7 @@ def test_a_link_to_the_file_stays_one_and_a_pipe_is_refused(config, memory_path)
 
 def test_what_a_cluster_that_runs_goes_by_already_is_not_said_to_need_a_stop(config, memory_path, monkeypatch):
     """Set back, or taken back, to what runs: nothing differs; else the mend is that of all that differs."""
-    home = home_of(memory_path)
+    home = make_home(memory_path)
     prepare(home)
     snapshot = load_snapshot()
     home.snapshot.write_bytes(snapshot.to_bytes())
@@ -152,7 +152,7 @@ def test_what_a_cluster_that_runs_goes_by_already_is_not_said_to_need_a_stop(con
         config_digest=snapshot.digest, config_origin="shipped", children=[],
     )  # fmt: skip
     run_file.write(home.run_file, run)
-    monkeypatch.setattr("hobus.launch.cli.commands.config.cluster_gone", lambda _: None)
+    monkeypatch.setattr("hobus.launch.cli.commands.config.find_gone", lambda _: None)
     assert "in force after hobus down" in config("set", "bus.attempts_max", "99")
     said = config("set", "ho2.history_turns_max", "99")
     assert "in force after hobus down" in said, "a reload would refuse the other one"

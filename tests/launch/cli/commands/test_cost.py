@@ -9,7 +9,7 @@ import pytest
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.prompts import BudgetCrossed, PromptFailed, PromptReceived, PromptRejected, PromptSent
-from hobus.launch.cli.commands.cost import report, since_us_of, total
+from hobus.launch.cli.commands.cost import parse_since_us, report, sum_total
 
 DAY_US = 86_400_000_000
 
@@ -51,7 +51,7 @@ def test_calls_are_summed_by_group_and_all_together():
         ("1970-01-01", "p/m", "ADMIN"),
         ("1970-01-02", "p/m", "ADMIN"),
     ]
-    whole = total(by_session.values())
+    whole = sum_total(by_session.values())
     assert (whole.calls, whole.input_tokens, whole.output_tokens, whole.cost_is_known) == (3, 150, 30, True)
 
 
@@ -108,7 +108,7 @@ def test_since_counts_what_ended_since():
     ],
 )
 def test_since_is_a_length_of_time_or_a_moment(text, seconds):
-    assert since_us_of(text, 1000.0) == round(seconds * 1_000_000)
+    assert parse_since_us(text, 1000.0) == round(seconds * 1_000_000)
 
 
 def test_an_entry_that_cannot_be_read_is_named_and_nothing_is_added_up():

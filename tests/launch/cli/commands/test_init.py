@@ -3,7 +3,7 @@
 from bench.builders import shipped_snapshot
 from hobus.config.files import Layers
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.app.started import agents_in
+from hobus.launch.app.started import import_agents
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
 
@@ -62,5 +62,5 @@ def test_an_agent_is_written_whole_or_not_at_all(tmp_path, capsys, monkeypatch):
     assert cli.run(words) == exit_codes.OK
     assert "hobus dev clerk.py" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clerk.py", "test_clerk.py"]
-    [clerk] = agents_in(tmp_path / "clerk.py")
+    [clerk] = import_agents(tmp_path / "clerk.py")
     assert (clerk.agent_id, [one.__name__ for one in clerk.tools]) == ("CLERK", ["clerk_notes", "clerk_note"])

@@ -11,7 +11,7 @@ from hobus.bus.limits import HITS_MAX
 from hobus.bus.messages.ledger import Provenance
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
-from hobus.ledger_service.segment import segment_name
+from hobus.ledger_service.segment import name_segment
 
 
 async def _record(home, entries: int = 3) -> None:
@@ -23,7 +23,7 @@ async def _record(home, entries: int = 3) -> None:
 async def test_verify_says_what_the_index_was_worth_and_what_the_next_start_sets_aside(tmp_path, capsys):
     """In words and as JSON; a stray byte behind the last batch is no fault."""
     await _record(tmp_path)
-    segment = tmp_path / "ledger" / "segments" / segment_name(0)
+    segment = tmp_path / "ledger" / "segments" / name_segment(0)
     data = bytearray(segment.read_bytes())
     data[-1] = 7
     segment.write_bytes(data)
@@ -36,7 +36,7 @@ async def test_verify_says_what_the_index_was_worth_and_what_the_next_start_sets
 
 async def test_verify_of_a_cut_record_names_file_byte_and_entries(tmp_path, capsys):
     await _record(tmp_path)
-    segment = tmp_path / "ledger" / "segments" / segment_name(0)
+    segment = tmp_path / "ledger" / "segments" / name_segment(0)
     end = segment.read_bytes().find(b"HOBUSLG1", 8)
     segment.write_bytes(segment.read_bytes()[:end])
     assert cli.run(["ledger", "verify", "--home", str(tmp_path)]) == exit_codes.INTEGRITY

@@ -11,7 +11,7 @@ from hobus.bus.messages import memory as m
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.commands import memory
 from hobus.launch.cli.commands.memory import ARTIFACT, PRINCIPAL, REASON, SIGNAL, WEIGHT, MomentParam
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from tests.actors.ho3_memory.builders import artifact
@@ -135,10 +135,10 @@ def test_no_checkpoint_is_no_number(monkeypatch, capsys, tmp_path, checkpoint, s
 
 def test_how_memory_is_switched_on_depends_on_what_is_missing(monkeypatch, tmp_path):
     """A section that is missing is restored whole: one switch alone would be no valid configuration."""
-    home = home_of(tmp_path)
+    home = make_home(tmp_path)
     for section, said in ((None, 'remove `"ho3": null`'), (SimpleNamespace(), "set ho3.enabled to true")):
         place = SimpleNamespace(snapshot=SimpleNamespace(config=SimpleNamespace(memory=None, ho3=section)))
-        monkeypatch.setattr(memory, "cluster_of", lambda _home, place=place: place)
+        monkeypatch.setattr(memory, "find_cluster", lambda _home, place=place: place)
         with pytest.raises(CommandError) as caught:
             memory.place_of_memory(home)
         assert said in caught.value.hint and f"hobus init admin_config.json --home {tmp_path}" in caught.value.hint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.messages.control import PeerRow
-from hobus.launch.cli.commands.operating import is_offered, workers_elsewhere
+from hobus.launch.cli.commands.operating import is_offered, select_workers
 
 
 def _peer(role: str, state: str) -> PeerRow:
@@ -37,6 +37,6 @@ def test_workers_of_other_hosts_are_chosen_by_pattern_and_the_idlest_first() -> 
             ("remote-3", "10.0.0.9", 1, "degraded"), ("remote-12", "10.0.0.9", 2, "ready"),
         ]
     ]  # fmt: skip
-    assert workers_elsewhere(rows, "ho1/remote-1", None) == ["ho1/remote-1@e"]
-    assert workers_elsewhere(rows, "ho1/*-?", None) == ["ho1/remote-1@e", "ho1/remote-2@e", "ho1/remote-3@e"]
-    assert workers_elsewhere(rows, "ho1/*", 2) == ["ho1/remote-3@e", "ho1/remote-12@e"]
+    assert select_workers(rows, "ho1/remote-1", None) == ["ho1/remote-1@e"]
+    assert select_workers(rows, "ho1/*-?", None) == ["ho1/remote-1@e", "ho1/remote-2@e", "ho1/remote-3@e"]
+    assert select_workers(rows, "ho1/*", 2) == ["ho1/remote-3@e", "ho1/remote-12@e"]

@@ -9,8 +9,8 @@ import pytest
 
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
-from hobus.launch.cluster.home import home_of
-from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.home import make_home
+from hobus.launch.cluster.installed import find_layers
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.reload import UnderWay
 from hobus.launch.packages.incoming import read_bundle
@@ -128,7 +128,7 @@ def test_a_running_cluster_takes_it_in_unless_it_is_told_not_to(package, memory_
     The same command again makes up for it, and does nothing where the cluster knows the package.
     """
     asked: list[object] = []
-    home = home_of(memory_path / "home")
+    home = make_home(memory_path / "home")
 
     def refused(home):
         asked.append(home.root)
@@ -137,10 +137,10 @@ def test_a_running_cluster_takes_it_in_unless_it_is_told_not_to(package, memory_
     def taken(home):
         asked.append(home.root)
         home.snapshot.parent.mkdir(parents=True, exist_ok=True)
-        home.snapshot.write_bytes(load_snapshot(layers_of(home)).to_bytes())
+        home.snapshot.write_bytes(load_snapshot(find_layers(home)).to_bytes())
         return SimpleNamespace(digest="sha256:" + "0" * 64)
 
-    monkeypatch.setattr("hobus.launch.cli.commands.package_change.holder", lambda _home: 1)
+    monkeypatch.setattr("hobus.launch.cli.commands.package_change.find_holder", lambda _home: 1)
     monkeypatch.setattr("hobus.launch.launcher.reload.reload_in_turn", refused)
     said = package("install", str(parts.clerk(memory_path)), code=exit_codes.FAILED)
     assert "PKG-CLERK-001 1.0.0 is installed, but the running cluster did not load it: another reload" in said

@@ -3,8 +3,8 @@
 import pytest
 
 from hobus.bus.messages.control import PeerRow, Peers, RefusedKey
-from hobus.launch.cli.commands.doctor import bounds
-from hobus.launch.cli.commands.ps import actor_row, listening, remote_row, shown
+from hobus.launch.cli.commands.doctor import find_bounds
+from hobus.launch.cli.commands.ps import format_row, list_listening, make_actor_row, make_remote_row
 from hobus.launch.launcher.supervision import Member
 
 
@@ -23,7 +23,7 @@ def row(launcher, broker, *, note="", reason="", counters=None, silent_since=0.0
         instance="ho1/1@a", role="ho1", offers=["ho1"], state=broker, reason=reason, slots=4, in_flight=2, keys=0,
         last_beat_ms=7, connected_ms=0, counters=counters or {},
     )  # fmt: skip
-    return actor_row(child, {"ho1/1@a": peer} if peer else {}, 100.0, no_room="")
+    return make_actor_row(child, {"ho1/1@a": peer} if peer else {}, 100.0, no_room="")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_worse_of_two_words_is_shown(launcher, broker, shown):
 def test_the_ledger_of_a_full_disk_is_not_ready(role, state, expected):
     """Whoever else would say so cannot write."""
     child = Member(actor=f"{role}/1", role=role, state=state, instance=f"{role}/1@a", started_at=90.0).row()
-    shown = actor_row(child, None, 100.0, no_room="the disk is full")
+    shown = make_actor_row(child, None, 100.0, no_room="the disk is full")
     assert shown.state == expected and ("the disk is full" in shown.note) == (expected == "degraded")
 
 
@@ -71,7 +71,7 @@ def test_a_process_that_is_not_on_the_bus_is_named(broker):
         "stalled",
         4500,
     ) and since.note == "no beat for 4.5 s: frozen or cut off"
-    assert shown(since)[7] == "4.5 s"
+    assert format_row(since)[7] == "4.5 s"
 
 
 def test_a_worker_elsewhere_is_shown_with_where_it_is_and_what_it_brings():
@@ -81,12 +81,12 @@ def test_a_worker_elsewhere_is_shown_with_where_it_is_and_what_it_brings():
         in_flight=2, keys=0, last_beat_ms=7, connected_ms=1500, tools=["list_tools"], version="1.2", host="box",
         address="10.0.0.9",
     )  # fmt: skip
-    found = remote_row(peer)
+    found = make_remote_row(peer)
     assert (found.actor, found.pid, found.host, found.slots) == ("ho1/remote-1", None, "box 10.0.0.9", 8)
-    cells = shown(found)
+    cells = format_row(found)
     assert cells[:4] == ("ho1/remote-1", "degraded", "-", "1.5 s")
     assert cells[-2:] == ("box 10.0.0.9", "8 slots, 1 tool, hobus 1.2  gateway: no_route")
-    assert shown(row("ready", "ready"))[-2:] == ("local", "")
+    assert format_row(row("ready", "ready"))[-2:] == ("local", "")
 
 
 def test_who_was_not_let_in_is_named_below_the_table():
@@ -97,11 +97,11 @@ def test_who_was_not_let_in_is_named_below_the_table():
     )  # fmt: skip
     refused = RefusedKey(key="key:01", address="10.0.0.66", count=2, last_ms=4000)
     peers = Peers(epoch="a", peers=[broker], listens="10.0.0.7:5570", refused_keys=[refused])
-    lines = listening(peers)
+    lines = list_listening(peers)
     assert "10.0.0.7:5570" in lines[0]
     assert ("key:01" in lines[1], "10.0.0.66" in lines[1], "2 times" in lines[1]) == (True, True, True)
     assert lines[2].startswith("3 connections")
-    assert listening(peers.model_copy(update={"listens": ""})) == []
+    assert list_listening(peers.model_copy(update={"listens": ""})) == []
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_the_doctor_names_what_bounds_the_cluster_now():
         instance="ho2/1@a", role="ho2", offers=["ho2"], state="ready", slots=0, in_flight=0, keys=0,
         last_beat_ms=0, connected_ms=0, counters={"runs_waiting": 3, "places_waiting": 1, "breakers_open": 1},
     )  # fmt: skip
-    found = bounds([peer, peer.model_copy(update={"counters": {}})])
+    found = find_bounds([peer, peer.model_copy(update={"counters": {}})])
     assert [(one.check, one.verdict) for one in found] == [("ho2/1", "warn")] * 2
     assert [one.detail.partition(":")[0] for one in found] == [
         "3 turns wait to begin", "1 call waits for a provider that takes no more at once",

@@ -39,7 +39,7 @@ def test_each_registry_is_shown(run):
     assert owned and all(one["sha256"].startswith("sha256:") and one["state"] == "ok" for one in owned)
     musts = [one for one in rows(run, "invariants") if one["level"].startswith("MUST")]
     assert len(musts) > 20 and all(one["enforced_by"] for one in musts)
-    assert "hobus.config.consistency:inconsistencies" in " ".join(run("registry", "invariants").split())
+    assert "hobus.config.consistency:find_inconsistencies" in " ".join(run("registry", "invariants").split())
 
 
 def test_gates_report_and_enforce(run, tmp_path):

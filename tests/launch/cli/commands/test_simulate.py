@@ -19,7 +19,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.interrupt import INTERRUPTED
 from hobus.launch.lab.simulation import many
 from hobus.launch.lab.simulation.faults import parse
-from hobus.launch.lab.simulation.plan import SeedPlan, plan_of
+from hobus.launch.lab.simulation.plan import SeedPlan, make_plan
 from hobus.launch.lab.simulation.run import SeedVerdict, simulate
 
 
@@ -29,8 +29,10 @@ async def _at_once(*_: object) -> None:
 
 def test_the_budget_that_a_seed_draws_is_told_with_its_faults(capsys: pytest.CaptureFixture[str]) -> None:
     """A run that ends on a budget says which; one with faults of its own has none."""
-    seed = next(n for n in range(99) if plan_of(n, turns=1, sessions=None, faults=parse("all")).token_limit is not None)
-    limit = plan_of(seed, turns=1, sessions=None, faults=parse("all")).token_limit
+    seed = next(
+        n for n in range(99) if make_plan(n, turns=1, sessions=None, faults=parse("all")).token_limit is not None
+    )
+    limit = make_plan(seed, turns=1, sessions=None, faults=parse("all")).token_limit
     for more, is_told in ([], True), (["--faults", "none"], False):
         assert run(["simulate", "--seed", str(seed), "--turns", "1", *more]) == exit_codes.OK
         assert (f"an enforced budget of {limit:,} tokens" in capsys.readouterr().out) is is_told

@@ -10,12 +10,12 @@ import pytest
 from bench.builders import shipped_snapshot
 from hobus.bus.messages.control import SourceRow, ToolRow, Tools
 from hobus.config.sections.tools import StdioServer
-from hobus.launch.cli.commands.tool_call import checked_arguments
-from hobus.launch.cli.commands.tools import source_rows, tool_rows
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cli.commands.tool_call import check_arguments
+from hobus.launch.cli.commands.tools import make_source_rows, make_tool_rows
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.console.finding import DoctorFinding
-from hobus.launch.launcher.tool_check import running
+from hobus.launch.launcher.tool_check import check_running
 
 SHIPPED = shipped_snapshot()
 
@@ -53,7 +53,7 @@ def test_each_tool_says_who_may_use_it_and_what_waits_for_an_operator():
     told = Tools(
         epoch="e", tools=[row("s__a", writes=False), row("s__b", writes=True), row("s__c", writes=True)], sources=[]
     )
-    rows = tool_rows(told, snapshot(permitted=("s__*", "s__c"), approval=("s__[bc]",)))
+    rows = make_tool_rows(told, snapshot(permitted=("s__*", "s__c"), approval=("s__[bc]",)))
     assert [(one["tool_id"], one["agents"], one["needs_approval"]) for one in rows] == [
         ("s__a", ["ADMIN"], False),
         ("s__b", [], True),
@@ -66,7 +66,7 @@ def test_an_agent_that_others_call_is_among_the_tools():
     admin = there.agents["ADMIN"].model_copy(update={"tools": ("DESK",)})
     desk = admin.model_copy(update={"agent_id": "DESK", "tools": (), "system_prompt": "You book.\nPolitely."})
     there = replace(there, agents={"ADMIN": admin, "DESK": desk})
-    rows = tool_rows(Tools(epoch="e", tools=[], sources=[]), there)
+    rows = make_tool_rows(Tools(epoch="e", tools=[], sources=[]), there)
     assert [(one["tool_id"], one["source"], one["agents"], one["needs_approval"]) for one in rows] == [
         ("DESK", "agent", ["ADMIN"], True)
     ]
@@ -80,7 +80,7 @@ def test_each_source_counts_its_tools_and_a_silent_one_is_said():
         tools=[row("s__a", writes=False)],
         sources=[source("ready", tools=1), source("failed", "gone", worker="ho1/2@a")],
     )
-    rows = source_rows(told, snapshot(permitted=("*",)))
+    rows = make_source_rows(told, snapshot(permitted=("*",)))
     assert [tuple(one[name] for name in ("name", "worker", "state", "tools", "detail")) for one in rows] == [
         ("s", "ho1/1@a", "ready", 1, ""),
         ("s", "ho1/2@a", "failed", 0, "gone"),
@@ -98,7 +98,7 @@ def test_doctor_says_each_trouble_once_with_all_who_have_it(tmp_path):
             source("ready", "s 1.0", name="t", refused=["x: bad"]),
         ],
     )
-    found = running(told, home_of(tmp_path))
+    found = check_running(told, make_home(tmp_path))
     assert all(isinstance(one, DoctorFinding) and one.verdict == "warn" and "tools" in one.fix for one in found)
     assert [(one.check, one.detail) for one in found] == [
         ("tools of s", "gone (at ho1/1, ho1/2)"),
@@ -113,11 +113,11 @@ def test_arguments_of_a_call_are_checked_and_a_default_need_not_be_written():
     }
     tool = row("x", writes=False).model_copy(update={"parameters": json.dumps(schema)})
     known = Tools(epoch="e", tools=[tool], sources=[])
-    assert checked_arguments("x", '{"b": 2}', known) == {"a": 1, "b": 2}
+    assert check_arguments("x", '{"b": 2}', known) == {"a": 1, "b": 2}
     for name, text, said in (
         ("x", "{}", r"required, missing b$"),
         ("x", "21", "are not a JSON object: 21"),
         ("y", "{}", "there is no tool y; there are x"),
     ):
         with pytest.raises(UsageFault, match=said):
-            checked_arguments(name, text, known)
+            check_arguments(name, text, known)

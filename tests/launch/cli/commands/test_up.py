@@ -6,7 +6,7 @@ import pytest
 
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.launcher.starting import died_while_starting
+from hobus.launch.launcher.starting import make_died_while_starting
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ from hobus.launch.launcher.starting import died_while_starting
 )
 def test_how_the_launcher_ended_is_said_as_it_was(code, said, message):
     """Killed, failed with its own last words, or told to stop meanwhile; a crash names the command that cleans up."""
-    error = died_while_starting(Home(Path("/x")), code, said)
+    error = make_died_while_starting(Home(Path("/x")), code, said)
     assert (error.message, error.exit_code) == (message, exit_codes.UNREACHABLE)
     assert ("hobus down --home /x" in error.hint) == (code != 0)

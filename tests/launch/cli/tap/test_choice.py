@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from hobus.bus.broker.ring import Ring
 from hobus.bus.broker.tap_record import Tap
-from hobus.bus.broker.tap_wire import TapAssembler, live_batch
-from hobus.bus.envelope import Kind, header
+from hobus.bus.broker.tap_wire import TapAssembler, pack_live_batch
+from hobus.bus.envelope import Kind, make_header
 from hobus.launch.cli.tap.choice import Chooser, Replies, TurnBook
 from hobus.launch.filters.tap_fields import tap_filter
 from tests.launch.cli.tap.batches import batch, is_exact
@@ -23,7 +23,7 @@ def chooser(*texts: str, **options) -> Chooser:
 def tapped(sequence: int) -> Tap:
     """Every third frame is a beat, every second one is of ho1."""
     kind = Kind.BEAT if sequence % 3 == 0 else Kind.REQUEST
-    head = header(kind, f"m{sequence}", type="bus.beat" if kind == Kind.BEAT else "wo.execute")
+    head = make_header(kind, f"m{sequence}", type="bus.beat" if kind == Kind.BEAT else "wo.execute")
     return Tap(sequence, 1.0, "delivered", head, f"ho{1 + sequence % 2}/1@a", "", b"", "")
 
 
@@ -39,7 +39,7 @@ def test_every_number_is_shown_filtered_lost_or_a_beat(steps, with_ring, count):
     assembler, found = TapAssembler(wants_ring=with_ring), chooser("sender=ho1", count=count)
     epoch, following, ring = 1, 8, Ring(frames_max=100, bytes_max=1000)
     ring.add([tapped(number) for number in range(1, 8)])
-    payloads = [live_batch("e1", [], following)]
+    payloads = [pack_live_batch("e1", [], following)]
     if with_ring:
         payloads += ring.answer("e1", since=0.0, next_sequence=following)
     for size, arrives, restarts in steps:
@@ -48,7 +48,7 @@ def test_every_number_is_shown_filtered_lost_or_a_beat(steps, with_ring, count):
         taps = [tapped(following + number) for number in range(size)]
         following += size
         if arrives:
-            payloads.append(live_batch(f"e{epoch}", taps, following))
+            payloads.append(pack_live_batch(f"e{epoch}", taps, following))
     for payload in payloads:
         for one in assembler.feed(payload):
             if found.choose(one).is_last:

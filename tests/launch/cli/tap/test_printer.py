@@ -13,7 +13,7 @@ from hobus.bus.codec import encode
 from hobus.bus.messages.control import ReadPeer
 from hobus.bus.messages.ids import TurnRef
 from hobus.launch.cli.tap.choice import Chooser, SeenLives, TurnBook
-from hobus.launch.cli.tap.printer import Printer, frame_document
+from hobus.launch.cli.tap.printer import Printer, make_frame_document
 from hobus.launch.cli.tap.table import Table
 from hobus.launch.filters.tap_fields import tap_filter
 from tests.launch.cli.tap.batches import batch, is_exact
@@ -92,9 +92,9 @@ def described() -> list[str]:
 def test_a_frame_has_the_documented_keys_in_their_order():
     """Whoever changes one changes the page; `body` and `latency_ms` are there only where they apply."""
     turn = TurnRef(SESSION, 2, "in-7")
-    document = frame_document(frame(), turn, body={"a": 1}, has_body=True, latency_ms=1.5)
+    document = make_frame_document(frame(), turn, body={"a": 1}, has_body=True, latency_ms=1.5)
     assert list(document) == described()
-    plain = frame_document(frame(), turn)
+    plain = make_frame_document(frame(), turn)
     assert set(document) - set(plain) == {"body", "latency_ms"}
     assert (plain["session"], plain["turn"], plain["input"]) == (SESSION, f"{SESSION}-2", "in-7")
     assert (plain["at"], plain["time"]) == (100.0, "1970-01-01T00:01:40.000000Z")
@@ -115,7 +115,7 @@ def test_frames_that_could_not_be_written_count_as_lost():
     account.begin(batch([1, 2, 3]))
     for shown in (True, False, True):
         account.one(shown=shown)
-    account.unshown(1)
-    account.unshown(0)
+    account.count_unshown(1)
+    account.count_unshown(0)
     assert account.lines() == ["1 frame shown, 1 filtered out, 1 lost (#1 to #3 of broker e)"]
     assert is_exact(account.epochs[0])

@@ -17,7 +17,7 @@ from hobus.launch.cli.web.app import Console
 from hobus.launch.cli.web.people import People
 from hobus.launch.cli.web.screens import ACTIONS, PAGES, STREAMS
 from hobus.launch.cli.web.source import HomeSource
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 from hobus.launch.lab.simulated import write_out
 
 BASE = "http://127.0.0.1:8000"
@@ -35,7 +35,7 @@ def recorded(root: Path, messages: Sequence[str], **cluster: Any) -> None:
 
 class Browser:
     def __init__(self, root: Path, role: str | None = "operator", *, at_rest: bool = True, url: str = "") -> None:
-        self.source = HomeSource(home_of(root), at_rest=at_rest)
+        self.source = HomeSource(make_home(root), at_rest=at_rest)
         self.people = People(self.source.clock)
         self.console = Console(self.source, self.people, "c", PAGES, ACTIONS, STREAMS, url)
         self.cookies: dict[str, str] = {}

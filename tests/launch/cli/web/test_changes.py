@@ -13,7 +13,7 @@ from hobus.bus.errors import BusError
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.changes import Changes
 from hobus.launch.cli.web.source import HomeSource
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import make_home
 
 
 class _Record:
@@ -116,7 +116,7 @@ def test_pages_take_no_more_than_their_share_of_a_processor(monkeypatch, spent_s
 
 
 async def test_what_is_asked_twice_at_once_is_read_once_until_something_changed(tmp_path):
-    source, reads = HomeSource(home_of(tmp_path), at_rest=True), []
+    source, reads = HomeSource(make_home(tmp_path), at_rest=True), []
 
     async def read():
         reads.append(len(reads))

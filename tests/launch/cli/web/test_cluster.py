@@ -20,9 +20,9 @@ def asked(**form) -> Asked:
 @pytest.fixture
 def told(monkeypatch):
     found = []
-    monkeypatch.setattr(cluster, "command", lambda _home, wanted, *, is_followed: found.append(wanted))
-    monkeypatch.setattr(cluster, "known", lambda _home, actor: SimpleNamespace(actor=actor))
-    monkeypatch.setattr(cluster, "running", lambda _home: None)
+    monkeypatch.setattr(cluster, "send_command", lambda _home, wanted, *, is_followed: found.append(wanted))
+    monkeypatch.setattr(cluster, "find_row", lambda _home, actor: SimpleNamespace(actor=actor))
+    monkeypatch.setattr(cluster, "find_running", lambda _home: None)
     monkeypatch.setattr(cluster, "require_room_for", lambda _home, _wanted: None)
     return found
 
@@ -48,7 +48,7 @@ async def test_a_worker_of_another_host_is_drained_by_its_instance(told, monkeyp
     def unknown(_home, actor):
         raise CommandError(actor)
 
-    monkeypatch.setattr(cluster, "known", unknown)
+    monkeypatch.setattr(cluster, "find_row", unknown)
     with pytest.raises(CommandError):
         await cluster.leave(asked(verb="restart", actor="ho1/remote-box@7f"))
     assert len(told) == 1

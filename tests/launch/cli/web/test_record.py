@@ -11,9 +11,9 @@ import pytest
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.web import limits, record
-from hobus.launch.cli.web.frames import drawing
+from hobus.launch.cli.web.frames import make_drawing
 from hobus.launch.cli.web.gateway import PlottedCall, with_fallbacks
-from hobus.launch.cli.web.memory import curve, turns_behind
+from hobus.launch.cli.web.memory import draw_curve, turns_behind
 from tests.launch.cli.web.pages import Browser, words_in
 
 
@@ -93,16 +93,16 @@ def test_a_diagram_has_a_line_for_each_process_and_an_arrow_for_each_frame():
         False, "broker", None,  # noqa: FBT003 - its fields
     )  # fmt: skip
     answer = made._replace(kind="reply", type="wo.receipt", sender="ho1/2@b", destination="ho2/1@a", worker="")
-    found = drawing([made, answer, answer._replace(destination="ho1/2@b")])
+    found = make_drawing([made, answer, answer._replace(destination="ho1/2@b")])
     assert [name for name, _ in found.lanes] == ["ho2/1", "ho1/2"]
     assert [(one.x1 < one.x2, one.x1 > one.x2, one.label) for one in found.arrows] == [
         (True, False, "wo.execute"), (False, True, "wo.receipt (reply)"), (False, False, "wo.receipt (reply)"),
     ]  # fmt: skip
-    assert found.arrows[0].y < found.arrows[1].y < found.height and drawing([]).arrows == []
+    assert found.arrows[0].y < found.arrows[1].y < found.height and make_drawing([]).arrows == []
 
 
 def test_a_curve_falls_by_half_in_each_half_life():
-    points = [tuple(map(float, one.split(","))) for one in curve(0.5).split()]
+    points = [tuple(map(float, one.split(","))) for one in draw_curve(0.5).split()]
     assert points[0] == (0.0, 10.0) and points[-1] == (100.0, pytest.approx(20 - 20 * 0.5 / 16, abs=0.1))
     assert sorted(y for _, y in points) == [y for _, y in points]
 

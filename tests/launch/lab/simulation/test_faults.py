@@ -7,7 +7,7 @@ import pytest
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.lab.simulation.faults import FAULTS, parse
-from hobus.launch.lab.simulation.plan import plan_of
+from hobus.launch.lab.simulation.plan import make_plan
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_what_is_no_fault_is_a_usage_error(text: str) -> None:
 
 def test_a_plan_follows_from_its_seed_alone() -> None:
     """The same twice, and another one for another seed; every kind of strike comes up."""
-    plans = [plan_of(seed, turns=3, sessions=None, faults=parse("all")) for seed in range(300)]
-    assert plans[:20] == [plan_of(seed, turns=3, sessions=None, faults=parse("all")) for seed in range(20)]
+    plans = [make_plan(seed, turns=3, sessions=None, faults=parse("all")) for seed in range(300)]
+    assert plans[:20] == [make_plan(seed, turns=3, sessions=None, faults=parse("all")) for seed in range(20)]
     assert len({str(plan) for plan in plans}) == len(plans)
     kinds = {strike.kind for plan in plans for strike in plan.strikes}
     assert kinds == {"crash", "torn-disk", "freeze", "partition", "disk-full", "sync-error", "clock-jump"}

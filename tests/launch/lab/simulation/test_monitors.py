@@ -9,10 +9,10 @@ import pytest
 
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.codec import pack_header
-from hobus.bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, make_header
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.gateway import ScopeBudget
-from hobus.bus.messages.ids import RunId, StepId, TurnId, iso
+from hobus.bus.messages.ids import RunId, StepId, TurnId, format_iso
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.messages.memory import ReadSignals
 from hobus.bus.record.entry import WriteEntry, encode_stored, to_entry, to_stored
@@ -28,7 +28,7 @@ from hobus.launch.lab.simulation.record import Broken, Numbers, RecordMonitor
 from hobus.launch.lab.simulation.watch import FrameMonitor, RecordTail
 from hobus.ledger_service.frame import GENESIS, build_frame, store_at
 from hobus.ledger_service.mask import MASK_BYTES
-from hobus.ledger_service.segment import DIRECTORY, segment_name
+from hobus.ledger_service.segment import DIRECTORY, name_segment
 
 SESSION = "6e8ddbdb-2a3e-5a6f-b6ac-0f966ad7f28a"
 STREAM = f"session/{SESSION}"
@@ -45,10 +45,10 @@ class Record:
         body = body if isinstance(body, bytes) else pack(body or {})
         self.entries.append(self._blank(event, about, order)._replace(bodies=[body], **fields))
 
-    def dispatched(self, order: str, **form: Any) -> None:
+    def note_dispatched(self, order: str, **form: Any) -> None:
         self.owned("WO_DISPATCHED", order, order=order)
         entry = self.entries[-1]
-        event = OrderDispatched(wo_id=order, wo_type="synthesize", step_id=STEP, order=form, at=iso(0))
+        event = OrderDispatched(wo_id=order, wo_type="synthesize", step_id=STEP, order=form, at=format_iso(0))
         enveloped = SessionEvent(SESSION, 0, 0, event, STEP.turn_id.run_id)
         self.entries[-1] = entry._replace(bodies=[pack_event(enveloped, entry.submission_id, entry.at_us)])
 
@@ -70,7 +70,7 @@ def turn(record: Record) -> None:
     record.owned("INTENT_DECLARED", f"{SESSION}/002")
     record.add("PROJECTION_COMPUTED", "p1")
     record.owned("CONTEXT_ASSEMBLED", "c1", payload=ContextAssembled("", 1, 1, 1, 1, ("ART-1",)))
-    record.dispatched(ORDER, input_context=[{"artifact_id": "ART-1"}], exchanges=[])
+    record.note_dispatched(ORDER, input_context=[{"artifact_id": "ART-1"}], exchanges=[])
     record.add("PROMPT_SENT", f"{ORDER}#1/1", order=ORDER, payload=sent(100))
     record.add("PROMPT_RECEIVED", f"{ORDER}#1/1", order=ORDER, payload=received(60))
     record.add("TOOL_STARTED", f"{ORDER}/ho1", order=ORDER, stream="ho1m")
@@ -84,7 +84,7 @@ def turn(record: Record) -> None:
 
 def answered_early(record: Record) -> None:
     record.owned("RunRequested", f"{SESSION}/in-0")
-    record.dispatched(f"{ORDER}.000")
+    record.note_dispatched(f"{ORDER}.000")
     record.owned("RunCompleted", f"{SESSION}/1", once=f"turn:{SESSION}/in-0")
 
 
@@ -94,14 +94,14 @@ def test_no_run_is_asked_for_while_the_one_before_has_something_to_come() -> Non
     record.owned("TookOver", f"{SESSION}/1")
     answered_early(record)
     step_all(monitor, record.entries)
-    assert monitor.unended() == [f"order {ORDER}.000"]
+    assert monitor.list_unended() == [f"order {ORDER}.000"]
     early = Record()
     early.owned("RunRequested", f"{SESSION}/in-1")
     with pytest.raises(Broken, match="asked for before"):
         monitor.step(early.entries[0])
     record.owned("OrderEnded", f"{ORDER}.000", order=f"{ORDER}.000")
     monitor.step(record.entries[-1])
-    assert monitor.unended() == [f"RunRequested:{SESSION}/in-1"]
+    assert monitor.list_unended() == [f"RunRequested:{SESSION}/in-1"]
 
 
 def sent(
@@ -136,7 +136,7 @@ def test_a_whole_turn_breaks_nothing() -> None:
     for entry in record.entries:
         monitor.step(entry)
     monitor.finish()
-    assert monitor.unended() == []
+    assert monitor.list_unended() == []
 
 
 def _twice(record: Record) -> None:
@@ -152,7 +152,7 @@ PLANTED: dict[str, Callable[[Record], None]] = {
     "ended twice in its journal": lambda r: r.owned("OrderEnded", f"{ORDER}/again", order=ORDER),
     "was ended twice": lambda r: r.add("WO_FAILED", f"{ORDER}/ho1/2", order=ORDER, stream="ho1m"),
     "before the dispatch was durable": lambda r: r.add("TOOL_STARTED", "WO-9/ho1", order="WO-9", stream="ho1m"),
-    "a call without its result": lambda r: r.dispatched("WO-9", exchanges=[{"tool_calls": [{}, {}], "results": [{}]}]),
+    "a call without its result": lambda r: r.note_dispatched("WO-9", exchanges=[{"tool_calls": [{}, {}], "results": [{}]}]),
     "a fenced owner wrote": lambda r: r.owned("StepStarted", "s", origin="ho2/9@s9"),
     "tenure 3 of": lambda r: r.owned("TookOver", f"{SESSION}/3", tenure=3),
     "stands behind the host's answer": lambda r: (
@@ -164,7 +164,7 @@ PLANTED: dict[str, Callable[[Record], None]] = {
     "rests on what was never logged": lambda r: r.add(
         "HO3_OVERLAY", "ART-2", stream="overlays", origin="ho3/1@s1", payload=overlay("EVT-7")
     ),
-    "a memory line that no record names": lambda r: r.dispatched("WO-9", input_context=[{"artifact_id": "ART-9"}]),
+    "a memory line that no record names": lambda r: r.note_dispatched("WO-9", input_context=[{"artifact_id": "ART-9"}]),
     "ended what was not active": lambda r: r.owned("INTENT_CLOSED", f"{SESSION}/001"),
     "left 6e8ddbdb-2a3e-5a6f-b6ac-0f966ad7f28a/002 active": lambda r: r.owned("SESSION_END", f"{SESSION}/1.9"),
     "is projected twice": lambda r: r.add("PROJECTION_COMPUTED", "p2"),
@@ -201,11 +201,11 @@ def test_a_provider_call_or_a_run_without_an_end_is_named_at_the_end() -> None:
     record, monitor = Record(), RecordMonitor()
     record.owned("TookOver", f"{SESSION}/1")
     record.owned("RunRequested", f"{SESSION}/in-0")
-    record.dispatched(ORDER)
+    record.note_dispatched(ORDER)
     record.add("PROMPT_SENT", f"{ORDER}#1/1", order=ORDER, payload=sent(1))
     for entry in record.entries:
         monitor.step(entry)
-    assert monitor.unended() == [f"provider call {ORDER}#1/1", f"RunRequested:{SESSION}/in-0"]
+    assert monitor.list_unended() == [f"provider call {ORDER}#1/1", f"RunRequested:{SESSION}/in-0"]
     with pytest.raises(Broken, match="without an end"):
         monitor.finish()
 
@@ -221,7 +221,7 @@ def test_an_answer_of_the_hosts_ends_the_run_of_its_input_and_no_other(key: str)
     by_host = Provenance(session_id=SESSION)
     record.add("TurnDegraded", "d", stream=STREAM, once=f"{key}:{SESSION}/in-1", provenance=by_host, origin="host/1@s1")
     step_all(monitor, record.entries)
-    assert monitor.unended() == [f"RunRequested:{SESSION}/in-2"]
+    assert monitor.list_unended() == [f"RunRequested:{SESSION}/in-2"]
 
 
 def test_the_gateways_own_figures_are_held_against_the_record() -> None:
@@ -250,7 +250,7 @@ def test_the_gateways_own_figures_are_held_against_the_record() -> None:
 
 
 def _frame(kind: Kind, message_id: str, **fields: Any) -> bytes:
-    return pack_header(header(kind, message_id, **fields))
+    return pack_header(make_header(kind, message_id, **fields))
 
 
 def _ask(sender: str = "ho2/1@s1") -> bytes:
@@ -294,7 +294,7 @@ def test_a_gap_in_the_taps_numbers_is_named() -> None:
     """Numbers of one broker follow each other; another broker begins anew."""
 
     def tap(sequence: int) -> Tap:
-        return Tap(sequence, 0.0, "delivered", header(Kind.REPLY, "m1"), "", "", b"", "")
+        return Tap(sequence, 0.0, "delivered", make_header(Kind.REPLY, "m1"), "", "", b"", "")
 
     monitor = FrameMonitor()
     monitor.tapped("sim1", tap(1))
@@ -321,7 +321,7 @@ def test_what_was_durable_and_is_gone_or_changed_is_named() -> None:
     medium.on_sync = tail.synced
     disk = SimDisk(medium)
     disk.make_dir(DIRECTORY)
-    file = disk.open(f"{DIRECTORY}/{segment_name(0)}", create=True)
+    file = disk.open(f"{DIRECTORY}/{name_segment(0)}", create=True)
     disk.sync_dir(DIRECTORY)
     first, chain = _batch(0, GENESIS, 0)
     file.append(first)

@@ -6,7 +6,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import pack_result
-from hobus.launch.lab.simulation.record import answer_text, answers_of
+from hobus.launch.lab.simulation.record import answer_text, list_answers
 from tests.launch.sessions.entries import AT, SESSION, Written
 
 
@@ -41,7 +41,7 @@ def test_the_words_of_the_record_are_those_that_the_client_was_told() -> None:
     assert answer_text([degraded("turn", b"less")], "in-1") == "less"
     assert answer_text([degraded("delivered", b"told"), COMPLETED], "in-1") == "told"
     assert answer_text([COMPLETED], "in-2") is None
-    assert answers_of([degraded("delivered", b"told"), COMPLETED], "in-1") == [COMPLETED.submission_id]
+    assert list_answers([degraded("delivered", b"told"), COMPLETED], "in-1") == [COMPLETED.submission_id]
 
 
 def test_a_run_that_was_cancelled_or_refused_is_answered_by_its_verdict() -> None:

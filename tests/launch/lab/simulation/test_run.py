@@ -26,7 +26,7 @@ from hobus.launch.lab.simulation import conversation
 from hobus.launch.lab.simulation import run as lab_run
 from hobus.launch.lab.simulation.faults import parse
 from hobus.launch.lab.simulation.outside import Outside
-from hobus.launch.lab.simulation.plan import plan_of
+from hobus.launch.lab.simulation.plan import make_plan
 from hobus.launch.lab.simulation.record import Broken
 from hobus.launch.lab.simulation.run import SeedVerdict, simulate
 from hobus.launch.sessions.turns import process_turn
@@ -35,7 +35,7 @@ from hobus.launch.sessions.turns import process_turn
 def verdict_of(
     seed: int, faults: str = "all", *, turns: int = 1, until: int | None = None, trace: list[str] | None = None
 ) -> SeedVerdict:
-    plan = plan_of(seed, turns=turns, sessions=None, faults=parse(faults))
+    plan = make_plan(seed, turns=turns, sessions=None, faults=parse(faults))
     return simulate(plan, until=until, trace=None if trace is None else trace.append)
 
 
@@ -209,7 +209,7 @@ def test_a_home_with_another_provider_is_simulated_with_the_embedded_rules(tmp_p
     }  # fmt: skip
     own = {"gateway": {"providers": {"far": there}, "default_route": {"provider_id": "far", "model_id": "m1"}}}
     (tmp_path / "admin_config.json").write_text(json.dumps(own))
-    plan = plan_of(7, turns=1, sessions=None, faults=parse("none"))
+    plan = make_plan(7, turns=1, sessions=None, faults=parse("none"))
     verdict = simulate(plan, layers=Layers(own=tmp_path))
     assert verdict.holds, verdict.broken
     assert set(verdict.answers.values()) == {"success"}
