@@ -20,7 +20,7 @@ from hobus.bus.fair import FairQueue
 K = TypeVar("K", bound=Hashable)
 
 
-class Intake(Generic[K]):
+class AdmissionQueue(Generic[K]):
     """In turns between principals; how fast they begin says how long a further one would wait."""
 
     def __init__(self, *, wait_max_s: float, weight: Callable[[str], int]) -> None:

@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from msgspec import Struct
 
 from hobus.actors.ho2_supervisor import limits
-from hobus.actors.ho2_supervisor.intake import Intake
+from hobus.actors.ho2_supervisor.intake import AdmissionQueue
 from hobus.bus.fair import FairQueue, get_weight
 
 
@@ -23,7 +23,7 @@ class RunQueue:
     """The steps of one supervisor's runs."""
 
     def __init__(self, *, wait_max_s: float, unwritten: Callable[[], int]) -> None:
-        self._new: Intake[asyncio.Future[None]] = Intake(wait_max_s=wait_max_s, weight=get_weight)
+        self._new: AdmissionQueue[asyncio.Future[None]] = AdmissionQueue(wait_max_s=wait_max_s, weight=get_weight)
         self._steps: FairQueue[asyncio.Future[None], asyncio.Future[None]] = FairQueue(get_weight)
         self._unwritten = unwritten
         self._since_new = 0  # steps, while a run waits to begin

@@ -43,7 +43,7 @@ _ACTIVE = (
 _SWITCH = "({})".format(", ".join(f"'{kind}'" for kind in SWITCHES))
 
 
-class Line(NamedTuple):
+class Candidate(NamedTuple):
     """An artifact that may go into a prompt."""
 
     number: int
@@ -193,7 +193,7 @@ class Artifacts:
 
     def in_force(
         self, principal: str | None, as_of: PointInTime, session_id: str, *, since_us: float, open_since_us: float
-    ) -> list[Line]:
+    ) -> list[Candidate]:
         """Return what of a principal's is active and in scope; to be asked inside `as_of`.
 
         Nothing of what rests on signals without an event since `since_us`; `open_since_us`: the same of what nobody
@@ -213,9 +213,9 @@ class Artifacts:
             whose=name_principal(principal), session=session_id, since=since_us,
             open_since=open_since_us, now=format_timestamp(as_of.at_us),
         )  # fmt: skip
-        return [Line(*row) for row in rows]
+        return [Candidate(*row) for row in rows]
 
-    def line(self, found: Line) -> InForce:
+    def line(self, found: Candidate) -> InForce:
         """Return an artifact as a prompt needs it, its events as number and digest."""
         key = found.number, found.made_seq, found.weight
         known = self._lines.get(key)

@@ -92,7 +92,7 @@ class SimLink(Struct):
         self.connection.is_open = False
 
 
-class LaneEnd(Struct):
+class SimLaneEnd(Struct):
     """Implement `bus.link.LaneTransport` for a simulated lane."""
 
     network: SimNetwork
@@ -135,7 +135,7 @@ class SimNetwork:
     on_delivery: OnDelivery | None = None
     weather: Weather | None = None  # None: nothing happens to frames
     _unread: list[Deliver] = field(default_factory=list[Deliver])  # what came for a frozen broker
-    _lanes: dict[str, LaneEnd] = field(default_factory=dict[str, LaneEnd])
+    _lanes: dict[str, SimLaneEnd] = field(default_factory=dict[str, SimLaneEnd])
     _numbers: int = 0
     _alarm: SimHandle | None = None
     _trace: Any = field(default_factory=hashlib.sha256)
@@ -268,7 +268,7 @@ class SimNetwork:
 
     def bind_lane(self, process: SimProcess, server: LaneServer) -> None:
         """Bind this incarnation's lane in place of an earlier one's."""
-        end = LaneEnd(self, process, server)
+        end = SimLaneEnd(self, process, server)
         server.bind(end)
         self._lanes[server.service if server.service in LANES else server.instance] = end
 

@@ -6,7 +6,7 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import Record
 
 
-class Membership(Record):
+class CellMembership(Record):
     """Which cell a home is, and where the map is: `<home>/cell.json`; without it its doors do not route."""
 
     name: str
@@ -17,10 +17,10 @@ def find_path(home: Path) -> Path:
     return home / "cell.json"
 
 
-def membership(home: Path) -> Membership | None:
+def membership(home: Path) -> CellMembership | None:
     """Return which cell a home is; None: it is none. Raises ConfigError where the file does not say."""
     try:
-        return Membership.model_validate_json(find_path(home).read_bytes())
+        return CellMembership.model_validate_json(find_path(home).read_bytes())
     except FileNotFoundError:
         return None
     except ValueError:

@@ -1,7 +1,7 @@
 """The map of cells: which there are, in which one each person is, and who moves. In one place for all of their doors.
 
 A file of SQLite serves cells of one machine, a PostgreSQL server those of several: the same statements, which both
-understand. A person is placed once, by whoever sees them first (`placement.py`), and stays there whatever cells come
+understand. A person is placed once, by whoever sees them first (`choose_cell`), and stays there whatever cells come
 and go, until a move is finished. Each method is one transaction, so all doors and commands agree at every moment.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import importlib
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hobus.bus.errors import BusError
-from hobus.launch.cells.placement import choose_cell
 
 Step = Literal["leaving", "copying", "arriving", "sweeping", "returning", "done"]
 NEXT: dict[Step, Step] = {
@@ -40,6 +40,14 @@ create table if not exists listed (cell text primary key);
 create table if not exists secrets (name text primary key, word text not null)
 """
 _CELL = "select name, url, home, key, is_open from cells"
+
+
+def choose_cell(person: str, cells: Collection[str]) -> str:
+    """Return the cell where a new person begins, by rendezvous hashing: the same whatever the order, at every door.
+
+    With one cell more, who changes goes there; with one fewer, only its own change. Raises ValueError for no cell.
+    """
+    return max(cells, key=lambda cell: sha256(f"{cell}\n{person}".encode()).digest())
 
 
 class Cell(NamedTuple):

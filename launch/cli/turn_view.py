@@ -19,7 +19,7 @@ from hobus.launch.console.view import Line, Part, Shown, Table, entries, heading
 from hobus.launch.sessions.account import ContextSeen, TurnAccount
 from hobus.launch.sessions.evidence import short
 from hobus.launch.sessions.steps import Step, Totals
-from hobus.launch.sessions.why_memory import MemoryLine, MemoryShown
+from hobus.launch.sessions.why_memory import LearnedLine, MemoryShown
 from hobus.launch.sessions.why_prompts import PromptShown, ShownStretch
 
 _LINE_CHARS = 60
@@ -366,7 +366,7 @@ def memory(account: TurnAccount) -> Iterator[Shown]:
         yield from _memory_lines(account.memory)
 
 
-def why_shown(line: MemoryLine) -> str:
+def why_shown(line: LearnedLine) -> str:
     """Return why a line was not shown, or what it rests on: `tool:clock: 3 events #4 #5 #6`."""
     if line.reason:
         return f"not shown: {line.reason}"

@@ -30,7 +30,7 @@ from hobus.launch.launcher.stop import stop
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class TemporaryHome:
     """Who lives in a home for a while, and what becomes of it."""
 
     home: Home
@@ -42,10 +42,10 @@ class Lease:
     """All the same."""
 
 
-def spend(lease: Lease, body: Callable[[], int]) -> int:
+def spend(spent: TemporaryHome, body: Callable[[], int]) -> int:
     """Return the exit code of `body`, or of its interrupt; nothing runs in the home then. Raises CommandError."""
     ended_by: list[int] = []
-    keeps = lease.is_kept or not lease.is_temporary
+    keeps = spent.is_kept or not spent.is_temporary
     code = exit_codes.FAILED
     interrupt_at(ended_by)
     try:
@@ -53,19 +53,19 @@ def spend(lease: Lease, body: Callable[[], int]) -> int:
         keeps = keeps or code != exit_codes.OK
     except RuntimeFault as fault:
         keeps = True
-        raise CommandError(f"{lease.what} failed: {fault}", hint=_look(lease)) from as_command_error(fault)
+        raise CommandError(f"{spent.what} failed: {fault}", hint=_look(spent)) from as_command_error(fault)
     except CommandError as error:
         keeps = keeps or error.exit_code != exit_codes.USAGE
-        hint = error.hint or (_look(lease) if keeps else "")
+        hint = error.hint or (_look(spent) if keeps else "")
         raise CommandError(
-            f"{lease.what} failed: {error.message}", hint=hint, exit_code=error.exit_code, code=error.code
+            f"{spent.what} failed: {error.message}", hint=hint, exit_code=error.exit_code, code=error.code
         ) from error
     except KeyboardInterrupt:
         ended_by.append(signal.SIGINT)
     finally:
         keep_on()
-        keeps = keeps and not (ended_by and lease.is_temporary)
-        _leave(lease.home, keeps=keeps)
+        keeps = keeps and not (ended_by and spent.is_temporary)
+        _leave(spent.home, keeps=keeps)
     if ended_by:
         note("interrupted: the cluster is stopped" + ("" if keeps else ", and its home removed"))
         return 128 + ended_by[0]
@@ -103,8 +103,8 @@ async def read_ring(place: Place, *, since_s: float) -> list[TapRecord]:
     return found
 
 
-def _look(lease: Lease) -> str:
-    return f"look into {lease.home.root}, which was kept for that, then remove it"
+def _look(spent: TemporaryHome) -> str:
+    return f"look into {spent.home.root}, which was kept for that, then remove it"
 
 
 def _leave(home: Home, *, keeps: bool) -> None:

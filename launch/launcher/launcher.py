@@ -58,7 +58,7 @@ from hobus.launch.launcher.supervision import (
     STOP_ORDER,
     DrainAsked,
     Member,
-    Seen,
+    Reported,
     Unheard,
     count_anew,
 )
@@ -315,13 +315,13 @@ class Launcher:
             self._log.info("broker_did_not_answer", code=fault.code)
             for member in crew:
                 crew.happened(member.actor, Unheard(self._clock.now()))
-            crew.happened("broker/1", Seen(None, self._clock.now()))
+            crew.happened("broker/1", Reported(None, self._clock.now()))
             return
         self._rows = {row.instance: row for row in peers.peers}
         now = self._clock.now()
         for member in crew:
             row = self._make_broker_row(member, peers) if member.role == "broker" else self._rows.get(member.instance)
-            crew.happened(member.actor, Seen(row, now))
+            crew.happened(member.actor, Reported(row, now))
 
     def _count_anew_after_sleep(self, crew: Crew) -> None:
         """Count silences anew after a sleep: between two looks there is a pause, and the broker's time to answer."""

@@ -34,8 +34,8 @@ from hobus.launch.launcher.supervision import (
     Happening,
     LeaveAsked,
     Member,
+    Reported,
     RetryDue,
-    Seen,
     Spawned,
     SpawnFailed,
     apply,
@@ -185,7 +185,7 @@ class Crew:
             self._board.say(f"{actor} has stalled: no beat for {silent_s:.1f} s, frozen or cut off", now)
         for effect in effects:
             self._carry_out(actor, effect)
-        if not isinstance(event, Seen):
+        if not isinstance(event, Reported):
             self._write_soon(actor)
 
     def _say_changed(self, before: Member, member: Member) -> None:

@@ -145,7 +145,7 @@ class Exited(Struct, frozen=True):
     """Its own last words, if it had any."""
 
 
-class Seen(Struct, frozen=True):
+class Reported(Struct, frozen=True):
     """What the broker says of the member: its row, or None when the broker does not know it."""
 
     row: PeerRow | None
@@ -174,7 +174,7 @@ class Unheard(Struct, frozen=True):
     at: float
 
 
-Happening = Spawned | Born | SpawnFailed | Exited | Seen | Unheard | RetryDue | DrainAsked | LeaveAsked
+Happening = Spawned | Born | SpawnFailed | Exited | Reported | Unheard | RetryDue | DrainAsked | LeaveAsked
 
 
 class Effect(Struct, frozen=True):
@@ -212,7 +212,7 @@ def apply(member: Member, event: Happening, config: LauncherConfig) -> tuple[Mem
         case SpawnFailed():
             why = f"not started: {event.reason}"
             return _apply_crash(member, why, event.at, event.draw, config, reason=event.reason)
-        case Seen():
+        case Reported():
             return _apply_seen(member, event, config)
         case RetryDue():
             return (member, [Effect("spawn")]) if member.state == "backoff" else (member, [])
@@ -286,7 +286,7 @@ def count_anew(member: Member, at: float) -> Member:
     return replace(member, seen_at=at, **since)
 
 
-def _apply_seen(member: Member, event: Seen, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+def _apply_seen(member: Member, event: Reported, config: LauncherConfig) -> tuple[Member, list[Effect]]:
     if member.state not in RUNNING:
         return member, []
     if member.resting_since:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from hobus.actors.ho2_supervisor.session.commands import derive_text_ref
-from hobus.actors.ho2_supervisor.session.journal import Step
+from hobus.actors.ho2_supervisor.session.journal import Reduction
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.messages import session
@@ -93,7 +93,7 @@ class Noticed:
 
     # --- one event ----------------------------------------------------------------------------------------------------
 
-    def _render_step(self, taken: Step) -> list[Line]:
+    def _render_step(self, taken: Reduction) -> list[Line]:
         match taken.event:
             case events.LifecycleChanged():
                 return self.describe_standing()

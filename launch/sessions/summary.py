@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, read_steps
+from hobus.actors.ho2_supervisor.session.journal import NOTHING, Reduction, read_steps
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages.base import Record, make_from
 from hobus.bus.messages.ids import LOCAL, format_iso_us, get_position
@@ -89,7 +89,7 @@ class SessionStanding:
     _input_ref: str = ""
     _asked: dict[str, HeldCall] = field(default_factory=dict[str, HeldCall])  # calls that were asked for last
 
-    def take(self, entry: Entry) -> list[Step]:
+    def take(self, entry: Entry) -> list[Reduction]:
         """Fold one more entry; return what it did. A whole snapshot stands for what was not read or does not read."""
         told = list(read_steps(self.state, entry))
         if told[-1].rejection and (held := _read_snapshot(told[-1].recorded, entry)) is not None:

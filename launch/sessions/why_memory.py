@@ -30,7 +30,7 @@ it; silent: it did not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryLine:
+class LearnedLine:
     """A line of memory that a prompt showed, or that memory had and the prompt did not show."""
 
     artifact_id: str
@@ -54,10 +54,10 @@ class MemoryShown:
     state: MemoryState
     said: ContextAssembled
     """Up to when it was read, and within which budget."""
-    lines: tuple[MemoryLine, ...]
+    lines: tuple[LearnedLine, ...]
 
     @property
-    def shown(self) -> list[MemoryLine]:
+    def shown(self) -> list[LearnedLine]:
         return [one for one in self.lines if not one.reason]
 
 
@@ -151,14 +151,14 @@ def _behind(artifact: _Artifact | None, found: Evidence) -> dict[str, Any]:
 
 def _shown(
     entry: Entry, context: ContextAssembled, known: Mapping[str, _Artifact], found: Evidence
-) -> Iterator[MemoryLine]:
+) -> Iterator[LearnedLine]:
     """Yield the lines that the prompt shows; of lines that are shown again no score is recorded."""
     for number, (name, score) in enumerate(zip_longest(context.artifact_ids, context.scores), 1):
         text, behind = read_text(entry, number) or ERASED, _behind(known.get(name), found)
-        yield MemoryLine(artifact_id=name, text=text, score=score, **behind)
+        yield LearnedLine(artifact_id=name, text=text, score=score, **behind)
 
 
-def _left_out(context: ContextAssembled, known: Mapping[str, _Artifact], found: Evidence) -> Iterator[MemoryLine]:
+def _left_out(context: ContextAssembled, known: Mapping[str, _Artifact], found: Evidence) -> Iterator[LearnedLine]:
     """Yield what the supervisor left out, as it said; then what somebody switched off in its principal's memory."""
     if context.as_of_seq is None:
         return
@@ -167,11 +167,11 @@ def _left_out(context: ContextAssembled, known: Mapping[str, _Artifact], found: 
     for name, why in context.left_out:
         artifact = known.get(name)
         text, reason = None if artifact is None else artifact.line, _reason(why, artifact, context)
-        yield MemoryLine(artifact_id=name, text=text, reason=reason, **_behind(artifact, found))
+        yield LearnedLine(artifact_id=name, text=text, reason=reason, **_behind(artifact, found))
     for name, artifact in known.items():
         if artifact.off and artifact.said.principal in whose and name not in context.artifact_ids:
             reason, behind = f"{artifact.off} switched it off", _behind(artifact, found)
-            yield MemoryLine(artifact_id=name, text=artifact.line, reason=reason, **behind)
+            yield LearnedLine(artifact_id=name, text=artifact.line, reason=reason, **behind)
 
 
 def _reason(why: str, artifact: _Artifact | None, context: ContextAssembled) -> str:

@@ -16,8 +16,7 @@ import pytest
 
 from bench.cluster import eventually
 from hobus import Client
-from hobus.launch.cells.map import CellMap
-from hobus.launch.cells.placement import choose_cell
+from hobus.launch.cells.map import CellMap, choose_cell
 
 pytestmark = pytest.mark.process
 

@@ -98,7 +98,7 @@ NOTHING = SessionState(session_id="")
 """Before any entry: which session it is, the first one says."""
 
 
-class Step(NamedTuple):
+class Reduction(NamedTuple):
     """One event of an entry. A rejected or unreadable event leaves the state as it was."""
 
     entry: Entry
@@ -113,21 +113,21 @@ class Step(NamedTuple):
         return None if self.recorded is None else self.recorded.event.event
 
 
-def read_steps(before: SessionState, entry: Entry) -> Iterator[Step]:
+def read_steps(before: SessionState, entry: Entry) -> Iterator[Reduction]:
     """Yield what an entry tells, in order; one step for an entry that does not read."""
     taken = read_recorded(entry)
     if taken is None:
-        yield Step(entry, None, before, before)
+        yield Reduction(entry, None, before, before)
         return
     before = before if before.session_id else SessionState(session_id=taken.event.session_id)
     for one in [*[Recorded(taken.submission_id, told, ()) for told in taken.earlier], taken]:
         outcome = reduce(before, one.event)
         rejection = "" if outcome.rejection is None else outcome.rejection.reason
-        yield Step(entry, one, before, outcome.state, rejection)
+        yield Reduction(entry, one, before, outcome.state, rejection)
         before = outcome.state
 
 
-def reduce_steps(entries: Iterable[Entry], state: SessionState = NOTHING) -> Iterator[Step]:
+def reduce_steps(entries: Iterable[Entry], state: SessionState = NOTHING) -> Iterator[Reduction]:
     for entry in entries:
         for one in read_steps(state, entry):
             state = one.after

@@ -13,12 +13,11 @@ import click
 from hobus.bus import disk
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ids import KEY_PREFIX, format_iso
-from hobus.launch.cells import Membership, find_path, membership
+from hobus.launch.cells import CellMembership, find_path, membership
 from hobus.launch.cells.carrying import CellSide
 from hobus.launch.cells.far import connect_far, serve
-from hobus.launch.cells.map import Cell, CellMap, Move
+from hobus.launch.cells.map import Cell, CellMap, Move, choose_cell
 from hobus.launch.cells.moving import move as made
-from hobus.launch.cells.placement import choose_cell
 from hobus.launch.cli.commands.access import parse_seconds
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster.client import connect_bus, find_cluster
@@ -41,7 +40,7 @@ def cell() -> None:
     """Shard people over several clusters (cells), and move them. Each HTTP door serves everybody."""
 
 
-def _require_own(home: Home) -> Membership:
+def _require_own(home: Home) -> CellMembership:
     """Which cell this home is. Raises UsageFault where it is none."""
     if (found := membership(home.root)) is None:
         raise UsageFault(f"{home.root} is no cell", hint=format_next_command("cell add NAME --url URL", home.root))
@@ -87,7 +86,7 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
         raise UsageFault(f"no cluster has run in {home.root}", hint=format_next_command("up --detach", home.root))
     mine = membership(home.root)
     where = mine.map if mine and where is None else _map_at(home, where)
-    if mine and mine != Membership(name=name, map=where):
+    if mine and mine != CellMembership(name=name, map=where):
         raise UsageFault(
             f"this home is already cell {mine.name} of a map", hint=format_next_command("cell list", home.root)
         )
@@ -100,7 +99,7 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
                     f"that is the cell {taken[0]} already", hint=format_next_command("cell list", home.root)
                 )
             key = _make_key(home, cells, is_new=mine is None)
-            disk.write_private(find_path(home.root), Membership(name=name, map=where).model_dump_json().encode())
+            disk.write_private(find_path(home.root), CellMembership(name=name, map=where).model_dump_json().encode())
             cells.put(Cell(name, url.rstrip("/"), at, key))
     except OSError as error:
         raise make_os_fault(error, doing="the cell cannot be added") from error
@@ -229,7 +228,7 @@ def serve_command(*, home: Home) -> None:
 
 
 async def _move(  # noqa: PLR0913, PLR0917 - who, from where, to where
-    home: Home, own: Membership, cells: CellMap, who: str, target: str, wait_s: float
+    home: Home, own: CellMembership, cells: CellMap, who: str, target: str, wait_s: float
 ) -> None:
     """Move a person; a move that is under way is brought to its end before."""
     clock = SystemClock()
@@ -253,7 +252,7 @@ async def _move(  # noqa: PLR0913, PLR0917 - who, from where, to where
             return say(f"{who} is in cell {one.target}")
 
 
-async def _connect_side(home: Home, own: Membership, one: Cell, stack: AsyncExitStack) -> CellSide:
+async def _connect_side(home: Home, own: CellMembership, one: Cell, stack: AsyncExitStack) -> CellSide:
     """Connect to one side of a move.
 
     Raises CommandError where its cluster does not run, BusError where its machine is not reached.

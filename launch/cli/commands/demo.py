@@ -30,7 +30,7 @@ from hobus.launch.console.errors import CommandError, UsageFault, format_next_co
 from hobus.launch.console.output import format_count, format_duration, say, say_prose, style
 from hobus.launch.console.view import print_all
 from hobus.launch.lab.story import Kill, TurnEvidence, Unproved, list_orders, list_outcome, make_timeline
-from hobus.launch.lab.temporary_cluster import Lease, bring_up, list_left, read_ring, spend
+from hobus.launch.lab.temporary_cluster import TemporaryHome, bring_up, list_left, read_ring, spend
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.stop import stop
 from hobus.launch.sessions.evidence import short
@@ -61,7 +61,7 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
     home = make_home(Path(home_path or tempfile.mkdtemp(prefix="hobus-demo-")))
     if find_holder(home) is not None or home.config.exists() or home.ledger.exists():
         raise UsageFault(f"{home.root} is in use: the demo needs a home of its own")
-    code = spend(Lease(home, "the demo", is_temporary=home_path is None), lambda: _run(home))
+    code = spend(TemporaryHome(home, "the demo", is_temporary=home_path is None), lambda: _run(home))
     if code != exit_codes.OK:
         return code
     say()

@@ -29,7 +29,7 @@ from hobus.launch.console.view import print_all
 from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, DrillMoment, Victim, parse_victim, stands_at
 from hobus.launch.lab.drill_run import CrashDrill, make_options
 from hobus.launch.lab.story import Checks, TurnEvidence, count_evidence, make_timeline
-from hobus.launch.lab.temporary_cluster import Lease, spend
+from hobus.launch.lab.temporary_cluster import TemporaryHome, spend
 from hobus.launch.launcher.gates import make_checked_plan
 
 _PREFIX = "hobus-drill-"
@@ -105,7 +105,7 @@ def kill(  # noqa: PLR0913 - one per option
         found.append(wanted.carry_out())
         return exit_codes.OK if _holds(found[0][1]) else exit_codes.FAILED
 
-    code = spend(Lease(own, "the drill", is_temporary=True, is_kept=keep), run_drill)
+    code = spend(TemporaryHome(own, "the drill", is_temporary=True, is_kept=keep), run_drill)
     if not found:
         return code
     evidence, checks = found[0]

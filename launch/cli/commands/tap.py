@@ -17,7 +17,7 @@ from hobus.launch.cli.tap.choice import Chooser, Replies, TurnBook
 from hobus.launch.cli.tap.live import Live, Watched
 from hobus.launch.cli.tap.look import Look
 from hobus.launch.cli.tap.printer import Printer
-from hobus.launch.cli.tap.table import Table
+from hobus.launch.cli.tap.table import TapTable
 from hobus.launch.cluster.client import find_cluster
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import find_gone
@@ -89,7 +89,7 @@ def tap(  # noqa: PLR0913 - one per option
     )
     printer = None
     if into is None or form is not None:
-        table = Table(width=_find_width(), utc=utc, with_latency=match_replies) if form != "jsonl" else None
+        table = TapTable(width=_find_width(), utc=utc, with_latency=match_replies) if form != "jsonl" else None
         printer = Printer(table, with_bodies=bodies, asked_since_s=since_s, now_s=clock.now())
     writer = _make_writer(into, filters, clock, replace=force) if into is not None else None
     watched = Watched(chooser, printer, writer)

@@ -18,7 +18,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import name_fields
 from hobus.bus.messages.ids import TurnRef, format_iso
 from hobus.launch.cli.tap.choice import Choice, Chosen
-from hobus.launch.cli.tap.table import Table
+from hobus.launch.cli.tap.table import TapTable
 from hobus.launch.console.output import as_json, format_count, format_duration, join_styled, say, style
 
 
@@ -26,7 +26,7 @@ from hobus.launch.console.output import as_json, format_count, format_duration, 
 class Printer:
     """Print chosen frames. `table` None: JSON, one object per line."""
 
-    table: Table | None
+    table: TapTable | None
     with_bodies: bool
     asked_since_s: float | None = None
     now_s: float = 0.0

@@ -64,7 +64,7 @@ _TYPE_LEAST, _TYPE_USUAL = 12, 16
 _GAP = 2
 
 
-class Table:
+class TapTable:
     """Rows of one width; `width` None: nothing is cut, as for a pipe."""
 
     def __init__(self, *, width: int | None, utc: bool, with_latency: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho2_supervisor import limits
-from hobus.actors.ho2_supervisor.intake import Intake
+from hobus.actors.ho2_supervisor.intake import AdmissionQueue
 from hobus.bus import limits as bus_limits
 from hobus.bus.codec import unpack_header
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
@@ -152,7 +152,7 @@ def test_a_first_turn_for_which_there_is_no_room_reads_nothing(monkeypatch: pyte
     with Rig() as rig:
         asked: list[str] = []
         rig.world.network.on_delivery = lambda _s, _t, header, _b, _c: asked.append(unpack_header(header).type)
-        monkeypatch.setattr(Intake, "require_room", refuse)
+        monkeypatch.setattr(AdmissionQueue, "require_room", refuse)
         with pytest.raises(BusError, match="busy"):
             rig.run(rig.turn("i1", "hello", start=StartSession(session_id=SESSION)))
         assert not {"ledger.read", "ledger.lookup"} & set(asked)

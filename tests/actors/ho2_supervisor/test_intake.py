@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor import limits
-from hobus.actors.ho2_supervisor.intake import Intake
+from hobus.actors.ho2_supervisor.intake import AdmissionQueue
 from hobus.actors.ho2_supervisor.limits import QUEUE_STANDING_S as STANDING_S
 from hobus.actors.ho2_supervisor.limits import QUEUE_STANDING_WAIT_MAX_S as STANDING_WAIT_MAX_S
 from hobus.bus.errors import BusError
@@ -19,9 +19,9 @@ def rate_known_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RATE_KNOWN_AFTER_S", 0.1)
 
 
-def intake(wait_max_s: float = 30.0) -> Intake[int]:
+def intake(wait_max_s: float = 30.0) -> AdmissionQueue[int]:
     """Every principal weighs the same."""
-    return Intake(wait_max_s=wait_max_s, weight=lambda _: 1)
+    return AdmissionQueue(wait_max_s=wait_max_s, weight=lambda _: 1)
 
 
 def test_they_begin_in_turns_between_people_and_one_that_leaves_is_not_missed():
@@ -47,7 +47,7 @@ def test_behind_an_empty_queue_nobody_is_refused():
         assert made.take(key / 100) == key
 
 
-def served(made: Intake[int], count: int, start: float, each_s: float) -> float:
+def served(made: AdmissionQueue[int], count: int, start: float, each_s: float) -> float:
     """So many begin, one each `each_s`; when the last one did."""
     now = start
     for _ in range(count):

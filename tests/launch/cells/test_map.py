@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.errors import BusError
-from hobus.launch.cells.map import NEXT, REFUSING, Cell, CellMap
-from hobus.launch.cells.placement import choose_cell
+from hobus.launch.cells.map import NEXT, REFUSING, Cell, CellMap, choose_cell
 from tests.postgres import postgres
 
 OPEN: list[CellMap] = []

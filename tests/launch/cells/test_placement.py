@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.launch.cells.placement import choose_cell
+from hobus.launch.cells.map import choose_cell
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=12)
 CELLS = st.sets(NAMES, min_size=1, max_size=6)

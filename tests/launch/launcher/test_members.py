@@ -18,7 +18,7 @@ from hobus.bus.messages.control import Drain, PeerRow
 from hobus.launch.cluster.home import make_home, prepare
 from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
 from hobus.launch.launcher.members import Crew
-from hobus.launch.launcher.supervision import Seen, make_members
+from hobus.launch.launcher.supervision import Reported, make_members
 
 CONFIG = shipped_snapshot().config.launcher.model_copy(update={"processes_max": 20})
 
@@ -60,7 +60,7 @@ class Rig:
             instance=member.instance, role=member.role, offers=[], state="ready", slots=0, in_flight=0, keys=0,
             last_beat_ms=0, connected_ms=0,
         )  # fmt: skip
-        self.crew.happened(actor, Seen(row, SystemClock().now()))
+        self.crew.happened(actor, Reported(row, SystemClock().now()))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 

@@ -20,7 +20,7 @@ from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.recording import ClusterRun
 from hobus.launch.launcher.rolling import Rolling
-from hobus.launch.launcher.supervision import Seen, make_members
+from hobus.launch.launcher.supervision import Reported, make_members
 
 
 def real(snapshot: Snapshot) -> Snapshot:
@@ -87,7 +87,7 @@ class Rig:
                 instance=one.instance, role=one.role, offers=[], state="ready", slots=0, in_flight=0, keys=0,
                 last_beat_ms=0, connected_ms=0,
             )  # fmt: skip
-            self.crew.happened(one.actor, Seen(row, SystemClock().now()))
+            self.crew.happened(one.actor, Reported(row, SystemClock().now()))
         self.steps.clear()
 
     def offer(self, snapshot: Snapshot) -> None:

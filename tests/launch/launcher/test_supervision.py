@@ -17,8 +17,8 @@ from hobus.launch.launcher.supervision import (
     Exited,
     LeaveAsked,
     Member,
+    Reported,
     RetryDue,
-    Seen,
     Spawned,
     SpawnFailed,
     Unheard,
@@ -62,7 +62,7 @@ def after(member, *events):
 
 FRESH = Member(actor="ho1/1", role="ho1")
 STARTED = after(FRESH, Spawned("ho1/1@a", 100.0), Born("ho1/1@a", 41, "m"))[0]
-READY = after(STARTED, Seen(row(), 100.5))[0]
+READY = after(STARTED, Reported(row(), 100.5))[0]
 
 
 def test_a_crash_is_told_to_the_broker_before_the_restart_is_planned():
@@ -90,7 +90,7 @@ def test_news_of_an_earlier_incarnation_changes_nothing():
     """A late exit or row under an old name is ignored."""
     member, _ = after(READY, Exited("ho1/1@a", "signal 9", 110.0, 0.0), Spawned("ho1/1@b", 111.0))
     assert after(member, Exited("ho1/1@a", "signal 9", 112.0, 0.0)) == (member, [])
-    assert after(member, Seen(row("ho1/1@a"), 112.0))[0].state == "starting"
+    assert after(member, Reported(row("ho1/1@a"), 112.0))[0].state == "starting"
 
 
 def test_a_birth_is_known_by_its_incarnation():
@@ -153,7 +153,7 @@ def test_a_process_that_cannot_be_made_is_tried_again():
 @pytest.mark.parametrize(("silent_ms", "is_killed"), [(5_000, False), (5_001, True)])
 def test_a_silent_process_is_stuck_just_beyond_the_limit(silent_ms, is_killed):
     """Exactly stuck_after_ms of silence is still allowed."""
-    effects = after(READY, Seen(row(last_beat_ms=silent_ms), 100.5 + silent_ms / 1000))[1]
+    effects = after(READY, Reported(row(last_beat_ms=silent_ms), 100.5 + silent_ms / 1000))[1]
     assert bool(effects) == is_killed
     if is_killed:
         assert effects[0].kind == "kill" and effects[0].instance == "ho1/1@a"
@@ -161,26 +161,26 @@ def test_a_silent_process_is_stuck_just_beyond_the_limit(silent_ms, is_killed):
 
 def test_after_a_sleep_of_the_launcher_everybody_has_its_time_again():
     """Who was silent meanwhile may have slept too: its silence, and the time to end, count from the waking."""
-    slept = Seen(row(last_beat_ms=45_000), 145.6)
+    slept = Reported(row(last_beat_ms=45_000), 145.6)
     assert after(READY, slept)[1][0].kind == "kill"
     assert after(count_anew(READY, 145.5), slept)[1] == []
-    assert after(count_anew(READY, 145.5), Seen(row(last_beat_ms=50_100), 150.6))[1][0].kind == "kill"
-    told = after(READY, LeaveAsked("start", 101.0), Seen(row(state="draining"), 101.2))[0]
-    assert after(told, Seen(row(state="draining"), 145.6))[1][0].kind == "kill"
-    assert after(count_anew(told, 145.5), Seen(row(state="draining"), 145.6))[1] == []
+    assert after(count_anew(READY, 145.5), Reported(row(last_beat_ms=50_100), 150.6))[1][0].kind == "kill"
+    told = after(READY, LeaveAsked("start", 101.0), Reported(row(state="draining"), 101.2))[0]
+    assert after(told, Reported(row(state="draining"), 145.6))[1][0].kind == "kill"
+    assert after(count_anew(told, 145.5), Reported(row(state="draining"), 145.6))[1] == []
 
 
 def test_a_process_that_the_broker_never_saw_has_the_time_to_get_ready():
     """Before its first word the start-up limit counts, not the beat's."""
-    assert after(STARTED, Seen(None, 119.9))[1] == []
-    assert after(STARTED, Seen(None, 120.1))[1][0].kind == "kill"
+    assert after(STARTED, Reported(None, 119.9))[1] == []
+    assert after(STARTED, Reported(None, 120.1))[1][0].kind == "kill"
 
 
 def test_a_stuck_process_is_killed_once_per_silence():
     """The kill's exit needs a moment; it is not ordered again at the next look."""
-    member, effects = after(READY, Seen(None, 106.0))
+    member, effects = after(READY, Reported(None, 106.0))
     assert effects[0].kind == "kill"
-    assert after(member, Seen(None, 106.2))[1] == []
+    assert after(member, Reported(None, 106.2))[1] == []
 
 
 def test_a_drained_process_ends_as_stopped_and_is_not_restarted():
@@ -221,11 +221,11 @@ class TestCommands:
         """Rest first; the word to end only once it has nothing in flight and the broker gives it nothing new."""
         member, effects = after(READY, LeaveAsked(then, 200.0))
         assert member.state == "draining" and effects == [Effect("rest", instance="ho1/1@a")]
-        assert after(member, Seen(row(), 200.1))[1] == []  # the broker has not heard of it yet
-        assert after(member, Seen(row(state="draining", in_flight=1), 200.2))[1] == []
-        member, effects = after(member, Seen(row(state="draining"), 201.0))
+        assert after(member, Reported(row(), 200.1))[1] == []  # the broker has not heard of it yet
+        assert after(member, Reported(row(state="draining", in_flight=1), 200.2))[1] == []
+        member, effects = after(member, Reported(row(state="draining"), 201.0))
         assert effects == [Effect("drain", instance="ho1/1@a")]
-        assert after(member, Seen(row(state="draining"), 201.1))[1] == []
+        assert after(member, Reported(row(state="draining"), 201.1))[1] == []
         member, effects = after(member, Exited("ho1/1@a", "exit 0", 201.2, 0.0))
         assert member.state == state and [effect.kind for effect in effects] == kinds
         assert ("until it is restarted" in member.note) == (then == "stay")
@@ -233,18 +233,18 @@ class TestCommands:
     def test_a_door_ends_by_itself_when_its_clients_are_answered(self):
         """No request in flight on the bus says nothing of them; who takes too long is told to end all the same."""
         started, _ = after(Member(actor="http/1", role="http"), Spawned("ho1/1@a", 100.0), Born("ho1/1@a", 41, "m"))
-        member, effects = after(started, Seen(row(), 100.5), LeaveAsked("remove", 200.0))
+        member, effects = after(started, Reported(row(), 100.5), LeaveAsked("remove", 200.0))
         assert effects == [Effect("rest", instance="ho1/1@a")]
-        assert after(member, Seen(row(state="draining"), 201.0))[1] == []
+        assert after(member, Reported(row(state="draining"), 201.0))[1] == []
         ended = after(member, Exited("ho1/1@a", "exit 0", 204.0, 0.0))[1]
         assert [effect.kind for effect in ended] == ["lost", "remove"]
-        late, effects = after(member, Seen(row(state="draining"), 230.1))
+        late, effects = after(member, Reported(row(state="draining"), 230.1))
         assert [effect.kind for effect in effects] == ["drain"] and "launcher.finish_ms" in late.note
 
     def test_work_that_takes_too_long_is_given_back_and_said_so(self):
         """Exactly finish_ms is still allowed; a broker that does not answer changes nothing about it."""
         member, _ = after(READY, LeaveAsked("start", 200.0))
-        assert after(member, Seen(row(state="draining", in_flight=1), 230.0))[1] == []
+        assert after(member, Reported(row(state="draining", in_flight=1), 230.0))[1] == []
         late, effects = after(member, Unheard(230.1))
         assert effects == [Effect("drain", instance="ho1/1@a")] and "launcher.finish_ms" in late.note
         assert after(late, Unheard(233.1))[1] == []
@@ -351,17 +351,17 @@ def test_afterwards_there_are_exactly_the_numbers_up_to_the_count(numbers, count
 def test_who_is_not_heard_any_more_is_known_since_its_last_beat():
     """Not at the first look of a broker that does not know it, which may have just begun; heard again, it is forgotten."""
     soon = 100.5 + 2 * WATCH_INTERVAL_MS / 1000
-    assert after(READY, Seen(None, soon))[0].silent_since == 0.0
-    silent = after(READY, Seen(None, soon + 0.1), Seen(None, soon + 0.5))[0]
+    assert after(READY, Reported(None, soon))[0].silent_since == 0.0
+    silent = after(READY, Reported(None, soon + 0.1), Reported(None, soon + 0.5))[0]
     assert (silent.silent_since, silent.state, silent.row().silent_since) == (READY.seen_at, "ready", READY.seen_at)
-    assert after(silent, Seen(row(), soon + 1))[0].silent_since == 0.0
+    assert after(silent, Reported(row(), soon + 1))[0].silent_since == 0.0
     assert after(silent, Exited("ho1/1@a", "signal 9", soon + 1, 0.5))[0].silent_since == 0.0
-    assert after(STARTED, Seen(None, 102.9))[0].silent_since == 0.0, "it was never heard: it is starting"
+    assert after(STARTED, Reported(None, 102.9))[0].silent_since == 0.0, "it was never heard: it is starting"
 
 
 def test_a_degraded_process_says_why():
     """The reason that a peer gives is its note, and is gone when it is ready again."""
-    degraded, _ = after(READY, Seen(row(state="degraded", reason="no ledger"), 101.0))
+    degraded, _ = after(READY, Reported(row(state="degraded", reason="no ledger"), 101.0))
     assert (degraded.state, degraded.note) == ("degraded", "no ledger")
-    again, _ = after(degraded, Seen(row(), 102.0))
+    again, _ = after(degraded, Reported(row(), 102.0))
     assert (again.state, again.note, again.ready_after_ms) == ("ready", "", 500)

@@ -14,7 +14,7 @@ from hobus.bus.messages.control import ReadPeer
 from hobus.bus.messages.ids import TurnRef
 from hobus.launch.cli.tap.choice import Chooser, SeenLives, TurnBook
 from hobus.launch.cli.tap.printer import Printer, make_frame_document
-from hobus.launch.cli.tap.table import Table
+from hobus.launch.cli.tap.table import TapTable
 from hobus.launch.filters.tap_fields import tap_filter
 from tests.launch.cli.tap.batches import batch, is_exact
 from tests.launch.filters.frames import SESSION, frame
@@ -22,7 +22,7 @@ from tests.launch.filters.frames import SESSION, frame
 
 def printed(capsys, *batches, table: bool = True, **options) -> list[str]:
     shown = Printer(
-        Table(width=None, utc=True, with_latency=False) if table else None,
+        TapTable(width=None, utc=True, with_latency=False) if table else None,
         **({"with_bodies": False, "now_s": 160.0} | options),
     )
     chooser = Chooser(tap_filter(()), TurnBook(None), lambda: 160.0, with_routine=False)
