@@ -31,6 +31,13 @@ def test_every_room_says_what_it_is_for():
     assert rows and [room for room, (_, use) in rows.items() if not use] == []
 
 
+def test_the_core_is_what_its_contract_names_and_all_that_this_imports():
+    """Also a room of the extras that it imports, and nothing of the simulation, which nothing of it does."""
+    core = {path.relative_to(weight.ROOT).as_posix() for path in weight.core_files()}
+    assert {"bus/broker/core.py", "launch/cli/commands/ask.py", "launch/console/output.py"} <= core
+    assert [name for name in core if name.startswith(("bus/sim/", "launch/http/", "launch/cli/chat/"))] == []
+
+
 def test_every_group_of_pages_keeps_to_its_row():
     """No group grows by more than 3 % without a new row."""
     assert over(weight.words_by_group(), weight.words_on_page(PAGE)) == {}
