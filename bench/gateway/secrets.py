@@ -290,7 +290,7 @@ async def _asked(
             await asyncio.gather(*asking)
             print(fault, [(what, outcome) for what, outcome, _, _ in told[-3:]], file=sys.stderr, flush=True)
         await asyncio.to_thread(eventually, lambda: all(row.state == "ready" for row in cluster.run().children))
-        return told, executor._take_hello.token
+        return told, executor._hello.token
 
 
 def _run_commands(cluster: Cluster, said: list[tuple[str, bytes]]) -> None:

@@ -19,17 +19,17 @@ PROGRAM = """
 import json, os, sys
 from pathlib import Path
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.cluster.home import home_of, keep_snapshot, prepare
+from hobus.launch.cluster.home import make_home, keep_snapshot, prepare
 from hobus.launch.launcher import zygote
 from hobus.launch.logs import writing
 from hobus.launch.process import main
 
-home, roles = home_of(Path(sys.argv[1])), sys.argv[2:]
+home, roles = make_home(Path(sys.argv[1])), sys.argv[2:]
 data = load_snapshot().to_bytes()
 prepare(home)
 keep_snapshot(home, data)
 zygote.load()
-main.warmed(data, zygote.ROLES)
+main.warm_snapshot(data, zygote.ROLES)
 writing.configure("zygote", "zygote@1")
 loaded, ran = set(sys.modules), set()
 
