@@ -364,11 +364,6 @@ def derive_requested_id(session_id: str, input_id: str) -> str:
     return derive_entry_id("RunRequested", f"{session_id}/{input_id}")
 
 
-def derive_started_id(session_id: str) -> str:
-    """Return the submission id of SESSION_START: the first append of the first tenure."""
-    return derive_entry_id("SESSION_START", f"{session_id}/1.1")
-
-
 def derive_turn_key(session_id: str, input_id: str) -> str:
     """Return the once key for which everything competes that can be the one answer to an input."""
     return f"turn:{session_id}/{input_id}"

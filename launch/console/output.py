@@ -184,13 +184,6 @@ def say_prose(begin: str, text: str, colour: str | None = None, *, bold: bool = 
         out(" " * margin if number else begin, style(row, colour, bold=bold, to_stderr=to_stderr))
 
 
-def say_quoted(mark: str, text: str) -> None:
-    """Print what somebody else wrote: each row behind the mark, so that none is taken for what is said here."""
-    for line in text.split("\n"):
-        for row in _fold_rows(escape_line(line.removesuffix("\r")), len(mark), sys.stdout):
-            say(mark, row)
-
-
 def _fold_rows(text: str, margin: int, stream: object) -> list[str]:
     """Return the text; for a terminal folded to what is left of its width beside the margin."""
     room = measure_window()[0] - margin

@@ -9,10 +9,11 @@ import signal
 import threading
 import time
 from collections.abc import Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -73,27 +74,17 @@ def silence_logs() -> Generator[None]:
 
 
 def run_seeds(seeds: Sequence[int], wanted: SeedOptions, *, jobs: int) -> Generator[tuple[SeedVerdict, float]]:
-    """Yield (verdict, CPU seconds) of each seed, as they end; closing the iterator ends what is under way."""
+    """Yield (verdict, CPU seconds) of each seed, in their order; closing the iterator ends what is under way."""
     if jobs == 1:
         for seed in seeds:
             yield _run_one(seed, wanted)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool:
-        waiting = iter(seeds)
-        under_way: set[Future[tuple[SeedVerdict, float]]] = set()
         try:
-            while True:
-                for seed in waiting:
-                    with _shield_children():
-                        under_way.add(pool.submit(_run_one, seed, wanted))
-                    if len(under_way) >= 2 * jobs:
-                        break
-                if not under_way:
-                    return
-                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield future.result()
+            with _shield_children():
+                results = pool.map(partial(_run_one, wanted=wanted), seeds)
+            yield from results
         except BrokenProcessPool:
             raise CommandError("a process of the simulation was killed", hint="run the same command again") from None
         finally:
