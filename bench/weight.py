@@ -22,8 +22,10 @@ PAGE = ROOT / "docs" / "architecture.md"
 PRODUCT = ("actors", "bus", "config", "gateway_service", "hobus", "launch", "ledger_service")
 CORE = "The core runs without the extras"
 """The contract in pyproject.toml whose sources, with all that they import, are the core."""
-SIMULATED = "hobus.bus.sim"
-"""Stands in a room of the core, and counts only if somebody there imports it."""
+NOT_CORE = (
+    "hobus.bus.sim", "hobus.bus.join_token", "hobus.bus.zeromq.curve_link", "hobus.gateway_service.providers.http",
+)  # fmt: skip
+"""Of the sources' rooms: the simulation, how a worker joins, the wires of real models. They count if imported there."""
 GOALS = {
     "product lines": 63_000, "core lines": 42_000, "test lines": 60_000, "bench lines": 10_000, "docs words": 45_000,
     "settings": 180, "files under 40 lines": 20, "class names with two meanings": 0,
@@ -88,7 +90,7 @@ def core_files() -> list[Path]:
     (sources,) = (one["source_modules"] for one in tools["importlinter"]["contracts"] if one["name"] == CORE)
     graph = grimp.build_graph("hobus")
     found = {name for source in sources for name in (source, *graph.find_descendants(source))}
-    waiting = {name for name in found if not name.startswith(SIMULATED)}
+    waiting = {name for name in found if not name.startswith(NOT_CORE)}
     found = {"hobus"}  # whose names are loaded when asked for
     while waiting:
         found |= waiting

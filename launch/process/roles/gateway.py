@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Mapping
 
 from hobus.bus.clock import SystemClock
@@ -12,13 +13,15 @@ from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import AnyProvider
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.limits import CALLS_MAX
-from hobus.gateway_service.providers.http.provider import HttpProvider
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from hobus.gateway_service.providers.plugin import LoadedProvider
 from hobus.gateway_service.service import GatewayService
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.process.roles import Made
+
+_WIRES = "hobus.gateway_service.providers.http.provider"
+"""By name: the core runs without the wires of real models, and so does a cluster of the offline model alone."""
 
 
 def make(place: Place) -> Made:
@@ -40,9 +43,12 @@ def make(place: Place) -> Made:
 
 
 def warm(snapshot: Snapshot) -> None:
-    """Load in the zygote the offline model's grammar, which takes longer than the rest of a gateway."""
-    if any(one.kind == "offline" for one in snapshot.config.gateway.providers.values()):
+    """Load in the zygote what its providers rest on, no SDK: the offline model's grammar takes longer than the rest."""
+    kinds = {one.kind for one in snapshot.config.gateway.providers.values()}
+    if "offline" in kinds:
         load_grammar()
+    if kinds & {"openai", "anthropic"}:
+        importlib.import_module(_WIRES)
 
 
 def make_providers(snapshot: Snapshot, given: Mapping[str, str]) -> dict[str, Provider]:
@@ -67,7 +73,7 @@ def make_provider(provider_id: str, config: AnyProvider, whole: AdminConfig, giv
         case "plugin":
             return LoadedProvider(provider_id, config, given=lambda: given, beside=asyncio.to_thread)
         case "openai" | "anthropic":
-            return HttpProvider(
+            made: Provider = importlib.import_module(_WIRES).HttpProvider(
                 provider_id,
                 config,
                 whole.gateway,
@@ -77,6 +83,7 @@ def make_provider(provider_id: str, config: AnyProvider, whole: AdminConfig, giv
                 breathe=_yield_to_loop,
                 now=SystemClock().now,
             )
+            return made
 
 
 async def _yield_to_loop() -> None:
