@@ -1,6 +1,6 @@
-"""P22, P23, R13: turns, tools and streams that wait for slow models; overload; an outage.
+"""P22, P23, R13: turns, tools and streams that wait for slow models, and overload.
 
-usage: python -m bench.waiting [--rows turns,tools,streams,overload,outage] [--small] [--no-peer] [--json FILE] [--write]
+usage: python -m bench.waiting [--rows turns,tools,streams,overload] [--small] [--no-peer] [--json FILE] [--write]
 
 Everything as shipped over HTTP (`hobus up --http`), all clients with one key, in a new cluster each. Turns ask an agent of
 one's own and it the embedded model, which thinks for 5 s a call, twice, and a tool once (beside the first call it classifies

@@ -10,19 +10,17 @@ from __future__ import annotations
 import codecs
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cache
 from importlib import import_module
-from typing import Any
 
 import httpx2
 
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import limits
 from hobus.gateway_service.limits import ERROR_MAX_BYTES
-from hobus.gateway_service.providers.http.events import ReadBody
 from hobus.gateway_service.providers.http.faults import AnswerRefused, AnswerTooLarge
-from hobus.gateway_service.providers.http.provider import RequestSent, SdkClient, current
+from hobus.gateway_service.providers.http.provider import SdkClient, current
 
 _KEY_HEADERS = ("authorization", "x-api-key")
 
@@ -77,9 +75,8 @@ class _Body(httpx2.AsyncByteStream):
         self._pieces = pieces
         self._inner = inner
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._pieces:
-            yield piece
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._pieces
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -141,27 +138,7 @@ def make_client(
     library = import_module(config.kind)  # a second's work, and only where it is configured
     make = library.AsyncOpenAI if config.kind == "openai" else library.AsyncAnthropic
     sdk = make(api_key=key or _NOT_ASKED_FOR, base_url=config.base_url, max_retries=0, http_client=http)
-    return SdkClient(sdk, _read_events(library.AsyncStream), httpx2.Timeout, connect_s=connect_s, silence_s=silence_s)
-
-
-def _read_events(base: Any) -> Any:
-    """Make an SDK's stream read by `events.py`: an SDK skips what is not as its own provider documents it."""
-
-    class Events(base[object]):
-        async def __stream__(self) -> AsyncGenerator[Any]:
-            body, exchange = ReadBody(), current.get() or RequestSent()
-            try:
-                async for piece in self.response.aiter_bytes():
-                    for event in body.feed(piece):
-                        yield event
-                    exchange.is_done = body.is_whole
-                for event in body.close():
-                    yield event
-                exchange.is_done = body.is_whole
-            finally:
-                await self.response.aclose()
-
-    return Events
+    return SdkClient(sdk, library.AsyncStream[object], httpx2.Timeout, connect_s=connect_s, silence_s=silence_s)
 
 
 @cache

@@ -23,6 +23,7 @@ from hobus.bus.port import Anew
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import limits, pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
+from hobus.gateway_service.providers.http.events import ReadBody
 from hobus.gateway_service.providers.http.faults import AskedProvider, answer_without_key, hide_key
 from hobus.gateway_service.providers.http.reader import AnswerReader
 from hobus.gateway_service.providers.http.thinking import SpokenText
@@ -80,12 +81,19 @@ class SdkClient:
         return self._send(path, body, self._make_options(timeout_s, min(self.silence_s, timeout_s)))
 
     async def _send(self, path: str, body: Any, options: dict[str, Any]) -> AsyncGenerator[Any]:
-        events = await self.sdk.post(
+        """Yield the events; an SDK's own reader skips what is not as its own provider documents it."""
+        sent = await self.sdk.post(
             path, body=body, cast_to=object, options=options, stream=True, stream_cls=self.stream_cls
         )
-        async with events:
-            async for event in events:
+        found, exchange = ReadBody(), current.get() or RequestSent()
+        async with aclosing(sent.response):
+            async for piece in sent.response.aiter_raw():
+                for event in found.feed(piece):
+                    yield event
+                exchange.is_done = found.is_whole
+            for event in found.close():
                 yield event
+            exchange.is_done = found.is_whole
 
     async def get(self, path: str, timeout_s: float) -> Any:
         return await self.sdk.get(path, cast_to=object, options=self._make_options(timeout_s))
