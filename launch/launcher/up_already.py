@@ -21,7 +21,7 @@ _LOOKS = 100
 """A launcher that has just begun writes its run file within that many."""
 
 
-def stay_up(home: Home, options: StartOptions, *, wait: bool) -> int:
+def stay_up(home: Home, options: StartOptions, *, wait: bool, wait_s: float | None) -> int:
     """Return the exit code of `up` on a running cluster. Raises CommandError: no run directory, or it stops."""
     run = find_begun(home)
     if run.phase == "draining":
@@ -35,7 +35,7 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool) -> int:
     if options.words():
         anew, scale = format_next_command("down", home.root), format_next_command("scale", home.root)
         note(f"options apply at a start: {anew}, then this command again; or {scale}")
-    return _wait(home) if wait else exit_codes.OK
+    return wait_ready(home, wait_s) if wait else exit_codes.OK
 
 
 def find_begun(home: Home) -> RunFile:
@@ -50,10 +50,11 @@ def find_begun(home: Home) -> RunFile:
     raise make_already_up(home.root, find_holder(home) or 0)
 
 
-def _wait(home: Home) -> int:
+def wait_ready(home: Home, wait_s: float | None) -> int:
+    """Return once all are ready, within the configured time if `wait_s` says no other. Raises CommandError."""
     config = find_cluster(home).snapshot.config.launcher
     clock = SystemClock()
-    within_s = config.ready_timeout_ms / 1000
+    within_s = config.ready_timeout_ms / 1000 if wait_s is None else wait_s
     deadline = clock.monotonic() + within_s
     line = WaitingLine()
     while late := _list_late(home):

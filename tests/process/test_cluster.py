@@ -74,7 +74,9 @@ def test_up_ask_ps_tap_request_verify_down(cluster: Cluster):
 
 def test_up_where_it_is_up_and_down_where_it_is_down_change_nothing(cluster: Cluster):
     """A sentence that names the launcher, of options that they count at a start, and exit 0."""
-    cluster.up()
+    late = cluster("up", "--wait-timeout", "1ms")  # which it goes on behind
+    assert late.code == exit_codes.UNREACHABLE and "not ready after" in late.err, late.err
+    assert cluster("up", "--wait-timeout", "60s").code == 0
     pids = {row.pid for row in cluster.run().children}
     for words, counts in (
         (("--wait",), False), (("--detach",), False), ((), False), (("--scale", "ho1=3"), True), (("--http", "127.0.0.1:0"), True),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from typing import Any
 
 import click
 
 from hobus.config.files import ADMIN_CONFIG
-from hobus.launch.cli.commands.options import with_config_file, with_home, with_http
+from hobus.launch.cli.commands.options import DURATION, with_config_file, with_home, with_http
 from hobus.launch.cluster.endpoints import split_address
 from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.console import exit_codes
@@ -25,6 +26,7 @@ from hobus.launch.launcher.starting import start_detached, start_here
     is_flag=True,
     help="Return when every process is ready (implies --detach); exit 4 if not, 3 if the record is damaged.",
 )
+@click.option("--wait-timeout", "wait_s", type=DURATION, help="How long --wait waits, e.g. 20s (implies it).")
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--scale", multiple=True, metavar="ROLE=N", help="Number of processes of a role, e.g. ho1=2.")
 @with_config_file
@@ -36,6 +38,7 @@ def up(  # noqa: PLR0913 - one per option
     home: Home,
     app: Path | None,
     wait: bool,
+    wait_s: float | None,
     detach: bool,
     scale: tuple[str, ...],
     config_file: Path | None,
@@ -54,25 +57,27 @@ def up(  # noqa: PLR0913 - one per option
     if app is not None:
         started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
         started.take_in(home, started.import_agents(app), app)
+    wait = wait or wait_s is not None
     options = StartOptions(config_file=config_file, scale=scale, listen=listen, http=http)
     if find_holder(home) is not None:
-        return _is_up(home, options, wait=wait)
+        return _already("stay_up", home, options, wait=wait, wait_s=wait_s)
     if wait or detach:
         try:
-            return start_detached(home, options, wait=wait)
+            code = start_detached(home, options, wait=wait and wait_s is None)
+            return code if wait_s is None else _already("wait_ready", home, wait_s)
         except CommandError as error:
             if error.exit_code != exit_codes.REFUSED or find_holder(home) is None:
                 raise
             # Another one was a moment earlier.
-            return _is_up(home, options, wait=wait)
+            return _already("stay_up", home, options, wait=wait, wait_s=wait_s)
     if not inherited.is_handed_over():
         names = inherited.names_of(config_file or home.config / ADMIN_CONFIG)
         inherited.execute(["up", "--home", str(home.root), *options.words()], names)
     return start_here(home, options)
 
 
-def _is_up(home: Home, options: StartOptions, *, wait: bool) -> int:
+def _already(name: str, *given: Any, **named: Any) -> int:
     # By name: a start loads no client of the bus.
     up_already = importlib.import_module("hobus.launch.launcher.up_already")
-    code: int = up_already.stay_up(home, options, wait=wait)
+    code: int = getattr(up_already, name)(*given, **named)
     return code
