@@ -75,6 +75,7 @@ class ToolDefinition:
     source: str = "builtin"  # or `python`, or the name of an MCP server
     timeout_s: float | None = None  # of one call; None: `tools.timeout_ms`
     is_alone: bool = False  # a `def`: nothing else runs in its process meanwhile
+    place: str = ""  # `file:line: ` of its function, for people
 
     @property
     def is_free(self) -> bool:
@@ -128,7 +129,7 @@ class KeptFiles:
         return self.take(value.kind, value.name, value.media_type, value.data)
 
 
-def write_value(value: Any, bounds: Bounds, tool_id: str = "the tool") -> ToolResult:
+def write_value(value: Any, bounds: Bounds, tool_id: str = "the tool", place: str = "") -> ToolResult:
     """Return a tool's value as JSON text with sorted keys, cut to its bound and marked if so; its files in words."""
     files = KeptFiles(bounds.files)
     try:
@@ -136,7 +137,7 @@ def write_value(value: Any, bounds: Bounds, tool_id: str = "the tool") -> ToolRe
     except (TypeError, ValueError, RecursionError) as error:
         mend = "return texts, numbers, lists, dicts, dataclasses, pydantic models or files"
         said = f"{tool_id} returned a {type(value).__name__} that is no JSON; {mend} ({error})"
-        return make_not_done("tool_failed", cut(said, bounds.output)[0])
+        return ToolResult(ok=False, code="tool_failed", text=cut(said, bounds.output)[0], traceback=place + said)
     text, truncated = cut(text, bounds.output)
     return ToolResult(ok=True, code="", text=text, truncated=truncated, files=files.kept)
 
@@ -191,7 +192,7 @@ async def run_tool(
     if tool is None:
         return make_not_done("tool_not_found", f"no tool {tool_id[:64]}")
     try:
-        return write_value(await tool.run(arguments, host), bounds, tool_id)
+        return write_value(await tool.run(arguments, host), bounds, tool_id, tool.place)
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
         return make_failed(error, bounds)
     except SystemExit as error:

@@ -218,6 +218,7 @@ def make_definition(name: str, function: Any) -> ToolDefinition:
         source=SOURCE,
         timeout_s=declared.timeout_s,
         is_alone=not inspect.iscoroutinefunction(function),
+        place=_locate_function(function),
     )
 
 

@@ -67,5 +67,7 @@ def test_a_value_that_holds_itself_is_told_as_no_json(tmp_path: Path) -> None:
         "from hobus import tool\n@tool\ndef it() -> object:\n    'It.'\n    a = []\n    a.append(a)\n    return a"
     )
     host: Any = None  # it asks for nothing
-    value = asyncio.run(load(f"it = {file}:it").run({}, host))
-    assert write_value(value, BOUNDS, "it").text.startswith("it returned a list that is no JSON; return texts")
+    tool = load(f"it = {file}:it")
+    told = write_value(asyncio.run(tool.run({}, host)), BOUNDS, "it", tool.place)
+    assert told.text.startswith("it returned a list that is no JSON; return texts")
+    assert told.traceback == f"{file}:2: {told.text}"  # people see where it stands, models do not
