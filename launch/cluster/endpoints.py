@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hobus.bus.lanes import LANES
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, format_next_here
 
@@ -20,10 +19,6 @@ if TYPE_CHECKING:
     from hobus.bus.port import Bus
     from hobus.bus.zeromq.context import ZeroMQ
     from hobus.config.snapshot import Snapshot
-
-
-BOUND_BY = {"broker": ("broker", "tap"), **{service: (service,) for service in LANES}}
-"""Role -> the sockets that its process makes."""
 
 
 def make_socket_path(sockets: Path, name: str) -> Path:
