@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 else:
     T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_OFFLINE = "offline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Agent(Generic[T]):
     it. `tools`: what it has, and may use. `approval`: those of them whose calls wait for a person; or tool -> the rule,
     a tool that only reads, that is given the arguments of each call and says whether it waits. `model`:
     `PROVIDER/MODEL` of the cluster; `openai:MODEL` or `anthropic:MODEL`, whose key is in OPENAI_API_KEY or
-    ANTHROPIC_API_KEY; None: that of the cluster (`gateway.default_route`: as shipped, the offline model). `output`:
+    ANTHROPIC_API_KEY; `offline`; None: that of the cluster (`gateway.default_route`: as shipped, `offline`). `output`:
     what each answer is, read by `parse`: a class with typed fields (pydantic, dataclass, TypedDict), or the JSON Schema
     of an object. `budget`: purpose -> setting of section `budget`. `memory`: False: its turns teach nothing.
     """
@@ -80,8 +81,8 @@ class Agent(Generic[T]):
         for name, rule in self._rules.items():
             if fault := _find_rule_fault(rule, next(one for one in self.tools if _get_name(one) == name)):
                 raise _make_invalid(f"{self.name}: {rule.__name__}, the approval of {name}: {fault}")
-        if self.model is not None and not all(self.model.partition(":" if self._vendor else "/")):
-            forms = "PROVIDER/MODEL (hobus provider list), openai:MODEL or anthropic:MODEL"
+        if self.model not in (None, _OFFLINE) and not all(self.model.partition(":" if self._vendor else "/")):
+            forms = "PROVIDER/MODEL (hobus provider list), openai:MODEL, anthropic:MODEL or offline"
             raise _make_invalid(f"{self.name}: the model {self.model!r}: expected {forms}")
         self._make_schema()
 
@@ -101,12 +102,12 @@ class Agent(Generic[T]):
         if (schema := self._make_schema()) is not None:
             agent["output_schema"] = schema
         settings: dict[str, Any] = {}
+        offline = own_config.read_shipped()["gateway"]["providers"][_OFFLINE]
         if self.model is not None:
             provider, _, model = self.model.partition(":" if self._vendor else "/")
-            agent["model"] = {"provider_id": provider, "model_id": model}
+            agent["model"] = {"provider_id": provider, "model_id": model or offline["models"][0]["model_id"]}
         if self._vendor:
-            places_max = own_config.read_shipped()["gateway"]["providers"]["offline"]["concurrency_max"]
-            instance = make_vendor_instance(self._vendor, places_max)
+            instance = make_vendor_instance(self._vendor, offline["concurrency_max"])
             settings["gateway"] = {"providers": {self._vendor: instance}}
         settings["tools"] = {
             "entry_points": list(dict.fromkeys(map(make_entry_point, self.functions))),

@@ -147,6 +147,12 @@ def test_its_output_is_a_schema_of_its_file_and_is_read_back_typed() -> None:
         clerk.parse(result("Sunny.", "degraded"))
 
 
+def test_the_offline_model_is_named_by_one_word() -> None:
+    """As the cluster without a provider answers, whatever its default is."""
+    route = shipped_snapshot().config.gateway.default_route.model_dump()
+    assert Agent("clerk", "x", model="offline").to_files()["agents/CLERK.json"]["model"] == route
+
+
 @pytest.mark.parametrize("vendor", ["openai", "anthropic"])
 def test_a_vendor_s_model_needs_no_provider_of_the_home(vendor: str) -> None:
     """It comes with the program, with any of its models, by the usual variable; never with a key."""
