@@ -120,7 +120,7 @@ def test_the_user_reads_which_provider_refused_and_what_fixes_it(code):
     assert "did not accept the caller" not in result.response
     if code == "PROVIDER_REFUSED":  # a sentence for people: without the ids of orders
         assert result.response == (
-            "The provider of the model refused. provider offline answered 401: give it a valid key."
+            "The provider of the model refused: provider offline answered 401: give it a valid key."
         )
     assert count_of(entries, "DEGRADATION") == (0 if code == "PROVIDER_REFUSED" else 1)
     assert count_of(entries, "PROMPT_REJECTED") == 0

@@ -57,9 +57,9 @@ def make_verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
     detail: str = "",
 ) -> TurnResult:
     """Return the answer that a verdict is; a budget's has the figures, a provider's who refused, and the fix."""
-    said = f" {detail.rstrip('.')}." if detail and code not in _ALONE else ""
+    said = f"{SENTENCES[code][:-1]}: {detail.rstrip('.')}." if detail and code not in _ALONE else SENTENCES[code]
     return TurnResult(
-        response=f"{SENTENCES[code]}{said}",
+        response=said,
         outcome="error",
         session_id=session_id,
         run_id=run_id,
