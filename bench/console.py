@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import httpx2
@@ -88,8 +88,10 @@ def write(pictures: Path) -> list[Path]:
 
 
 BROWSERS = 20
-WINDOW_S, LANES = 8.0, 8
+WINDOW_S, LANES = 16.0, 8
 """Of turns alone and of turns watched, one after the other; turns at once, an eighth of them in one session."""
+SETTLE_S = 8.0
+"""After twenty browsers opened their pages at once, which people do not."""
 START_S = 900.0
 """The first start on a record that was copied reads every prompt and signal of it."""
 
@@ -120,15 +122,9 @@ async def followed(base: str, cookies: httpx2.Cookies, pages: Sequence[tuple[str
 
 
 def counted_s(processes: Iterable[psutil.Process]) -> float:
-    """Seconds of processor time of all threads of these and of what they started, as the scheduler counts them."""
-    return (
-        sum(
-            int((thread / "schedstat").read_text().split()[0])
-            for process in processes
-            for each in (process, *process.children(recursive=True))
-            for thread in Path(f"/proc/{each.pid}/task").iterdir()
-        )
-        / 1e9
+    """Seconds of processor time of these and of what they started, threads that have ended among them."""
+    return sum(
+        sum(each.cpu_times()[:2]) for process in processes for each in (process, *process.children(recursive=True))
     )
 
 
@@ -155,29 +151,36 @@ async def load(cluster: Cluster, served: psutil.Process, link: str, session: str
     """In windows alone, watched, watched, alone, …, so that what grows with the record is in both alike."""
     pages = (("/", "beats"), ("/sessions", "*"), (f"/sessions/{session}", session), ("/record", "*"))
     base, cookies = link.partition("/sign-in")[0], httpx2.get(link).cookies
-    alone, watched, console, counts = list[float](), list[float](), list[float](), list[float]()
+    took: dict[bool, list[float]] = {False: [], True: []}
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    console = list[float]()
     await turns(cluster, session)
+
+    async def measure(*, is_watched: bool) -> None:
+        before = counted_s([served])
+        took_ms, count = await turns(cluster, session, *([served] if is_watched else []))
+        took[is_watched].append(took_ms)
+        rates[is_watched].append(count / WINDOW_S)
+        console.extend([1000 * (counted_s([served]) - before) / count] if is_watched else [])
+        told = f", the console's {console[-1]:.2f}" if is_watched else ""
+        what = f"{took_ms:.2f} ms a turn{told}, {rates[is_watched][-1]:.1f} a second"
+        print(f"{'watched' if is_watched else 'alone'} {what}", file=sys.stderr)
+
     fetched, took_s = 0, 0.0
-    for number in range(2 * windows):
-        if number % 4 in (0, 3):
-            took_ms, count = await turns(cluster, session)
-            alone.append(took_ms)
-            counts.append(count / WINDOW_S)
-            print(f"alone {took_ms:.2f} ms a turn, {counts[-1]:.1f} turns a second", file=sys.stderr)
-            continue
+    for _ in range((windows + 1) // 2):
+        await measure(is_watched=False)
         until, begun_at = asyncio.Event(), time.perf_counter()
         browsers = asyncio.create_task(followed(base, cookies, pages, until))
-        await asyncio.sleep(2)
-        before = counted_s([served])
-        took_ms, count = await turns(cluster, session, served)
-        watched.append(took_ms)
-        console.append(1000 * (counted_s([served]) - before) / count)
-        print(f"watched {took_ms:.2f} ms a turn, the console's {console[-1]:.2f}", file=sys.stderr)
+        await asyncio.sleep(SETTLE_S)
+        await measure(is_watched=True)
+        await measure(is_watched=True)
         until.set()
         fetched += await browsers
         took_s += time.perf_counter() - begun_at
-    return compared(alone, watched) | {
-        "of_it_console_ms": mean(console), "turns_per_second_alone": mean(counts), "pages_per_second": fetched / took_s,
+        await measure(is_watched=False)
+    return compared(took[False], took[True]) | {
+        "of_it_console_ms": mean(console), "turns_per_second_alone": median(rates[False]),
+        "turns_per_second_watched": median(rates[True]), "pages_per_second": fetched / took_s,
     }  # fmt: skip
 
 
@@ -190,6 +193,7 @@ def compared(alone: Sequence[float], watched: Sequence[float]) -> dict[str, floa
     drawn.sort()
     return {
         "alone_ms": mean(alone), "watched_ms": mean(watched), "more_percent": 100 * (mean(watched) / mean(alone) - 1),
+        "more_percent_median": median(100 * (other / one - 1) for one, other in pairs),
         "at_least_percent": drawn[len(drawn) * 25 // 1000], "at_most_percent": drawn[len(drawn) * 975 // 1000],
     }  # fmt: skip
 
@@ -277,7 +281,7 @@ if __name__ == "__main__":
     parser.add_argument("--home", type=Path, help="keep the record of --pages here")
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--turns", type=int, default=5_000, help="of the long session")
-    parser.add_argument("--rounds", type=int, default=20, help="of each screen; windows alone, and watched")
+    parser.add_argument("--rounds", type=int, default=20, help="of each screen; windows, 6 take four minutes")
     given = parser.parse_args()
     if given.load:
         print(json.dumps({name: round(value, 2) for name, value in measured(given.rounds).items()}, indent=1))

@@ -1,7 +1,6 @@
-"""Where the console of a home serves, and the links that sign people in there.
+"""The console that a cluster with an HTTP door offers: its address, and links that any command of this user may make.
 
-A console that somebody began says so in the home; the one that a cluster with an HTTP door offers has its address, and
-the links that any command of this user may make for it, in `run/`, which is this user's alone.
+Both stand in `run/`, which is this user's alone.
 """
 
 from __future__ import annotations
@@ -13,28 +12,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from hobus.bus.port import Clock
-from hobus.launch.cluster import identity
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.limits import LINK_S
-
-
-def tell(home: Home, address: str) -> None:
-    """Note that this process serves the console at `host:port` from now on. Raises OSError."""
-    home.console.write_text(f"{address} {os.getpid()} {identity.start_mark(os.getpid())}\n", encoding="ascii")
-
-
-def find_address(home: Home) -> str:
-    """Return `host:port` of the console begun last, if its process lives, else of the cluster's; else empty."""
-    with suppress(OSError, ValueError):
-        address, pid, mark = home.console.read_text(encoding="ascii").split()
-        if identity.is_alive(int(pid), mark):
-            return address
-    return find_offered(home)
-
-
-def withdraw(home: Home, address: str) -> None:
-    if find_address(home) == address:
-        home.console.unlink(missing_ok=True)
 
 
 def find_offered(home: Home) -> str:

@@ -68,8 +68,6 @@ class Home:
         """Where the broker of this run listens for other hosts, so that its successor binds the same port."""
         self.http = self.run / "http"
         """Where the HTTP doors of this run listen; written by the first one, so that the others bind the same port."""
-        self.console = root / "console"
-        """Where a console that somebody began serves, and which process that is."""
         self.offered_console = self.run / "console"
         """Where the console of this run is to be had."""
         self.links = self.run / "links"

@@ -86,7 +86,7 @@ class HttpDoor(Actor):
             metrics=Metrics(),
             journals=FollowedJournals(bus, self._config),
             body_timeout_ms=limits.BODY_TIMEOUT_MS,
-            console=partial(console_file.find_address, self._place.home),
+            console=partial(console_file.find_offered, self._place.home),
         )
         cells = _make_cells(door, self._place.home.root)
         server = make_server(make_app(door, cells), config, head_timeout_ms=limits.HEAD_TIMEOUT_MS)

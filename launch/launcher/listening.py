@@ -88,7 +88,7 @@ class ConsoleSocket:
             return
         asyncio.get_running_loop().remove_reader(self._bound)
         alive, self._alive = os.pipe()
-        given = ("--home", str(self._home.root), f"--listening-fd={self._bound.fileno()}", f"--liveness-fd={alive}")
+        given = (str(self._home.root), str(self._bound.fileno()), str(alive))
         try:
             with self._home.log("console").open("ab") as log:
                 argv = children.make_python_command("hobus.launch.cli.web.serving", *given)

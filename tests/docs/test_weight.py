@@ -56,6 +56,11 @@ def test_every_page_is_weighed():
     assert {path.relative_to(weight.ROOT).as_posix() for path in (weight.ROOT / "docs").rglob("*.md")} - named == set()
 
 
+def test_the_console_keeps_to_its_bound():
+    """Python and templates together."""
+    assert 2000 < weight.figures()["console lines"] <= weight.GOALS["console lines"]
+
+
 def test_growth_is_seen():
     """The comparison can fail: of a row that is too small, and of one that is not there."""
     assert over({"a": 104, "b": 103, "c": 1}, {"a": 100, "b": 100}).keys() == {"a", "c"}

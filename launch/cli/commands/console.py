@@ -35,11 +35,7 @@ _ROLES = ("operator", "viewer")
     "--capture", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
     help="Show the frames of this capture (hobus tap -w); implies --read-only.",
 )  # fmt: skip
-@click.option(
-    "--url",
-    default="",
-    help="Public address, of a proxy on this machine, e.g. https://ops.example/hobus.",
-)
+@click.option("--url", default="", help="Public address, of a proxy on this machine, e.g. https://ops.example/hobus.")
 @with_home
 def console(  # noqa: PLR0913 - one per option
     *, home: Home, port: int, people: tuple[str, ...], at_rest: bool, capture: Path | None, url: str

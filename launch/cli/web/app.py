@@ -19,8 +19,9 @@ import structlog
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
-from starlette.routing import Route, Router
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route, Router
+from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
 from hobus.bus.errors import RuntimeFault
@@ -50,7 +51,6 @@ _STATUS = {
     exit_codes.UNREACHABLE: HTTPStatus.SERVICE_UNAVAILABLE,
     exit_codes.REFUSED: HTTPStatus.CONFLICT,
 }
-_STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
 class Forbidden(CommandError):
@@ -72,8 +72,12 @@ class PageRequest:
 
     def sequence(self, name: str) -> int | None:
         """Return a number of the query, as one of the record's; None: none is named."""
-        given = self.query.get(name, "")
-        return int(given) if given.isascii() and given.isdigit() and len(given) <= limits.DIGITS_MAX else None
+        return read_number(self.query.get(name, ""))
+
+
+def read_number(given: str) -> int | None:
+    """Return a number that a browser sent; None: it is none."""
+    return int(given) if given.isascii() and given.isdigit() and len(given) <= limits.DIGITS_MAX else None
 
 
 class PageAnswer(NamedTuple):
@@ -153,17 +157,15 @@ class Console:
         self._at, self._hosts = proxy.path, names_of("127.0.0.1", [get_host(proxy.netloc)] if self.url else [])
         self._origins = frozenset({f"{proxy.scheme}://{proxy.netloc.lower()}"} if self.url else ())
         self._templates.filters.update(words.FILTERS)
-        routes = [
-            Route("/sign-in", self._sign_in),
-            Route("/static/{name}", self._serve_static),
-            Route("/live", self._stream_changes),
-        ]
-        routes += [
-            Route("/sign-out", self._sign_out, methods=["POST"]), Route("/theme", self._set_theme, methods=["POST"]),
+        routes: list[BaseRoute] = [
+            Route("/sign-in", self._sign_in), Mount("/static", StaticFiles(directory=_HERE / "static")),
+            Route("/live", self._stream_changes), Route("/sign-out", self._sign_out, methods=["POST"]),
+            Route("/theme", self._set_theme, methods=["POST"]),
         ]  # fmt: skip
         for page in self.pages:
-            routes.append(Route(f"{page.path.rstrip('/') or '/index'}.json", self._make_twin(page)))
-            routes.append(Route(page.path, self._make_page(page)))
+            twin = f"{page.path.rstrip('/') or '/index'}.json"
+            routes += [Route(twin, self._make_page(page, is_twin=True))]
+            routes += [Route(page.path, self._make_page(page, is_twin=False))]
         routes += [Route(one.path, self._make_action(one), methods=["POST"]) for one in self.actions]
         self._router = Router([*routes, *self.streams], redirect_slashes=False)
 
@@ -260,17 +262,12 @@ class Console:
 
     # --- pages ---
 
-    def _make_page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    def _make_page(self, page: Page, *, is_twin: bool) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             screen, head = await self._make_screen(page, request)
+            if is_twin:
+                return Response(as_json(screen.document, indent=1) + "\n", media_type="application/json")
             return self._render(request, screen.template, screen=screen, head=head, **screen.shown)
-
-        return answer
-
-    def _make_twin(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            screen, _ = await self._make_screen(page, request)
-            return Response(as_json(screen.document, indent=1) + "\n", media_type="application/json")
 
         return answer
 
@@ -330,12 +327,6 @@ class Console:
             return self._goes_to(asked.goes_to or back)
 
         return answer
-
-    async def _serve_static(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in _STATIC:
-            raise UsageFault("there is no such file")
-        return FileResponse(_HERE / "static" / name, media_type=_STATIC[name])
 
     async def _stream_changes(self, request: Request) -> Response:
         if self.changes.streams >= limits.STREAMS_MAX:

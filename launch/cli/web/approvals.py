@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from hobus.bus.messages.ids import format_iso_us, get_position
-from hobus.bus.messages.session import HeldCall
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.cli.web.sessions import Walk, list_sessions
@@ -40,13 +39,10 @@ async def _list_waiting(journals: Journals, row: SessionRow) -> list[dict[str, A
     return [
         {
             "session_id": row.session_id, "agent_id": row.agent_id, "principal": row.principal, "run": row.runs,
-            **_describe_call(call), "since": since.get(get_position(call.call_id)),
+            "call_id": call.call_id, "tool_id": call.tool_id, "arguments": call.arguments,
+            "since": since.get(get_position(call.call_id)),
             "asked": turns[-1].text if turns else None,
             "done": done,
         }
         for call in row.held_calls
     ]  # fmt: skip
-
-
-def _describe_call(call: HeldCall) -> dict[str, Any]:
-    return {"call_id": call.call_id, "tool_id": call.tool_id, "arguments": call.arguments}

@@ -33,9 +33,6 @@ class Changes:
         self._source = source
         self._followers: set[_Follower] = set()
         self._poll: asyncio.Task[None] | None = None
-        self._told_at = {"*": float("-inf"), "beats": float("-inf")}
-        self._has_news = False
-        """Something has changed since those of any session were told."""
         self._paced = (float("-inf"), 0.0)
         """When a pause was counted last, and the processor time that was spent until then."""
 
@@ -101,18 +98,10 @@ class Changes:
         return min(limits.PAUSE_MAX_S, max(limits.TICK_S, owed_s))
 
     def _tell(self, sessions: set[str] | None) -> None:
-        """Tell followers of these sessions, None: of every one; of any session less often and together."""
-        now = self._source.clock.monotonic()
+        """Tell followers of these sessions, None: of every one; those of the beats in any case."""
         if sessions is None or sessions:
             self._source.forget()  # who is told asks anew, and is not answered by what was read before
-            self._has_news = True
-        is_due = {
-            "*": self._has_news and now - self._told_at["*"] >= limits.LISTS_S,
-            "beats": now - self._told_at["beats"] >= limits.BEAT_S,
-        }
-        for name in (name for name, due in is_due.items() if due):
-            self._told_at[name] = now
-        self._has_news = self._has_news and not is_due["*"]
+        told = {"beats", *(sessions or ()), *("*" if sessions else "")}
         for one in self._followers:
-            if is_due.get(one.of, sessions is None or one.of in sessions):
+            if sessions is None or one.of in told:
                 one.news.set()

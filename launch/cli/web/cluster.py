@@ -84,9 +84,8 @@ async def scale(asked: Asked) -> str:
         find_running(asked.source.home)
         require_room_for(asked.source.home, wanted)
         for role, count in wanted.items():
-            send_command(
-                asked.source.home, ScaleCommand(role=role, count=count, person=asked.person.name), is_followed=False
-            )
+            command = ScaleCommand(role=role, count=count, person=asked.person.name)
+            send_command(asked.source.home, command, is_followed=False)
         return ", ".join(f"{role} is to have {count}" for role, count in wanted.items())
 
     return await run_in_threadpool(tell)

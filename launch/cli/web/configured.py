@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -41,17 +42,14 @@ async def show_configuration(look: PageRequest) -> PageAnswer:
         "rows": rows, "hidden": hidden, "said": said, "known": list(known.values())[::-1], "in_force": "",
         "changed": None, "before": before, "after": after, "difference": None,
     }  # fmt: skip
-    try:
+    with suppress(CommandError):
         run = look.source.run()
         shown |= {"in_force": run.config_digest, "changed": await run_in_threadpool(find_changes, home, run)}
-    except CommandError:
-        pass
     document: dict[str, Any] = {"settings": rows, "hidden": hidden, "in_force": shown["in_force"]}
     if before and after:
         shown["difference"] = document["difference"] = compare(_find_named(known, before), _find_named(known, after))
-    return PageAnswer(
-        "config.html", "Configuration", document, f"config show {said} --origin".replace("  ", " "), shown
-    )
+    command = f"config show {said} --origin".replace("  ", " ")
+    return PageAnswer("config.html", "Configuration", document, command, shown)
 
 
 def compare(one: Configuration, other: Configuration) -> dict[str, Any]:
@@ -65,9 +63,8 @@ def compare(one: Configuration, other: Configuration) -> dict[str, Any]:
 
 
 def _find_named(known: dict[str, Configuration], digest: str) -> Configuration:
-    found = [
-        one for name, one in known.items() if name.removeprefix("sha256:").startswith(digest.removeprefix("sha256:"))
-    ]
+    given = digest.removeprefix("sha256:")
+    found = [one for name, one in known.items() if name.removeprefix("sha256:").startswith(given)]
     if len(found) != 1:
         raise UsageFault(f"{digest[:80]}: {len(found)} configurations of the record begin so")
     return found[0]

@@ -67,7 +67,7 @@ async def show_diagram(look: PageRequest) -> PageAnswer:
         raise UsageFault("which turn? expected SES-<8 hex>-<n>")
     choices, _ = await _read_kept(look.source, f"turn={turn}", since)
     found = [(one.record, one.turn) for choice in choices for one in choice.chosen]
-    drawn = make_drawing([record for record, _ in found][: limits.DIAGRAM_MAX])
+    drawn = make_drawing([record for record, _ in found])
     document = {"turn": turn, "frames": [_make_row(record, turn) for record, turn in found]}
     shown = {"turn": turn, "drawn": drawn, "count": len(found), "left_out": max(0, len(found) - limits.DIAGRAM_MAX)}
     return PageAnswer("diagram.html", f"Frames of {turn}", document, f"tap 'turn={turn}' --since {since}", shown)
@@ -93,25 +93,21 @@ class Drawing(NamedTuple):
 
 
 def make_drawing(records: Sequence[TapRecord]) -> Drawing:
-    """Draw a line for each process in the order in which it spoke, and an arrow for each frame. Pure."""
+    """Draw a line for each process in the order in which it spoke, and an arrow for each frame, the first ones. Pure.
+
+    By their times: a frame of a lane has its number from when the broker heard of it.
+    """
     lanes: dict[str, float] = {}
 
     def place_lane(name: str) -> float:
         return lanes.setdefault(shorten_instance(name) or "?", len(lanes) * _LANE + _LANE / 2)
 
     arrows: list[Arrow] = []
-    for number, one in enumerate(records):
+    for number, one in enumerate(sorted(records, key=lambda each: each.at)[: limits.DIAGRAM_MAX]):
         to = (one.worker or one.destination) if one.kind in _ASKS else one.destination
         y = _TOP + (number + 1) * _ROW
-        arrows.append(
-            Arrow(
-                one,
-                y,
-                place_lane(one.sender),
-                place_lane(to),
-                one.type if one.kind in _ASKS else f"{one.type} ({one.kind})",
-            )
-        )
+        label = one.type if one.kind in _ASKS else f"{one.type} ({one.kind})"
+        arrows.append(Arrow(one, y, place_lane(one.sender), place_lane(to), label))
     return Drawing(list(lanes.items()), arrows, len(lanes) * _LANE, _TOP + (len(arrows) + 1) * _ROW)
 
 
@@ -120,10 +116,8 @@ def make_drawing(records: Sequence[TapRecord]) -> Drawing:
 
 async def stream_frames(request: Request) -> Response:
     """Stream chosen frames as they come, and where every other one went."""
-    console: Console = request.scope["app"]
-    return make_stream(
-        _follow_live(console.source, request.query_params.get("filter", ""), request.query_params.get("all") == "1")
-    )
+    console, query = request.scope["app"], request.query_params
+    return make_stream(_follow_live(console.source, query.get("filter", ""), query.get("all") == "1"))
 
 
 async def send_capture(request: Request) -> Response:

@@ -13,17 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived
-from hobus.launch.cli.commands.cost import (
-    KEYS,
-    STREAM,
-    Group,
-    Spent,
-    make_document,
-    parse_keys,
-    parse_since,
-    sum_by,
-    sum_total,
-)
+from hobus.launch.cli.commands import cost
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.cluster.record import demand_record
@@ -73,9 +63,8 @@ def call_in(entry: Entry) -> PlottedCall | None:
         return PlottedCall(*facts, model, about.agent_id, said.latency_ms, *spent, "")
     if entry.event_type == "PROMPT_FAILED" and (failed := read_payload(PromptFailed, entry)) is not None:
         model = f"{failed.provider_id}/{failed.model_id}"
-        return PlottedCall(
-            *facts, model, about.agent_id, None, failed.tokens, 0, failed.cost_usd, entry.reason or "failed"
-        )
+        spent = (failed.tokens, 0, failed.cost_usd)
+        return PlottedCall(*facts, model, about.agent_id, None, *spent, entry.reason or "failed")
     return None
 
 
@@ -109,17 +98,14 @@ async def show_gateway(look: PageRequest) -> PageAnswer:
     """`hobus cost` of the newest calls, since a moment that it names, and the last of them one by one."""
     by = look.query.get("by") or "agent,model"
     since = look.query.get("since", "").strip()
-    keys = parse_keys(by)
-    since_us, home = parse_since(since or None), look.source.home
+    keys = cost.parse_keys(by)
+    since_us, home = cost.parse_since(since or None), look.source.home
 
-    def read_newest() -> tuple[list[Entry], dict[Group, Spent], bool]:
-        found = list(
-            read_entries(
-                home.ledger, EntryFilter(stream=STREAM), limit=limits.SUMMED, newest_first=True, with_bodies=True
-            )
-        )
+    def read_newest() -> tuple[list[Entry], dict[cost.Group, cost.Spent], bool]:
+        wanted = EntryFilter(stream=cost.STREAM)
+        found = list(read_entries(home.ledger, wanted, limit=limits.SUMMED, newest_first=True, with_bodies=True))
         is_cut = len(found) == limits.SUMMED and found[-1].ledger_at_us >= since_us
-        return found, sum_by(home, found[::-1], keys, since_us=since_us), is_cut
+        return found, cost.sum_by(home, found[::-1], keys, since_us=since_us), is_cut
 
     demand_record(home)
     entries, groups, is_cut = await run_in_threadpool(read_newest)
@@ -128,12 +114,13 @@ async def show_gateway(look: PageRequest) -> PageAnswer:
     calls = with_fallbacks(list(last)[::-1])
     points, slowest, most = plot_calls(calls)
     failures = Counter((one.failure, one.model) for one in calls if one.failure)
-    document = make_document(keys, groups) | {"since_us": begun_us, "calls": [one._asdict() for one in calls]}
+    document = cost.make_document(keys, groups) | {"since_us": begun_us, "calls": [one._asdict() for one in calls]}
     latencies = sorted(one.latency_ms for one in calls if one.latency_ms is not None)
     shown: dict[str, Any] = {
-        "keys": keys, "by": by, "since": since, "groups": groups, "total": sum_total(groups.values()), "points": points,
-        "slowest": slowest, "most": most, "failures": failures.most_common(), "calls": calls[::-1][: limits.PAGE],
-        "step": _WIDTH / max(1, len(points)), "names": KEYS,
+        "keys": keys, "by": by, "since": since, "groups": groups, "points": points,
+        "total": cost.sum_total(groups.values()), "slowest": slowest, "most": most,
+        "failures": failures.most_common(), "calls": calls[::-1][: limits.PAGE],
+        "step": _WIDTH / max(1, len(points)), "names": cost.KEYS,
         "median": latencies[len(latencies) // 2] if latencies else None,
         "begun_us": begun_us, "is_cut": is_cut,
         "tail": latencies[min(len(latencies) - 1, len(latencies) * 95 // 100)] if latencies else None,

@@ -16,14 +16,10 @@ SHARED_MAX = 256
 """Reads kept for that."""
 TICK_S = 1.0
 """Browsers are told of changes at most so often: each page is a read. The record's index follows sooner."""
-SHARE = 0.03
+SHARE = 0.01
 """Of one processor that pages made anew may take: where they take more, browsers are told less often."""
-PAUSE_MAX_S = 10.0
+PAUSE_MAX_S = 30.0
 """But so often in any case."""
-LISTS_S = 3.0
-"""Pages of all sessions are made anew at most so often: each is many reads."""
-BEAT_S = 2.0
-"""Pages of what the record does not hold, as counters of heartbeats, are made anew so often."""
 TAIL_WAIT_MS = 1000
 """One long poll of the record."""
 TAIL_MAX = 64

@@ -17,11 +17,9 @@ from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.console.errors import UsageFault
 
 _CHANGES: dict[str, type[m.ConfirmOverlay | m.DeactivateOverlay | m.ActivateOverlay]] = {
-    "confirm": m.ConfirmOverlay,
-    "reject": m.DeactivateOverlay,
-    "deactivate": m.DeactivateOverlay,
+    "confirm": m.ConfirmOverlay, "reject": m.DeactivateOverlay, "deactivate": m.DeactivateOverlay,
     "activate": m.ActivateOverlay,
-}
+}  # fmt: skip
 _WIDTH, _HEIGHT = 100.0, 20.0
 _HALF_LIVES = 4.0
 _EVENT = re.compile(r"EVT-([0-9a-f-]{36})-([0-9]+)-")
@@ -48,11 +46,8 @@ async def show_memory(look: PageRequest) -> PageAnswer:
     if agent not in place.snapshot.agents:
         raise UsageFault(f"there is no agent {agent[:80]}; there are {', '.join(place.snapshot.agents)}")
     after = look.sequence("after")
-    overlays = await look.source.asked(
-        "ho3",
-        m.ReadOverlays(agent_id=agent, active_only=False, after=m.FIRST_PAGE if after is None else after),
-        m.Overlays,
-    )
+    question = m.ReadOverlays(agent_id=agent, active_only=False, after=m.FIRST_PAGE if after is None else after)
+    overlays = await look.source.asked("ho3", question, m.Overlays)
     signals = await look.source.asked("ho3", m.ReadSignals(agent_id=agent, with_ids=False), m.Signals)
     review = await look.source.asked("ho3", m.ReadReview(agent_id=agent), m.Review)
     rows = sorted(signals.signals, key=lambda one: (-one.count, one.signal_id))[: limits.SIGNALS]

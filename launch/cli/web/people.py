@@ -8,14 +8,11 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
 from hobus.bus.port import Clock
 from hobus.launch.cli.web import limits
 from hobus.launch.cluster.console_file import ConsoleLink, draw_word, hash_word
 from hobus.launch.limits import LINK_S
-
-Role = Literal["viewer", "operator"]
 
 
 @dataclass(slots=True)
@@ -23,7 +20,7 @@ class Person:
     """One signed-in browser."""
 
     name: str
-    role: Role
+    role: str
     csrf: str
     until: float
     """Seconds of the monotonic clock."""
@@ -48,27 +45,26 @@ class People:
         """Begin. `redeemed`: whom a word signs in, of which others than this process made the link."""
         self._clock = clock
         self._redeemed = redeemed
-        self._links: dict[str, tuple[str, Role, float]] = {}
+        self._links: dict[str, tuple[ConsoleLink, float]] = {}
         self._signed_in: dict[str, Person] = {}
 
-    def invite(self, name: str, role: Role) -> str:
+    def invite(self, name: str, role: str) -> str:
         """Return the word of a link that signs this person in, once and soon."""
         word = draw_word(self._clock)
-        self._links[hash_word(word)] = (name, role, self._clock.monotonic() + LINK_S)
+        self._links[hash_word(word)] = (ConsoleLink(name, role), self._clock.monotonic() + LINK_S)
         return word
 
     def sign_in(self, word: str) -> str | None:
         """Return the cookie for which the word is changed; None: invalid, used before, or too old."""
-        name, role, until = self._links.pop(hash_word(word), ("", "viewer", 0.0))
-        if until <= self._clock.monotonic():
-            if (link := self._redeemed(word)) is None:
-                return None
-            name, role = link.name, "operator" if link.role == "operator" else "viewer"
+        who, until = self._links.pop(hash_word(word), (None, 0.0))
+        who = who if until > self._clock.monotonic() else self._redeemed(word)
+        if who is None:
+            return None
         cookie = draw_word(self._clock)
         if len(self._signed_in) >= limits.SIGNED_IN_MAX:
             del self._signed_in[next(iter(self._signed_in))]
-        person = Person(name, role, draw_word(self._clock), self._clock.monotonic() + limits.SIGNED_IN_S)
-        self._signed_in[hash_word(cookie)] = person
+        until = self._clock.monotonic() + limits.SIGNED_IN_S
+        self._signed_in[hash_word(cookie)] = Person(who.name, who.role, draw_word(self._clock), until)
         return cookie
 
     def of(self, cookie: str) -> Person | None:

@@ -1,11 +1,10 @@
 """The console's own process: its socket, its server, the links that it prints, and its end.
 
-`python -m` this module, with the socket of a cluster's launcher: that cluster's, which ends with it.
+`python -m` this module HOME SOCKET PIPE: that of a cluster, at a socket that its launcher holds, until it ends.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
@@ -60,17 +59,13 @@ def serve(  # noqa: PLR0913 - one per option
 
 
 def main() -> int:
-    """Serve the console of this home's cluster, at a socket that its launcher holds, until that is gone."""
-    parser = argparse.ArgumentParser(prog="hobus-console")
-    parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--listening-fd", type=int, required=True)
-    parser.add_argument("--liveness-fd", type=int, required=True)
-    given = parser.parse_args()
+    """Serve the console of this home's cluster."""
+    home, listening, alive = sys.argv[1:]
     writing.configure("console", f"console@{os.getpid()}")
     set_title("hobus console")
-    source = HomeSource(make_home(given.home), at_rest=False)
-    bound = socket.socket(fileno=given.listening_fd)
-    return asyncio.run(_serve(source, _read_settings(source), bound, (), alive=given.liveness_fd))
+    source = HomeSource(make_home(Path(home)), at_rest=False)
+    bound = socket.socket(fileno=int(listening))
+    return asyncio.run(_serve(source, _read_settings(source), bound, (), alive=int(alive)))
 
 
 def _read_settings(source: HomeSource) -> AdminConfig:
@@ -98,8 +93,8 @@ async def _serve(  # noqa: PLR0913 - what differs between who began it
 
     def invite() -> None:
         for name, role in people:
-            word = known.invite(name, "viewer" if role == "viewer" else "operator")
-            say(f"console for {name} ({role}): {url or f'http://{HOST}:{port}'}/sign-in?word={word}")
+            link = f"{url or f'http://{HOST}:{port}'}/sign-in?word={known.invite(name, role)}"
+            say(f"console for {name} ({role}): {link}")
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -111,8 +106,6 @@ async def _serve(  # noqa: PLR0913 - what differs between who began it
 
     if alive is not None:
         loop.add_reader(alive, lambda: (loop.remove_reader(alive), loop.create_task(_end())))
-    elif not source.at_rest:
-        console_file.tell(source.home, f"{HOST}:{port}")
     invite()
     is_asked = alive is None and is_terminal(sys.stdin)
     if is_asked:
@@ -123,8 +116,6 @@ async def _serve(  # noqa: PLR0913 - what differs between who began it
     finally:
         if is_asked:
             loop.remove_reader(sys.stdin.fileno())
-        if alive is None:
-            console_file.withdraw(source.home, f"{HOST}:{port}")
         await app.changes.close()
         await TALKS.close()
         await source.close()

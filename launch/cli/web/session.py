@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hobus.bus.messages import session as messages
@@ -11,7 +12,7 @@ from hobus.bus.messages.session import Command, ProcessTurn, StartSession
 from hobus.launch.cli.commands.session_show import LookedAt, look_at, make_document, with_view
 from hobus.launch.cli.commands.steering import end_session
 from hobus.launch.cli.web import limits
-from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
+from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest, read_number
 from hobus.launch.cli.web.talks import TALKS
 from hobus.launch.cluster.client import connect_bus
 from hobus.launch.console.errors import UsageFault
@@ -75,6 +76,17 @@ def _make_card(turn: TurnSeen, entries: list[Entry], reached: int) -> Card:
 
 # --- what is done -----------------------------------------------------------------------------------------------------
 
+_COMMANDS: dict[str, Callable[[str, str], Command]] = {
+    "Steer": lambda said, _: messages.Steer(text=said),
+    "FollowUp": lambda said, _: messages.FollowUp(text=said),
+    "Pause": lambda _said, _call_id: messages.Pause(),
+    "Resume": lambda _said, _call_id: messages.Resume(),
+    "Cancel": lambda said, _: messages.Cancel(reason=said or None),
+    "Approve": lambda _, call_id: messages.Approve(call_id=call_id),
+    "Deny": lambda said, call_id: messages.Deny(call_id=call_id, reason=said or None),
+}
+"""That a page sends, by what was typed and the call that waits."""
+
 
 async def tell(asked: Asked) -> str:
     """One command to the session's run, under the fence of the run that its page showed."""
@@ -84,11 +96,12 @@ async def tell(asked: Asked) -> str:
     if kind == "End":
         await end_session(place, session_id, f"{said or 'from the console'} ({asked.person.name})")
         return f"{shorten_session(session_id)} has ended"
-    wanted = _make_command(kind, said, asked.form.get("call_id", ""))
+    if kind not in _COMMANDS:
+        raise UsageFault("there is no such command")
+    wanted = _COMMANDS[kind](said, asked.form.get("call_id", ""))
     if isinstance(wanted, messages.Steer | messages.FollowUp):
         check_text(wanted.text, place.snapshot.config.host)
-    run = asked.form.get("run", "")
-    fences = Fences(int(run) if run.isascii() and run.isdigit() and len(run) < limits.DIGITS_MAX else None, None)
+    fences = Fences(read_number(asked.form.get("run", "")), None)
     try:
         sent = make_host_command(session_id, wanted, fences, draw_id("console"))
     except ValueError as error:
@@ -97,27 +110,6 @@ async def tell(asked: Asked) -> str:
     if verdict.outcome == "rejected":
         raise make_refused(verdict)
     return f"{kind}: applied"
-
-
-def _make_command(kind: str, said: str, call_id: str) -> Command:
-    """Return the command. Raises UsageFault for one that a page does not send."""
-    match kind:
-        case "Steer":
-            return messages.Steer(text=said)
-        case "FollowUp":
-            return messages.FollowUp(text=said)
-        case "Pause":
-            return messages.Pause()
-        case "Resume":
-            return messages.Resume()
-        case "Cancel":
-            return messages.Cancel(reason=said or None)
-        case "Approve":
-            return messages.Approve(call_id=call_id)
-        case "Deny":
-            return messages.Deny(call_id=call_id, reason=said or None)
-        case _:
-            raise UsageFault("there is no such command")
 
 
 def _find_id(name: str) -> str:
@@ -135,9 +127,8 @@ async def ask(asked: Asked) -> str:
         agent = asked.form.get("agent") or place.snapshot.config.host.agent_id
         async with connect_bus(place, ROLE) as bus:
             question = StartSession(agent_id=agent)
-            started = await bus.request(
-                "host", question, expect=messages.SessionReady, timeout_s=place.client_timeout_s
-            )
+            wait_s = place.client_timeout_s
+            started = await bus.request("host", question, expect=messages.SessionReady, timeout_s=wait_s)
         session_id = started.session_id
     turn = ProcessTurn(
         session_id=session_id, input_id=draw_id(f"console:{_find_id(asked.person.name)}"), text=text, stream=True

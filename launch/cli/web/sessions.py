@@ -9,9 +9,8 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from hobus.bus.messages.ledger import Hits, Search, name_session_stream
+from hobus.bus.messages.ledger import name_session_stream
 from hobus.bus.record.ends import ENDS
-from hobus.launch.cli.commands.ledger_search import find_in
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.cluster.record import demand_record
@@ -82,7 +81,7 @@ async def show_sessions(look: PageRequest) -> PageAnswer:
     state, agent, principal = (query.get(name, "").strip() for name in ("state", "agent", "principal"))
     words, after = query.get("words", "").strip(), query.get("after", "")
     limit = look.number("limit", limits.SESSIONS, limits.PAGE)
-    said_in = await _find_sessions_with(look, words) if words else None
+    said_in = {hit.session_id for hit in (await look.source.search(words)).hits} if words else None
     walk = Walk(is_active=state in ACTIVE)
     is_state = STATES.get(state, lambda _row: True)
 
@@ -114,10 +113,3 @@ class Walk:
             return False
         self.count, self._last = self.count + 1, session_id
         return True
-
-
-async def _find_sessions_with(look: PageRequest, words: str) -> set[str]:
-    found: Hits = await find_in(
-        look.source.home, await look.source.journals(), Search(words=words[: limits.WORDS_CHARS], limit=limits.HITS)
-    )
-    return {hit.session_id for hit in found.hits}

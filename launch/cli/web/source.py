@@ -17,10 +17,11 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Peers
-from hobus.bus.messages.ledger import Entry, LedgerStats, ReadLedgerStats
+from hobus.bus.messages.ledger import Entry, Hits, LedgerStats, ReadLedgerStats, Search
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus
 from hobus.bus.record.payloads.governance import BodiesRead
+from hobus.launch.cli.commands.ledger_search import find_in
 from hobus.launch.cli.tap.look import OPENED, record_look
 from hobus.launch.cli.web import limits
 from hobus.launch.cluster.client import connect_bus, place_of
@@ -109,6 +110,11 @@ class HomeSource:
             demand_record(self.home)
             return FromDirectory(self.home.ledger)
 
+    async def search(self, words: str) -> Hits:
+        """Return texts with these words. Raises CommandError where there is no record."""
+        question = Search(words=words[: limits.WORDS_CHARS], limit=limits.HITS)
+        return await find_in(self.home, await self.journals(), question)
+
     async def peers(self) -> Peers | None:
         """Return what the broker says; None: it does not answer."""
         try:
@@ -146,10 +152,10 @@ class HomeSource:
         return await run_in_threadpool(read)
 
     async def shared(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
-        """Return what `make` brings, made once for all who ask for this key within a second."""
+        """Return what `make` brings, made once for all who ask for this key while it is made, or within a second."""
         now = self.clock.monotonic()
         until, task = self._shared.get(key, (0.0, None))
-        if task is None or until <= now:
+        if task is None or (task.done() and until <= now):
             task = asyncio.ensure_future(make())
             self._shared.pop(key, None)
             self._shared[key] = (now + limits.SHARED_S, task)

@@ -7,16 +7,7 @@ from typing import Any
 
 from hobus.bus.messages.ids import parse_iso, shorten_session
 from hobus.launch.cli.web import limits
-from hobus.launch.console.output import (
-    as_json,
-    format_clock_time,
-    format_count,
-    format_duration,
-    format_minute,
-    format_money,
-    format_size,
-    format_thousands,
-)
+from hobus.launch.console import output
 
 _GOOD = frozenset({"ready", "success", "approved", "applied", "active", "crossed"})
 _WARN = frozenset({
@@ -36,15 +27,15 @@ def choose_tone(word: str) -> str:
 
 def format_moment(at: Any) -> str:
     """Return day and minute of ISO 8601, of microseconds, or of seconds since 1970."""
-    return "-" if at in (None, "", 0) else format_minute(_read_seconds(at))
+    return "-" if at in (None, "", 0) else output.format_minute(_read_seconds(at))
 
 
 def format_time_of_day(at: Any) -> str:
-    return "-" if at in (None, "", 0) else format_clock_time(_read_seconds(at))
+    return "-" if at in (None, "", 0) else output.format_clock_time(_read_seconds(at))
 
 
 def format_ago(at: Any, now: float) -> str:
-    return "-" if at in (None, "", 0) else f"{format_duration(max(0.0, now - _read_seconds(at)))} ago"
+    return "-" if at in (None, "", 0) else f"{output.format_duration(max(0.0, now - _read_seconds(at)))} ago"
 
 
 _SECONDS_MAX = 100_000_000_000
@@ -58,33 +49,29 @@ def _read_seconds(at: Any) -> float:
 
 
 def fold_text(text: Any) -> str:
-    whole = str(text)
-    left = len(whole) - limits.TEXT_CHARS
-    return whole if left <= 0 else f"{whole[: limits.TEXT_CHARS]}\n… and {format_count(left, 'further character')}"
+    whole, most = str(text), limits.TEXT_CHARS
+    left = output.format_count(len(whole) - most, "further character")
+    return whole if len(whole) <= most else f"{whole[:most]}\n… and {left}"
 
 
 def format_json(value: Any) -> str:
     """Return a value as people read JSON; a text as it is."""
-    return fold_text(value if isinstance(value, str) else as_json(value, indent=2))
+    return fold_text(value if isinstance(value, str) else output.as_json(value, indent=2))
 
 
 def format_or_dash(show: Callable[[Any], str]) -> Callable[[Any], str]:
-    def format_value(value: Any) -> str:
-        return "-" if value is None else show(value)
-
-    return format_value
+    return lambda value: "-" if value is None else show(value)
 
 
 def _format_ms(value: int) -> str:
-    return f"{value:,} ms" if value < _MS_MAX else format_duration(value / 1000)
+    return f"{value:,} ms" if value < _MS_MAX else output.format_duration(value / 1000)
 
 
 _MS_MAX = 10_000
 """From there on in seconds."""
 FILTERS: dict[str, Callable[..., Any]] = {
     "tone": choose_tone, "moment": format_moment, "clock": format_time_of_day, "ago": format_ago, "long": fold_text,
-    "pretty": format_json,
-    "session": shorten_session, "money": format_money, "counted": format_count, "size": format_or_dash(format_size),
-    "ms": format_or_dash(_format_ms),
-    "thousands": format_or_dash(format_thousands), "seconds": format_or_dash(format_duration),
+    "pretty": format_json, "session": shorten_session, "money": output.format_money, "counted": output.format_count,
+    "size": format_or_dash(output.format_size), "ms": format_or_dash(_format_ms),
+    "thousands": format_or_dash(output.format_thousands), "seconds": format_or_dash(output.format_duration),
 }  # fmt: skip

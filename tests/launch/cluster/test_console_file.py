@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from hobus.bus.clock import SystemClock
-from hobus.launch.cluster import console_file
 from hobus.launch.cluster.console_file import ConsoleLink, make_link, redeem
 from hobus.launch.cluster.home import Home, make_home
 from hobus.launch.limits import LINK_S
@@ -62,11 +61,3 @@ def test_no_other_word_signs_in(home: Home, word: str) -> None:
     make_link(home, _Hand(), ConsoleLink("ada", "operator"))
     assert redeem(home, word, _Hand()) is None
     assert home.offered_console.exists() and len(list(home.links.iterdir())) == 1
-
-
-def test_a_console_that_somebody_began_is_told_before_the_one_that_is_offered(home: Home) -> None:
-    assert console_file.find_address(home) == "127.0.0.1:7"
-    console_file.tell(home, "127.0.0.1:8")
-    assert console_file.find_address(home) == "127.0.0.1:8"
-    console_file.withdraw(home, "127.0.0.1:8")
-    assert console_file.find_address(home) == console_file.find_offered(home) == "127.0.0.1:7"

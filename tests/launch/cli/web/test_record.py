@@ -87,13 +87,13 @@ def test_the_record_is_verified_aside_and_the_page_says_what_was_found(rested, r
 
 
 def test_a_diagram_has_a_line_for_each_process_and_an_arrow_for_each_frame():
-    """A request to who took it, an answer to who had asked, itself where it is told to nobody else."""
+    """A request to who took it, an answer to who had asked, itself where it is told to nobody else; by their times."""
     made = TapRecord(
         "e", 1, 0.0, "delivered", "", "request", "wo.execute", "m", "", "", "ho2/1@a", "ho1", "ho1/2@b", "", "", 0, 1, 10, "",
         False, "broker", None,  # noqa: FBT003 - its fields
     )  # fmt: skip
-    answer = made._replace(kind="reply", type="wo.receipt", sender="ho1/2@b", destination="ho2/1@a", worker="")
-    found = make_drawing([made, answer, answer._replace(destination="ho1/2@b")])
+    answer = made._replace(at=1.0, kind="reply", type="wo.receipt", sender="ho1/2@b", destination="ho2/1@a", worker="")
+    found = make_drawing([answer, answer._replace(destination="ho1/2@b"), made._replace(sequence=3)])
     assert [name for name, _ in found.lanes] == ["ho2/1", "ho1/2"]
     assert [(one.x1 < one.x2, one.x1 > one.x2, one.label) for one in found.arrows] == [
         (True, False, "wo.execute"), (False, True, "wo.receipt (reply)"), (False, False, "wo.receipt (reply)"),
