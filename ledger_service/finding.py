@@ -141,6 +141,8 @@ def _choose_first(
 
     How often they have them, and how near to each other, is not known yet: so most of them are like many others.
     """
+    # Not by FTS5's own bm25(): it goes by the length of a whole text, and put a long answer that alone had the rare
+    # word of a question last of 630 texts. Here one passage of a text counts.
     weighed = {terms: sum([known.rarity[term] for term in terms]) for terms in set(held.values())}
     alike: defaultdict[float, list[int]] = defaultdict(list)
     for row, terms in held.items():
