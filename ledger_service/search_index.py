@@ -11,8 +11,10 @@ asked goes through the same tokenizer and is quoted word by word, so no query ha
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple, Self
 
@@ -35,7 +37,7 @@ _COUNT_ALL = "SELECT count(*) FROM (SELECT rowid FROM texts WHERE rowid >= ? AND
 _FOUND = "SELECT rowid FROM texts WHERE texts MATCH ? AND rowid >= ? AND rowid < ?"
 _ROWS, _NEWEST = f"{_FOUND} LIMIT ?", f"{_FOUND} ORDER BY rowid DESC LIMIT ?"
 _COUNT = f"SELECT count(*) FROM ({_ROWS})"  # noqa: S608 - no words of anybody in it
-_TERMS_KEPT = 4096
+_TERMS_KEPT, _MATCHERS_KEPT = 4096, 64
 """Only speed depends on it."""
 _MARKS = "\x02", "\x03"
 
@@ -80,6 +82,7 @@ class Among(NamedTuple):
         return " AND ".join(parts), self.after + 1 << _BITS, self.before << _BITS
 
 
+@lru_cache(maxsize=_TERMS_KEPT)
 def make_token(kind: str, value: str) -> str:
     """Return the word that stands for a text's session, agent, principal, type or stream."""
     return kind + blake2b(value.encode("utf-8", "replace"), digest_size=8).hexdigest()
@@ -195,7 +198,7 @@ def _join_terms(terms: Iterable[str]) -> str:
 
 
 class Tokens:
-    """The tokenizer alone, over one text at a time, in memory."""
+    """The tokenizer alone, over one text at a time, in memory; of plain ASCII a pattern finds the same words sooner."""
 
     def __init__(self) -> None:
         self._terms: dict[str, str] = {}
@@ -210,11 +213,16 @@ class Tokens:
 
     def terms(self, words: str, *, limit: int) -> list[str]:
         """Return the different words as the index has them, sorted; of too many the longest, which are mostly rare."""
+        if words.isascii():
+            found = set(_PLAIN_WORD.findall(words.lower()))
+            return sorted(sorted(found, key=lambda term: (-len(term), term))[:limit])
         self._put(words)
         question = "SELECT term FROM words ORDER BY length(term) DESC, term LIMIT ?"
         return sorted([term for (term,) in self._db.execute(question, (limit,))])
 
     def words(self, text: str, terms: Sequence[str]) -> list[Word]:
+        if text.isascii():
+            return [Word(*one.span(), one[0]) for one in _make_matcher(tuple(terms)).finditer(text.lower())]
         self._put(text)
         found: list[Word] = []
         at = 0
@@ -246,5 +254,12 @@ class Tokens:
         return marked
 
 
+@lru_cache(maxsize=_MATCHERS_KEPT)
+def _make_matcher(terms: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what finds these words, at least one, in plain ASCII without capitals."""
+    return re.compile(f"(?<![0-9a-z])(?:{'|'.join(map(re.escape, terms))})(?![0-9a-z])")
+
+
+_PLAIN_WORD = re.compile("[0-9a-z]+")
 _BLANKS = {0: " ", **{ord(mark): " " for mark in _MARKS}}
 """Characters that would end a text in SQLite, or be taken for our marks: as long in the text that is looked at."""
