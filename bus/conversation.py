@@ -8,7 +8,7 @@ it says hello on every connection before anything else is sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -271,6 +271,8 @@ class Connection(Struct):
     """Its server takes nothing new by it."""
     slots: int = 0
     """Of a leased lane: requests at once."""
+    tools: Container[str] = ()
+    """Of a leased lane: a request with one of these as its key may go by it."""
 
     def duty(self, now: float) -> Duty:
         """Return what is due at this tick; silence beyond the time-out unbinds."""

@@ -70,6 +70,8 @@ TAP_RING_MAX_BYTES = 32 * 1024 * 1024
 """The same ring, bounded in bytes."""
 HIGH_WATER_MARK = 100_000
 """ZeroMQ high-water mark of what is sent; credit stays far below."""
+LEASED_TOOLS_MAX = 256
+"""Tools of one executor whose calls go by its lane; those of any other go by the broker."""
 RECEIVE_MAX = 256
 """Messages of one connection that a server's socket holds; beyond that, the sender waits."""
 STRANGERS_MAX = 2048

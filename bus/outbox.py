@@ -94,7 +94,7 @@ class Outbox(Struct):
     want: Callable[[Connection], None] | None = None  # says hello where nothing was wanted before
     is_closed: bool = False
     leases: list[Connection] = msgspec.field(default_factory=list[Connection])
-    """Lanes of executors, which take what needs a slot and no worker in particular."""
+    """Lanes of executors, which take what needs a slot and no worker in particular, or one with a harmless tool."""
     _loop: asyncio.AbstractEventLoop | None = None  # the one that runs where none was told
     _pending: PendingTable[Waiter] = msgspec.field(default_factory=PendingTable[Waiter])
     _cancels: OrderedDict[str, _Cancel] = msgspec.field(
@@ -192,8 +192,8 @@ class Outbox(Struct):
     ) -> OwnRequest[Waiter]:
         row, lane = find_way(service, message.TYPE)
         connection = self.connections.get(lane) or self.connections[""]
-        if self.leases and not key and row is not None and row.mode == "slot" and service == row.service:
-            connection = self._choose_leased() or connection
+        if self.leases and row is not None and row.mode == "slot" and service == row.service:
+            connection = self._choose_leased(key) or connection
         elif (
             lane in BESIDE_BROKER and (connection.is_resting or not connection.is_bound) and message.TYPE != LAST_RESORT
         ):
@@ -364,12 +364,16 @@ class Outbox(Struct):
             else:
                 self._pending.hold(pending)
 
-    def _choose_leased(self) -> Connection | None:
-        """Return the lane of the executor with the fewest orders of this peer, of those with room by their lease."""
+    def _choose_leased(self, tool: str) -> Connection | None:
+        """Return the lane of the executor with the fewest orders of this peer, of those with this tool and with room.
+
+        Only calls that may be repeated go by a lane: where it breaks, nobody knows whether the executor still works.
+        """
         counts, found, fewest = self._pending.counts, None, 0
         for lane in self.leases:
             count = counts.get(lane.name, 0)
-            if lane.is_bound and not lane.is_resting and count < lane.slots and (found is None or count < fewest):
+            is_able = lane.is_bound and not lane.is_resting and (not tool or tool in lane.tools)
+            if is_able and count < lane.slots and (found is None or count < fewest):
                 found, fewest = lane, count
         return found
 

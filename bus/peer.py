@@ -315,22 +315,22 @@ class Peer:
                 lane.slots = 0
 
     def leased(self, leases: Leases) -> None:
-        """Lanes to executors that are new, other slots of known ones, and none to those that are gone."""
+        """Lanes to executors that are new, other slots and tools of known ones, and none to those that are gone."""
         if self.connect is None:
             return
-        slots = {one.instance: one.slots for one in leases.leases}
-        for lane in [one for one in self._outbox.leases if one.name not in slots]:
+        leased = {one.instance: one for one in leases.leases}
+        for lane in [one for one in self._outbox.leases if one.name not in leased]:
             lane.is_bound = False
             self._outbox.give_over(lane.name)
             lane.link.close()
             self._outbox.leases.remove(lane)
             del self._connections[lane.name]
-        for instance, count in slots.items():
+        for instance, lease in leased.items():
             if instance not in self._connections:
                 lane = Connection(instance, self.connect(instance), self._settings.peer_timeout_ms / 1000)
                 self._outbox.leases.append(lane)
                 self._conversation.add(lane)
-            self._connections[instance].slots = count
+            self._connections[instance].slots, self._connections[instance].tools = lease.slots, frozenset(lease.tools)
 
     def _rest_lanes(self) -> None:
         for server in self._servers:

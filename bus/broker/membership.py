@@ -24,6 +24,7 @@ from hobus.bus.envelope import Header, Kind, make_header
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.lanes import LANES, LEASE_HOLDERS
 from hobus.bus.messages.control import (
+    SEPARATOR,
     AnnounceTools,
     Beat,
     Bye,
@@ -148,6 +149,9 @@ class Membership:
         """Replace the peer's tools; place anew what waits for one that it no longer has."""
         had = peer.tool_queues
         peer.announced_tools = self._keep_known_words(whole)
+        harmless = [name for name, word in whole.tools.items() if word.idempotent and not word.writes]
+        peer.harmless_tools = [name for name in harmless if SEPARATOR not in name][: limits.LEASED_TOOLS_MAX]
+        self._state.is_readiness_new = True
         peer.can_run(whole.tools)
         self._replace_waiting_in(peer, had)
         self._placement.pump(peer)
@@ -186,7 +190,7 @@ class Membership:
         for peer in sorted(executors, key=lambda peer: peer.name):
             share = peer.slots // (len(holders) + 1) if is_local and peer.takes_work and not peer.lags else 0
             if peer.takes_leases:
-                leases.append(Lease(instance=peer.instance, slots=share))
+                leases.append(Lease(instance=peer.instance, slots=share, tools=peer.harmless_tools))
             peer.leased = share * len(holders)
         said = Leases(leases=leases)
         for peer in holders:
@@ -361,7 +365,7 @@ class Membership:
         peer.host, peer.address, peer.key = hello.host, origin.address, origin.key
         peer.slots = hello.slots
         peer.can_run(hello.tools)
-        peer.announced_tools = None
+        peer.announced_tools, peer.harmless_tools = None, []
         peer.config_digest = hello.config_digest
         peer.version = hello.version
         peer.takes_leases, peer.told_leases = hello.leases and not origin.address, None

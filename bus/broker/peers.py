@@ -64,6 +64,7 @@ class BoundPeer:
         self.tools: list[str] = []
         self.tool_queues: tuple[str, ...] = ()  # where requests wait that need one of these
         self.announced_tools: Announced | None = None  # what it said of them since its hello
+        self.harmless_tools: list[str] = []  # of those, which may run twice and change nothing
         self.announcement = Announcement()  # what it is saying
         self.config_digest = ""
         self.version = ""

@@ -162,6 +162,10 @@ class Lease(Record):
 
     instance: Annotated[Instance, Meta(description="of the executor")]
     slots: Annotated[Count, Meta(description="orders at once; 0: none that is new")]
+    tools: Annotated[
+        list[Name],
+        Meta(description="of its own, which may run twice and change nothing: their calls go by the lane as well"),
+    ] = field(default_factory=list[Name])
 
 
 class Leases(Message, wire="bus.leases"):

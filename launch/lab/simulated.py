@@ -17,12 +17,14 @@ from hobus.actors.ho1_executor.tools.child_main import make_plain
 from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.actors.ho1_executor.tools.sources import make_word
 from hobus.actors.ho1_executor.tools.table import make_snapshot_view
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.actors.ho3_memory.actor import Memory
 from hobus.actors.session_host.actor import SessionHost
 from hobus.bus.dispatch import Actor
 from hobus.bus.lanes import get_role
+from hobus.bus.messages.control import AnnounceTools
 from hobus.bus.port import Provider
 from hobus.bus.sim.disk import SimMedium
 from hobus.bus.sim.world import World
@@ -93,7 +95,11 @@ class SimulatedCluster:
             return self.world.network.broker.instance
         disk = self.world.disk(role) if role in WITH_DISK else None
         actor, taken = self._make_actor(role, disk)
-        return self.world.start(actor, role=role, disk=disk, **taken).instance
+        peer = self.world.start(actor, role=role, disk=disk, **taken)
+        if "tools" in taken:
+            words = [make_word(self._tools[name]) for name in taken["tools"]]
+            peer.announce(AnnounceTools(tools=words, sources=[]))
+        return peer.instance
 
     def _make_actor(self, role: str, disk: Any) -> tuple[Actor, dict[str, Any]]:
         """Return the actor of this role, its slots and tools; tools run in the executor's own simulated process."""

@@ -12,13 +12,13 @@ from hobus.bus.messages.gateway import PromptMessage, ReadBudget
 from hobus.bus.messages.work_order import Segment, ToolCall
 
 BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer of bench.turn, and as shipped
-    "frames_received": (8, 12),
-    "frames_sent": (6, 10),
+    "frames_received": (6, 10),
+    "frames_sent": (4, 8),
     "ledger_writes": (7, 11),
     "commits": (4, 6),
     "entries": (13, 23),
     "record_bytes": (13_512, 20_112),
-    "wire_bytes": (52_470, 77_234),
+    "wire_bytes": (50_070, 74_840),
     "validations": (20, 31),
     "model_copies": (38, 46),
 }

@@ -11,7 +11,7 @@ from bench.builders import order
 from hobus.bus import limits
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError
-from hobus.bus.messages.control import Done, Drain, PeerRow, ReadPeer
+from hobus.bus.messages.control import AnnounceTools, Done, Drain, PeerRow, ReadPeer, ToolWord
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.streams import StreamDelta
 from hobus.bus.messages.work_order import Cost, ExecuteWorkOrder, Receipt
@@ -299,6 +299,28 @@ def test_orders_for_nobody_in_particular_go_by_the_lanes_of_leased_executors_to_
         held = give(supervisor, 9, key="a_tool", timeout_s=1)
         await until(lambda: any(one.type == ExecuteWorkOrder.TYPE for one in tapped if one.lane == "broker"))
         held.cancel()
+
+    cluster.run(scenario())
+
+
+def test_a_call_of_a_tool_that_may_run_twice_goes_by_the_lane_of_one_that_has_it(cluster):
+    """However many orders that has; another tool's call is placed by the broker."""
+
+    async def scenario() -> None:
+        (_, able), (_, worker), supervisor = await pool(cluster)
+        words = [
+            ToolWord(
+                tool_id=name, source="s", description="d", parameters="{}", idempotent=True, writes=name == "sends"
+            )
+            for name in ("reads", "sends")
+        ]
+        worker.announce(AnnounceTools(tools=words, sources=[]))
+        await until(lambda: any("reads" in lane.tools for lane in supervisor._outbox.leases))
+        asked = [give(supervisor, number, key="reads") for number in range(3)] + [give(supervisor, 3, key="sends")]
+        await until(lambda: len(able.calls) == 4)
+        assert [call.lane for call in able.calls] == ["ho1", "ho1", "ho1", ""]
+        able.go.set()
+        assert {(await one).state for one in asked} == {"completed"}
 
     cluster.run(scenario())
 

@@ -203,7 +203,7 @@ def test_a_conversation_that_goes_on_from_elsewhere_is_shown_as_its_messages(is_
     provider = Listens(snapshot)
     told = ["user: hello", "assistant: Hello.\nMessage:\nI obey."]
     with SimulatedCluster(snapshot, providers={"offline": provider}) as cluster:
-        struck = cluster.strike("ho2", after_s=0.004, back_after_s=0.1) if is_struck else None
+        struck = cluster.strike("ho2", after_s=0.003, back_after_s=0.1) if is_struck else None
         first = cluster.ask(with_history(["Be kind."], told, QUESTION), input_id="in-0")
         assert struck is None or struck.hit_a_turn
         cluster.ask(QUESTION, input_id="in-1", session_id=first.session_id)

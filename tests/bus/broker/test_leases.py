@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hobus.bus import limits
 from hobus.bus.codec import decode, encode, pack_header
 from hobus.bus.envelope import Kind, make_header
-from hobus.bus.messages.control import Drain, InstanceLost, LaneFrame, LaneFrames, Leases
+from hobus.bus.messages.control import AnnounceTools, Drain, InstanceLost, LaneFrame, LaneFrames, Leases, ToolWord
 from tests.bus.broker.rig import BIG, Rig
 
 HO2, ONE, TWO = "ho2/1@a", "ho1/1@a", "ho1/2@a"
@@ -68,6 +69,29 @@ def test_who_takes_nothing_new_is_still_there_with_no_slots(rig, ho2, how):
     if how == "lags":
         rig.beat(worker, lag_ms=0)
         assert leases(rig, ho2) == {ONE: 4, TWO: 4}
+
+
+def test_a_lease_names_the_tools_whose_calls_may_be_repeated(rig, ho2):
+    """None that writes or must not run twice, none whose server keeps something; the last announcement counts."""
+
+    def word(tool_id: str, *, idempotent: bool = True, writes: bool = False) -> ToolWord:
+        return ToolWord(
+            tool_id=tool_id, source="s", description="d", parameters="{}", idempotent=idempotent, writes=writes
+        )
+
+    def tools() -> list[str]:
+        said = [decode(Leases, got.body, BIG) for got in rig.got(ho2) if got.header.type == Leases.TYPE]
+        return said[-1].leases[0].tools
+
+    assert tools() == []
+    words = [word("reads"), word("once", idempotent=False), word("sends", writes=True), word("server__reads")]
+    rig.control(ONE.encode(), Kind.TOOLS, AnnounceTools(tools=words, sources=[]))
+    assert tools() == ["reads"]
+    many = [word(f"t{number}") for number in range(limits.LEASED_TOOLS_MAX + 1)]
+    rig.control(ONE.encode(), Kind.TOOLS, AnnounceTools(tools=many, sources=[]))
+    assert tools() == [one.tool_id for one in many[:-1]]
+    rig.worker(ONE, b"again", slots=8, leases=True)
+    assert tools() == []
 
 
 def test_who_is_lost_is_named_no_more_at_once(rig, ho2):
