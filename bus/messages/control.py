@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field, structs
 
-from hobus.bus.limits import JOIN_TTL_MAX_S
+from hobus.bus.limits import JOIN_TTL_MAX_S, LEASED_TOOLS_MAX
 from hobus.bus.messages.base import Count, Message, Record
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.text import cut
@@ -164,7 +164,10 @@ class Lease(Record):
     slots: Annotated[Count, Meta(description="orders at once; 0: none that is new")]
     tools: Annotated[
         list[Name],
-        Meta(description="of its own, which may run twice and change nothing: their calls go by the lane as well"),
+        Meta(
+            max_length=LEASED_TOOLS_MAX,
+            description="of its own, which may run twice and change nothing: their calls go by the lane as well",
+        ),
     ] = field(default_factory=list[Name])
 
 
