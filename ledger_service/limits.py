@@ -64,4 +64,4 @@ def make_disk_full(free_bytes: int, config: LedgerConfig) -> LedgerError:
 
 
 PLACES_FIRST, PLACES = 64, 4096
-"""Rows of the index that a reader beside the ledger asks for at once: first, and further on."""
+"""Rows of the index that a reader beside the ledger asks for at once: first, and at most; each time four times more."""

@@ -143,7 +143,7 @@ def _choose_entries(  # noqa: PLR0913 - a question has these parts
             if len(places) < count:
                 break
             low, high = (low, places[-1].sequence) if newest_first else (places[-1].sequence, high)
-            count = PLACES
+            count = min(PLACES, 4 * count)  # most readers want some hundred
         if not newest_first:
             yield from tail(after, before)
 
