@@ -34,7 +34,7 @@ from hobus.bus.sim.disk import SimDisk
 from hobus.config.sections.record import SearchConfig
 from hobus.ledger_service import full_text, limits
 from hobus.ledger_service.finding import choose_rarest
-from hobus.ledger_service.search_index import FILE, IndexedText, SearchIndex
+from hobus.ledger_service.search_index import FILE, IndexedText, SearchIndex, Tokens
 
 ID = SESSION.removeprefix("session/")
 OTHER_ID = derive_session_id("somebody", "else")
@@ -535,3 +535,18 @@ async def test_a_damaged_page_costs_a_question_at_most(memory_path, seeds):
             with suppress(LedgerError):
                 await _ask(ledger, "kingfisher")
             assert await ledger.service.ready() == "" and ledger.service.counters()["head"] == 61, seed
+
+
+def test_plain_ascii_has_the_words_that_the_engine_finds_in_it():
+    """A letter beyond ASCII behind a text sends the same text through the engine's tokenizer: it finds no other word."""
+    tokens, drawn = Tokens(), Random(5)
+    for _ in range(300):
+        text, question = (
+            "".join(drawn.choices("aAbBz09 _-.'\"\x00\x02\x7f\n", k=drawn.randrange(40))) for _ in range(2)
+        )
+        terms = tokens.terms(question, limit=3) or ["a"]
+        assert tokens.terms(f"{question} é", limit=99) == sorted([*tokens.terms(question, limit=99), "e"])
+        found, same = tokens.words(text, terms), tokens.words(f"{text} é", terms)
+        assert found == same
+    assert tokens.terms("aa bb ccc a", limit=2) == ["aa", "ccc"]
+    tokens.close()
