@@ -65,7 +65,7 @@ _LINE_MAX_CHARS = 400
 
 
 def is_about(home: Path) -> None:
-    """Make `next_here` name this home from now on; called once by each command, and by a launcher."""
+    """Make `format_next_here` name this home from now on; called once by each command, and by a launcher."""
     _HOME.set(home)
 
 

@@ -326,7 +326,7 @@ class OwnedSession:
             raise self._lost
         try:
             if self._taking_over is not None:
-                await self._client.flush()  # the client has the answer first; `_acknowledged` follows
+                await self._client.flush()  # the client has the answer first; `_on_acknowledged` follows
             if self._taking_over is not None:
                 await asyncio.shield(self._taking_over)
             self.flush(urgent=True)

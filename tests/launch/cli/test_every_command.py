@@ -266,7 +266,7 @@ ON_ANOTHER_HOST = (
 
 
 def test_every_hint_names_the_home_of_its_command():
-    """Whoever writes a hint uses `next_command` or `next_here`; a command by its bare name would be about another home."""
+    """Whoever writes a hint uses `format_next_command` or `format_next_here`; a command by its bare name would be about another home."""
     root = Path(hobus.__file__).parent / "launch"
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(root.rglob("*.py"))}
     giving = {path: text for path, text in texts.items() if re.search(r"\b(hint|fix)\s*=", text)}
