@@ -123,8 +123,7 @@ class LedgerClient:
         if self.outstanding + count > self._outstanding_max:
             raise LedgerError(
                 "busy",
-                f"{self.outstanding} entries are unacknowledged; the limit is {self._outstanding_max} "
-                "(ledger.client_outstanding_max)",
+                f"{self.outstanding} entries are unacknowledged; the limit is {self._outstanding_max}",
                 retryable=True,
             )
         acks: Promise[list[Ack]] = Promise()
