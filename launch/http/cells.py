@@ -115,7 +115,7 @@ class Cells:
         follows = scope["method"] == "GET" and scope["path"].endswith("/events")
         is_begun = False
 
-        async def tell_gone() -> None:
+        async def pass_through() -> None:
             nonlocal is_begun
             try:
                 answer = await self._client.send(request, stream=True)
@@ -134,7 +134,7 @@ class Cells:
             finally:
                 await answer.aclose()
 
-        work: Awaitable[None] = run_until_gone(tell_gone(), partial(wait_disconnected, receive))
+        work: Awaitable[None] = run_until_gone(pass_through(), partial(wait_disconnected, receive))
         if follows:  # who follows events goes on at another door
             work = run_until_gone(work, self._on_close)
         try:
