@@ -4,7 +4,7 @@ PAGE_MAX = 1000
 """Lines and ids of a page: what a screen's worth of questions reads, far below a body's limit."""
 SIGNALS_MAX = 256
 """Events of one turn that are logged together: a turn has some ten."""
-PAGE_CACHE_KB = 32_000
+PAGE_CACHE_KB = 8_000
 """Pages of an agent's working store in RAM; the rest is in its file, and in the system's cache of it."""
 LINES_KEPT = 1000
 """Lines as prompts need them, so that a line is not made anew for each turn; only speed depends on it."""
