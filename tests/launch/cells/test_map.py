@@ -152,7 +152,7 @@ def test_a_server_that_went_is_told_and_asked_again_once_it_is_back(server, tmp_
     """Nothing is half done: what was begun as it went is undone."""
     found = opened(server.where)
     found.put(Cell("z", "http://z", "", "k"))
-    with pytest.raises(BusError, match="the map of cells"), found._whole():  # noqa: PT012
+    with pytest.raises(BusError, match="the map of cells"), found._write_whole():  # noqa: PT012
         found._run("delete from cells")
         server.stop()
         found.cells()
@@ -171,7 +171,7 @@ def test_a_server_that_restarted_is_asked_over_a_new_connection(server):
         server.stop()
         server.start()
         ask()
-    with pytest.raises(BusError, match="the map of cells"), found._whole():  # noqa: PT012
+    with pytest.raises(BusError, match="the map of cells"), found._write_whole():  # noqa: PT012
         server.stop()
         server.start()
         found.cells()
