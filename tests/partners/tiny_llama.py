@@ -55,7 +55,7 @@ def write_model(path: Path) -> None:
     writer.add_tensor("output_norm.weight", np.ones((WIDTH,), np.float32))
     for name, shape in shapes.items():
         scale = 0.6 / np.sqrt(shape[-1])
-        writer.add_tensor(f"{name}.weight", random.normalise(0, scale, shape).astype(np.float32))
+        writer.add_tensor(f"{name}.weight", random.normal(0, scale, shape).astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

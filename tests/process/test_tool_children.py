@@ -453,6 +453,7 @@ async def test_nothing_that_a_tool_started_outlives_its_call(packages: Path, how
         await runner.close()
         if how == "keeper dies" and pids:
             os.kill(pids[2], signal.SIGKILL)
+            await until(lambda: not lives(pids[2]))
 
 
 async def test_nothing_that_a_tool_started_outlives_its_worker(packages: Path) -> None:
