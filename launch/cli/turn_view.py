@@ -77,10 +77,10 @@ def opening(account: TurnAccount) -> Iterator[Line]:
         texts = ", ".join(f"{name} {format_thousands(count)}" for name, count in tokens.items() if count)
         yield Line(f"Its last prompt showed, in tokens: {texts}.", begin="  ")
     if failures := account.failures:
-        yield Line(
-            f"{format_count(len(failures), 'failure')}, the first: {failures[0].code} (#{failures[0].sequences[-1]}).",
-            begin="  ",
-        )
+        first, last = failures[0], next((one for one in failures[1:] if one.kind == "run"), None)
+        ended = "" if last is None else f"; the turn's own: {last.code} (#{last.sequences[-1]})"
+        told = f"{format_count(len(failures), 'failure')}, the first: {first.code} (#{first.sequences[-1]}){ended}."
+        yield Line(told, begin="  ")
     elif account.memory is not None or account.signals:
         shown = [] if account.memory is None else account.memory.shown
         crossed = [one.signal_id for one in account.signals if one.crossed]

@@ -28,16 +28,16 @@ _TEXT_CHARS = 100
 TOLD = {
     "RunRequested": "the question is recorded",
     "TookOver": "{who} becomes the owner of the session",
-    "WO_DISPATCHED": "{who} records order {order}, then sends it out",
+    "WO_DISPATCHED": "{who} records {order_named}, then sends it out",
     "PROMPT_SENT": "{who} records a prompt for {order}, then calls the model",
     "PROMPT_RECEIVED": "the model's answer for {order} is recorded",
     "PROMPT_FAILED": "a prompt of {order} is closed without an answer: {reason}",
     "PROMPT_REJECTED": "{who} refuses a prompt of {order}: {reason}",
     "TOOL_STARTED": "{who} records that the tool of {order} starts, then runs it",
-    "WO_COMPLETED": "{who} ends order {order}",
-    "WO_FAILED": "{who} ends order {order} as failed: {reason}",
-    "WO_LATE": "{who} ends order {order} too late: it counts no more",
-    "OrderEnded": "{who} takes the answer to order {order}",
+    "WO_COMPLETED": "{who} ends {order_named}",
+    "WO_FAILED": "{who} ends {order_named} as failed: {reason}",
+    "WO_LATE": "{who} ends {order_named} too late: it counts no more",
+    "OrderEnded": "{who} takes the answer to {order_named}",
     "HostCommandReceived": "a command is recorded",
     "HostCommandApplied": "the command is applied",
     "HostCommandRejected": "the command is refused",
@@ -118,11 +118,12 @@ def all_moments(entries: Sequence[Seen]) -> list[Moment]:
 
 
 def _sentence(one: Seen) -> str:
+    order = short(one.wo_id) or "the turn"
+    the = "the " if order.startswith("of ") else ""  # of the consolidation, of the degraded answer
     return TOLD[one.type].format(
-        who=one.entry.origin.partition("@")[0],
-        order=short(one.wo_id) or "the turn",
+        who=one.entry.origin.partition("@")[0], order=order.removeprefix("of "), order_named=f"{the}order {order}",
         reason=one.entry.reason or "no reason given",
-    )
+    )  # fmt: skip
 
 
 def detail_of(one: Seen) -> str:

@@ -86,7 +86,9 @@ async def show_sessions(look: PageRequest) -> PageAnswer:
     is_state = STATES.get(state, lambda _row: True)
 
     def is_shown(row: SessionRow) -> bool:
-        return is_state(row) and agent in ("", row.agent_id) and row.principal.startswith(principal)
+        return (
+            is_state(row) and agent.casefold() in ("", row.agent_id.casefold()) and row.principal.startswith(principal)
+        )
 
     rows = await list_sessions(look, limit + 1, walk, is_shown=is_shown, among=said_in)
     page = rows[:limit]
