@@ -127,6 +127,7 @@ def no_process_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     told = sorted({f"{process.pid} {_command_line(process)}" for process in left if _is_alive(process)})
     for process in left:
         _end(process)
+    psutil.wait_procs(own, timeout=10)  # a later test of this process finds no zombie among its children
     assert told == [], "processes outlived the test that started them"
 
 

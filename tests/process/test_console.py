@@ -23,6 +23,8 @@ class Served:
     def __init__(self, cluster: Cluster, *words: str) -> None:
         self.start(cluster, *words)
         self.client = httpx2.Client(base_url=self.link.partition("/sign-in")[0], timeout=30)
+
+    def sign_in(self) -> None:
         assert self.client.get(self.link).status_code == 303
 
     def start(self, cluster: Cluster, *words: str) -> None:
@@ -56,6 +58,7 @@ def serve(cluster):
 
     def served(*words: str) -> Served:
         made.append(Served(cluster, *words))
+        made[-1].sign_in()
         return made[-1]
 
     yield served

@@ -51,6 +51,7 @@ def serve(  # noqa: PLR0913 - one per option
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((HOST, port))
+        bound.listen()  # the link that is printed below can be followed at once
     except OSError as error:
         bound.close()
         raise UsageFault(f"--port {port}: {error.strerror}", hint="without --port any free one is taken") from None
