@@ -20,7 +20,7 @@ _SCHEMA = """
 CREATE TABLE signals (
     signal INTEGER PRIMARY KEY, whose TEXT, signal_id TEXT, event_count INTEGER DEFAULT 0,
     session_count INTEGER DEFAULT 0, newest_us INTEGER DEFAULT -9223372036854775808, newest_seq INTEGER DEFAULT -1,
-    evidence REAL DEFAULT 0, is_open INTEGER DEFAULT 0, UNIQUE (whose, signal_id)
+    evidence REAL DEFAULT 0, is_open INTEGER DEFAULT 0, principal_count INTEGER DEFAULT 0, UNIQUE (whose, signal_id)
 );
 CREATE INDEX fresh_signals ON signals (whose, newest_us);
 CREATE TABLE events (
@@ -29,6 +29,8 @@ CREATE TABLE events (
 ) WITHOUT ROWID;
 CREATE INDEX events_by_id ON events (event_id);
 CREATE INDEX events_of_session ON events (signal, session_id, at_us);
+CREATE INDEX events_by_sequence ON events (signal, seq);
+CREATE INDEX events_of_principal ON events (signal, principal, at_us) WHERE principal IS NOT NULL;
 CREATE TABLE presence (
     whose TEXT, hour INTEGER, first_seq INTEGER, PRIMARY KEY (whose, hour)
 ) WITHOUT ROWID;

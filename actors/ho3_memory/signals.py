@@ -2,12 +2,14 @@
 
 Whatever the order of arrival, the order here is (time, event id), so that everything derived is independent of it.
 Each event stands with the evidence after it; an older event that comes late lets its signal's evidence be worked out
-anew, that of others too if it makes an absence shorter, and so does a question as of a sequence before the newest.
+anew, that of others too if it makes an absence shorter. A question as of a sequence before the newest looks at the
+events behind that one, and works out anew what follows from them: sessions at once ask it with every turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import pairwise
 from math import inf
 from typing import Any, NamedTuple
@@ -34,7 +36,9 @@ from hobus.config.sections.record import Ho3Config
 
 Whose = tuple[str | None, str]
 """A principal (None: everybody) and a signal of its."""
-_AS_OF = "signal = ? AND at_us <= ? AND seq <= ?"
+_AS_OF = "signal = ? AND at_us <= ? AND +seq <= ?"
+"""In order of time: `+` keeps the index by sequence out of it. An index is named where SQLite would choose the order
+of time, and so look at all of a signal's events."""
 _NEWEST_FIRST = "ORDER BY at_us DESC, event_id DESC"
 
 
@@ -57,6 +61,8 @@ class KnownSignal(NamedTuple):
     newest_seq: int
     evidence: float
     is_open: bool
+    principal_count: int
+    """Of everybody's events."""
 
     def holds(self, as_of: PointInTime) -> bool:
         """Return whether all of the signal's events count as of then."""
@@ -72,8 +78,8 @@ class Present(NamedTuple):
     """(hour, next hour with an event, or the moment's) of those that do not count whole."""
     open_since_us: float
     """No gate stands open whose signal had no event since then."""
-    is_whole: bool
-    """Whether levels that stand here follow from nothing that was appended later."""
+    late_us: float
+    """Levels that stand here since then may follow from hours that were appended later; infinite: none does."""
 
 
 class _Unsettled(NamedTuple):
@@ -85,24 +91,33 @@ class _Unsettled(NamedTuple):
     """Behind it levels follow from the one before alone, as they did."""
 
 
-_COLUMNS = "signal, event_count, session_count, newest_us, newest_seq, evidence, is_open"
+_COLUMNS = "signal, event_count, session_count, newest_us, newest_seq, evidence, is_open, principal_count"
 _KNOWN = f"SELECT {_COLUMNS} FROM signals WHERE whose = ? AND signal_id = ?"
 _FRESH = f"SELECT signal_id, {_COLUMNS} FROM signals WHERE whose = ? AND newest_us >= ?"
 _LEVEL_BY_TIME = f"SELECT at_us, evidence, is_open FROM events WHERE signal = ? AND at_us <= ? {_NEWEST_FIRST} LIMIT 1"
 _INSERT = "INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ADDED = (
-    "SELECT at_us, own FROM events WHERE signal = ? AND session_id = ? AND at_us < ? "
+    "SELECT at_us, own FROM events INDEXED BY events_of_session WHERE signal = ? AND session_id = ? AND at_us < ? "
     "ORDER BY at_us DESC, event_id DESC LIMIT 1"
 )
 _LATER = (
-    "SELECT count(*), count(DISTINCT CASE WHEN NOT EXISTS (SELECT 1 FROM events AS earlier WHERE "
-    "earlier.signal = ?1 AND earlier.session_id = events.session_id AND earlier.at_us <= ?2) THEN session_id END) "
-    "FROM events WHERE signal = ?1 AND at_us > ?2"
+    "WITH later AS (SELECT session_id, principal FROM events WHERE signal = ?1 AND at_us > ?2 "
+    "UNION ALL SELECT session_id, principal FROM events INDEXED BY events_by_sequence "
+    "WHERE signal = ?1 AND seq > ?3 AND at_us <= ?2) SELECT count(*), count(DISTINCT CASE WHEN NOT EXISTS "
+    "(SELECT 1 FROM events AS earlier INDEXED BY events_of_session WHERE signal = ?1 "
+    "AND earlier.session_id = later.session_id AND at_us <= ?2 AND seq <= ?3) THEN session_id END), "
+    "count(DISTINCT CASE WHEN NOT EXISTS (SELECT 1 FROM events AS earlier INDEXED BY events_of_principal "
+    "WHERE signal = ?1 AND earlier.principal = later.principal AND at_us <= ?2 AND seq <= ?3) "
+    "THEN principal END) FROM later"
 )
-"""Events behind a time, and sessions that have no others."""
+"""Events behind a time or a sequence, and sessions and principals that have no others."""
+_LATE_EVENT = "SELECT min(at_us) FROM events INDEXED BY events_by_sequence WHERE signal = ? AND seq > ?"
+_LATE_HOUR = "SELECT min(hour) FROM presence INDEXED BY presence_by_sequence WHERE whose = ? AND first_seq > ?"
+_OF_PRINCIPAL = "SELECT 1 FROM events WHERE signal = ? AND principal = ? LIMIT 1"
 _COUNT = (
-    "UPDATE signals SET event_count = event_count + 1, session_count = ?, newest_us = max(newest_us, ?), "
-    "newest_seq = max(newest_seq, ?), evidence = ?, is_open = ? WHERE signal = ?"
+    "UPDATE signals SET event_count = event_count + 1, session_count = session_count + ?, principal_count = "
+    "principal_count + ?, newest_us = max(newest_us, ?), newest_seq = max(newest_seq, ?), evidence = ?, is_open = ? "
+    "WHERE signal = ?"
 )
 _LEVEL = "UPDATE signals SET evidence = ?, is_open = ? WHERE signal = ?"
 _PRESENT = (
@@ -139,19 +154,20 @@ class SignalTable:
     def insert(self, whose: str | None, fact: Fact, event_id: str) -> bool:
         """Add an event of a principal's signal, or of everybody's, in any order; return whether it was new."""
         known = self._find_known((whose, fact.about)) or self._make_new((whose, fact.about))
-        before = self._database.row(_ADDED, known.number, fact.session_id, LAST_SEQUENCE)
+        before = self._find_added(known.number, LAST_SEQUENCE, fact.session_id)
         level = self._fade(
             whose, Level(known.evidence, known.is_open), known.newest_us, PointInTime(fact.at_us, LAST_SEQUENCE)
         )
-        level, added = raise_level(level, before and Added(*before), fact.at_us, self._config)
+        level, added = raise_level(level, before, fact.at_us, self._config)
         principal = fact.principal if whose is None else None
+        is_first_of_principal = principal is not None and not self._database.row(_OF_PRINCIPAL, known.number, principal)
         event = known.number, fact.at_us, event_id, fact.seq, fact.session_id, principal, *level, added.own
         if not self._database.run(_INSERT, *event):
             return False
-        session_count = known.session_count + (before is None)
         if fact.at_us <= known.newest_us or known.number in self._unsettled:
-            self._unsettle(known.number, whose, fact.at_us, max(fact.at_us, before[0] if before else 0))
-        self._database.run(_COUNT, session_count, fact.at_us, fact.seq, *level, known.number)
+            self._unsettle(known.number, whose, fact.at_us, max(fact.at_us, before.at_us if before else 0))
+        news = before is None, is_first_of_principal, fact.at_us, fact.seq
+        self._database.run(_COUNT, *news, *level, known.number)
         if self._shortens_an_absence(whose, fact):
             around = name_principal(whose), fact.at_us, known.number, fact.at_us
             for (number,) in [(known.number,), *self._database.rows(_AROUND, *around)]:
@@ -200,14 +216,10 @@ class SignalTable:
         newest = self._database.row(_LEVEL_BY_TIME, number, since_us - 1)
         before = newest and (newest[0], Level(newest[1], newest[2]))
         hours = self._list_hours(whose, PointInTime(rows[-1][0], LAST_SEQUENCE), newest[0] if newest else since_us)
-
-        def find_added_before(session_id: str) -> Added | None:
-            found = newest and self._database.row(_ADDED, number, session_id, since_us)
-            return found and Added(*found)
-
         changed: list[tuple[object, ...]] = []
         last = NOTHING
-        traced = trace((row[:2] for row in rows), hours, self._config, before, find_added_before)
+        events = (row[:2] for row in rows)
+        traced = trace(events, hours, self._config, before, partial(self._find_added, number, since_us))
         for row, (level, own) in zip(rows, traced, strict=False):
             last = level
             if row[3:] != (*level, own):
@@ -221,6 +233,10 @@ class SignalTable:
         )
         return last
 
+    def _find_added(self, number: int, before_us: int, session_id: str) -> Added | None:
+        row = self._database.row(_ADDED, number, session_id, before_us)
+        return row and Added(*row)
+
     def _find_known(self, whose: Whose) -> KnownSignal | None:
         row = self._database.row(_KNOWN, name_principal(whose[0]), whose[1])
         return row and KnownSignal(*row)
@@ -231,9 +247,9 @@ class SignalTable:
 
     def present(self, principal: str | None, as_of: PointInTime) -> Present:
         """Return when a principal was there before a moment."""
-        is_whole = not self._has_more(principal, as_of)
+        late_us = self._find_late_us(principal, as_of)
         if (reach := open_hours(self._config)) == inf:
-            return Present(inf, [], -inf, is_whole)
+            return Present(inf, [], -inf, late_us)
         count = int(reach) + 3  # each of them is an hour at least
         found = name_principal(principal), as_of.at_us // HOUR_US, as_of.seq, count
         rows = self._database.rows(f"{_HOURS} ORDER BY hour DESC LIMIT ?", *found)
@@ -243,7 +259,7 @@ class SignalTable:
             for after, before in pairwise((as_of.at_us // HOUR_US, *back))
             if after - before > ABSENCE_MAX_HOURS
         ]
-        return Present(back[-1] if back else inf, absences, open_since_us(back, as_of.at_us, self._config), is_whole)
+        return Present(back[-1] if back else inf, absences, open_since_us(back, as_of.at_us, self._config), late_us)
 
     def fresh(self, principal: str | None, since_us: float) -> dict[str, KnownSignal]:
         """Return the signals of a principal that have an event since then."""
@@ -280,21 +296,15 @@ class SignalTable:
         level = self._compute_level(whose[0], known, as_of) if with_level else None
         if known is None:
             return _NO_EVENT, level
-        if known.holds(as_of) and whose[0] is not None:
-            return EventTally(known.event_count, known.session_count, known.newest_us, 1), level
-        if as_of.seq >= known.newest_seq and whose[0] is not None:
-            events, sessions = self._database.row(_LATER, known.number, as_of.at_us)
-            count = known.event_count - events
-            return EventTally(
-                count, known.session_count - sessions, self._find_last_us(known, as_of), min(count, 1)
-            ), level
-        count, sessions, last_us, principals = self._database.row(
-            "SELECT count(*), count(DISTINCT session_id), max(at_us), count(DISTINCT principal) FROM events "
-            f"WHERE {_AS_OF}",
-            known.number,
-            *as_of,
-        )
-        return EventTally(count, sessions, last_us, principals if whose[0] is None else min(count, 1)), level
+        totals = known.event_count, known.session_count, known.principal_count
+        if known.holds(as_of):
+            last_us: int | None = known.newest_us
+        else:
+            later = self._database.row(_LATER, known.number, *as_of)
+            totals = tuple(total - more for total, more in zip(totals, later, strict=True))
+            last_us = self._find_last_us(known, as_of)
+        count, sessions, principals = totals
+        return EventTally(count, sessions, last_us, min(count, 1) if whose[0] is not None else principals), level
 
     def last(
         self, whose: Whose, as_of: PointInTime, known: KnownSignal | None = None, present: Present | None = None
@@ -317,26 +327,35 @@ class SignalTable:
             return None
         if known is None:
             return NOTHING
-        is_whole = present.is_whole if present is not None else not self._has_more(whose, as_of)
-        if as_of.seq >= known.newest_seq and is_whole:
-            found = known.newest_us, known.evidence, known.is_open
-            if as_of.at_us < known.newest_us:
-                found = self._database.row(_LEVEL_BY_TIME, known.number, as_of.at_us)
-            return NOTHING if found is None else self._fade(whose, Level(found[1], found[2]), found[0], as_of, present)
-        rows: list[Any] = self._database.rows(
-            f"SELECT at_us, session_id FROM events WHERE {_AS_OF} ORDER BY at_us, event_id",
-            known.number,
-            *as_of,
-        )
-        if not rows:
-            return NOTHING
-        traced = list(trace(rows, self._list_hours(whose, as_of, rows[0][0]), self._config))
-        return self._fade(whose, traced[-1][0], rows[-1][0], as_of)
+        late_us = present.late_us if present is not None else self._find_late_us(whose, as_of)
+        if as_of.seq < known.newest_seq:
+            late_us = min(late_us, self._database.row(_LATE_EVENT, known.number, as_of.seq)[0])
+        found = known.newest_us, known.evidence, known.is_open
+        if as_of.at_us < known.newest_us or late_us <= known.newest_us:
+            found = self._database.row(_LEVEL_BY_TIME, known.number, min(as_of.at_us, late_us - 1))
+        last = found and (found[0], Level(found[1], found[2]))
+        if late_us <= min(as_of.at_us, known.newest_us):
+            last = self._trace_from(int(late_us), whose, known.number, as_of, last)
+        return NOTHING if last is None else self._fade(whose, last[1], last[0], as_of, present)
 
-    def _has_more(self, whose: str | None, as_of: PointInTime) -> bool:
-        """Return whether hours of later sequences are known, from which levels that stand here may follow."""
-        more = "SELECT 1 FROM presence WHERE whose = ? AND first_seq > ? LIMIT 1"
-        return self._database.row(more, name_principal(whose), as_of.seq) is not None
+    def _trace_from(
+        self, since_us: int, whose: str | None, number: int, as_of: PointInTime, before: tuple[int, Level] | None
+    ) -> tuple[int, Level] | None:
+        """Return time and level of a signal's newest event as of then; `before`: of the newest ahead of `since_us`."""
+        rows = self._database.rows(
+            f"SELECT at_us, session_id FROM events WHERE {_AS_OF} AND at_us >= ? ORDER BY at_us, event_id",
+            number, *as_of, since_us,
+        )  # fmt: skip
+        if not rows:
+            return before
+        hours = self._list_hours(whose, as_of, before[0] if before else since_us)
+        *_, (level, _) = trace(rows, hours, self._config, before, partial(self._find_added, number, since_us))
+        return rows[-1][0], level
+
+    def _find_late_us(self, whose: str | None, as_of: PointInTime) -> float:
+        """Return since when levels that stand here may follow from hours of later sequences: behind such an hour."""
+        (hour,) = self._database.row(_LATE_HOUR, name_principal(whose), as_of.seq)
+        return inf if hour is None else (hour + 1) * HOUR_US
 
     def accumulator(self, whose: Whose, as_of: PointInTime, *, with_ids: bool) -> Accumulator | None:
         """Return what a signal's events add up to as of then, or None; the newest `SOURCE_EVENTS_MAX` are named."""

@@ -17,6 +17,7 @@ AGENT = "ADMIN"
 SIGNAL = "tool:list_packages"
 ZERO_US = parse_micros("2025-12-01T00:00:00.000000Z")
 """A month before the simulation's clock begins."""
+BOB = "key/bob"
 LATEST = PointInTime(2**62, 2**62)
 """Later than everything."""
 
@@ -150,3 +151,18 @@ def snapshot(**changed: Any) -> Snapshot:
 def numbered(facts: list[Fact]) -> list[Fact]:
     """The same facts in this order of the log."""
     return [fact._replace(seq=seq) for seq, fact in enumerate(facts)]
+
+
+def steps_of(asked: Any, ask: Any) -> int:
+    """Return what SQLite does for a question to a memory or its signals, in steps of its machine."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    connection = asked._database._connection
+    connection.set_progress_handler(count, 1)
+    ask()
+    connection.set_progress_handler(None, 1)
+    return steps

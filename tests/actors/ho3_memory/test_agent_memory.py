@@ -13,6 +13,7 @@ from hobus.bus.messages.base import canonical_bytes
 from hobus.bus.messages.ids import LOCAL
 from tests.actors.ho3_memory.builders import (
     AGENT,
+    BOB,
     SIGNAL,
     artifact,
     config,
@@ -25,6 +26,7 @@ from tests.actors.ho3_memory.builders import (
     on,
     seen,
     session,
+    steps_of,
     us,
     weighed,
 )
@@ -242,8 +244,6 @@ def test_a_listing_without_ids_says_the_same_numbers():
 
 # --- whose memory -----------------------------------------------------------------------------------------------------
 
-BOB = "key/bob"
-
 
 def test_a_strangers_habit_is_no_habit_of_mine():
     theirs = [seen(n, n, n, principal=BOB) for n in range(5)]
@@ -437,25 +437,10 @@ def test_what_a_read_leaves_out_unseen_would_not_be_in_force(facts, mode, hours,
     as_of = moment(hours, seq)
     quick, whole = memory_of(*facts, **mode), memory_of(*facts, **mode)
     whole._reach_us = inf
-    whole._signals.present = lambda *_: Present(inf, [], -inf, is_whole=False)
+    whole._signals.present = lambda *_: Present(inf, [], -inf, late_us=0)
     assert [list(one.list_active_biases(as_of, principal=LOCAL, session_id=None)) for one in (quick, whole)] == [
         list(whole.list_active_biases(as_of, principal=LOCAL, session_id=None))
     ] * 2
-
-
-def steps_of(memory, ask):
-    """What SQLite did for a question, in steps of its machine."""
-    steps = 0
-
-    def count():
-        nonlocal steps
-        steps += 1
-
-    connection = memory._database._connection
-    connection.set_progress_handler(count, 1)
-    ask()
-    connection.set_progress_handler(None, 1)
-    return steps
 
 
 def long_ago(count):

@@ -9,7 +9,7 @@ from hobus.actors.ho3_memory.database import Databases
 from hobus.actors.ho3_memory.signals import EventTally, SignalTable
 from hobus.bus.messages.base import canonical_bytes
 from hobus.bus.messages.ids import LOCAL
-from tests.actors.ho3_memory.builders import LATEST, SIGNAL, at, config, moment, seen, session, us
+from tests.actors.ho3_memory.builders import BOB, LATEST, SIGNAL, at, config, moment, seen, session, steps_of, us
 from tests.laws import law
 
 RULES = config(
@@ -203,6 +203,59 @@ def test_the_quick_answer_is_the_one_from_looking_at_every_event(events, as_of):
         min(len(counted), 1),
     )
     assert log_of(*events).tally(as_of) == expected
+
+
+@law(
+    40,
+    400,
+    events=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=25),
+    as_of=st.tuples(st.integers(-1, 450), st.integers(-1, 30)).map(lambda pair: moment(*pair)),
+)
+def test_an_answer_as_of_a_moment_is_that_of_who_never_saw_more(events, as_of):
+    """Counts and evidence of each principal's signals, and of everybody's, whatever came later and was older."""
+    facts = [
+        event(seq, hours, of_session)._replace(about=f"signal_{about}", principal=LOCAL if is_own else BOB)
+        for seq, (hours, of_session, about, is_own) in enumerate(events)
+    ]
+
+    def ask(told):
+        table = SignalTable(RULES, Databases().open())
+        for one in told:
+            table.insert(one.principal, one, one.submission_id)
+            table.insert(None, one, one.submission_id)
+        table.settle()
+        every = [(principal, f"signal_{about}") for principal in (LOCAL, BOB, None) for about in range(3)]
+        present = {principal: table.present(principal, as_of) for principal in (LOCAL, BOB, None)}
+        return [(table.judged(one, as_of), table.last(one, as_of, None, present[one[0]])) for one in every]
+
+    assert ask(facts) == ask([one for one in facts if one.at_us <= as_of.at_us and one.seq <= as_of.seq])
+
+
+@pytest.mark.parametrize("whose", [LOCAL, None], ids=["one's own", "everybody's"])
+@pytest.mark.parametrize("late_hours", [999, 997.5], ids=["in order", "behind"])
+def test_a_question_as_of_before_the_newest_costs_what_came_later_and_not_what_ever_was(whose, late_hours):
+    """Turns of one person at once ask so each time; counted in steps of SQLite's machine."""
+
+    def cost(count):
+        log = Log()
+        for one in [*[event(seq, 998 - seq, of_session=seq) for seq in range(count)], event(1000, late_hours)]:
+            log.signals.insert(whose, one, one.submission_id)
+        log.signals.settle()
+        found = []
+        steps = steps_of(log.signals, lambda: found.append(log.signals.judged((whose, SIGNAL), moment(998, 999))))
+        assert found[0][0] == EventTally(count, count, us(998), 1) and found[0][1].evidence > 2
+        return steps
+
+    assert cost(20) == cost(500)
+
+
+@pytest.mark.parametrize("of_session", [1000, 0], ids=["new", "with its event at the beginning"])
+def test_an_event_costs_nothing_of_those_before_it(of_session):
+    def cost(count):
+        log = log_of(*[event(seq, seq / 100, of_session=seq) for seq in range(count)])
+        return steps_of(log.signals, lambda: log.insert(event(1000, 50, of_session)))
+
+    assert cost(20) == cost(500)
 
 
 def test_in_counting_mode_there_is_no_level():
