@@ -12,7 +12,8 @@ from hobus.launch.cluster.run_file import ChildRow, RunFile, find_stall
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, format_next_command
 from hobus.launch.console.output import format_duration, note, say
-from hobus.launch.launcher.options import StartOptions, parse_scale
+from hobus.launch.launcher.operate import require_room_for
+from hobus.launch.launcher.options import StartOptions, parse_scale, require_file
 from hobus.launch.launcher.progress import StartUnderWay, WaitingLine, make_already_up
 from hobus.launch.limits import COMMAND_POLL_MS
 
@@ -28,13 +29,16 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool, wait_s: float | No
         raise UnreachableFault(
             f"the cluster in {home.root} is being stopped", hint="run the command again once it is down"
         )
-    parse_scale(options.scale)
+    require_file(options.config_file)
+    if wanted := parse_scale(options.scale):
+        require_room_for(home, wanted)
     say(f"the cluster in {home.root} is up already (launcher pid {run.launcher_pid})")
     if not wait and (fault := find_stall(run.launcher_pid)) is not None:
         note(f"{fault.message}: {fault.hint}")
     if options.words():
         anew, scale = format_next_command("down", home.root), format_next_command("scale", home.root)
-        note(f"options apply at a start: {anew}, then this command again; or {scale}")
+        said = f"{' '.join(options.words())} applies at a start and changes nothing now"
+        note(f"{said}: {anew}, then this command again; or {scale}")
     return wait_ready(home, wait_s) if wait else exit_codes.OK
 
 

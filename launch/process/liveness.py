@@ -14,6 +14,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 
+from hobus.bus.errors import RuntimeFault
 from hobus.bus.limits import DRAIN_MS
 from hobus.bus.port import Clock
 from hobus.config.schema import AdminConfig
@@ -89,7 +90,11 @@ async def wait_until_not_needed(
     """Wait until nobody needs this process or its patience is over; return what is left of that, in seconds."""
     deadline = clock.monotonic() + compute_patience_s(role, config)
     while clock.monotonic() < deadline:
-        if not needed_by(role, await roles_present()):
+        try:
+            present = await roles_present()
+        except RuntimeFault as fault:  # without the broker nobody can need this process; a late one did not say so
+            present = [] if fault.code == "no_route" else [*STAGES]
+        if not needed_by(role, present):
             break
         await sleep(ORPHAN_POLL_MS / 1000)
     return max(0.0, deadline - clock.monotonic())

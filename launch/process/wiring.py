@@ -7,7 +7,6 @@ import os
 from collections.abc import Awaitable, Callable
 
 from hobus.bus.catalog import CLIENT_ROLES
-from hobus.bus.errors import RuntimeFault
 from hobus.bus.lane_server import LaneServer
 from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS, list_lanes
 from hobus.bus.link import Link
@@ -90,10 +89,7 @@ def _make_broker_presence(peer: Peer, snapshot: Snapshot) -> Presence:
     timeout_s = snapshot.config.bus.peer_timeout_ms / 1000
 
     async def list_present() -> list[str]:
-        try:
-            peers = await read_peers(peer, timeout_s=timeout_s)
-        except RuntimeFault:
-            return []  # without the broker nobody can need this process
+        peers = await read_peers(peer, timeout_s=timeout_s)
         return [row.role for row in peers.peers if row.state != "lost"]
 
     return list_present

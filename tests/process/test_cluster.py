@@ -85,8 +85,16 @@ def test_up_where_it_is_up_and_down_where_it_is_down_change_nothing(cluster: Clu
         (("--wait",), False), (("--detach",), False), ((), False), (("--scale", "ho1=3"), True), (("--http", "127.0.0.1:0"), True),
     ):  # fmt: skip
         second = cluster("up", *words)
-        assert second.code == 0 and ("options apply at a start: hobus down" in second.err) is counts, second.err
+        assert (
+            second.code == 0 and ("applies at a start and changes nothing now: hobus down" in second.err) is counts
+        ), second.err
         assert f"is up already (launcher pid {cluster.run().launcher_pid})" in second.out
+    for words, said in (
+        (("--scale", "ho1=1000"), "launcher.processes_max"),
+        (("--config", "gone.json"), "no such file"),
+    ):
+        refused = cluster("up", *words)
+        assert refused.code == exit_codes.USAGE and said in refused.err, refused.err
     assert {row.pid for row in cluster.run().children} == pids and cluster.living() == ACTORS
     assert cluster("down").code == 0
     again = cluster("down")

@@ -13,7 +13,7 @@ from hobus.launch.cli.commands.options import DURATION, with_config_file, with_h
 from hobus.launch.cluster.endpoints import split_address
 from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.starting import start_detached, start_here
@@ -55,6 +55,11 @@ def up(  # noqa: PLR0913 - one per option
     if http is not None:
         split_address(http)
     if app is not None:
+        if config_file is not None:
+            raise UsageFault(
+                f"--config {config_file} would replace {home.config / ADMIN_CONFIG}, which names the tools of {app}",
+                hint="write those settings there instead, then the same command without --config",
+            )
         started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
         started.take_in(home, started.import_agents(app), app)
     wait = wait or wait_s is not None

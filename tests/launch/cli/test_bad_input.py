@@ -92,6 +92,14 @@ def test_a_number_that_no_message_carries_is_the_callers_mistake(words, number, 
     assert "invalid value" not in run(capsys, *words, str((1 << 63) - 1), "--home", str(tmp_path))[1]
 
 
+def test_a_programs_tools_and_settings_in_their_place_exclude_each_other(tmp_path, capsys):
+    """Said before anything is written, with the file that would lose them, and the mend."""
+    code, out = run(capsys, "up", "app.py", "--config", "x.json", "--home", str(tmp_path))
+    assert code == exit_codes.USAGE and "without --config" in out, out
+    assert f"--config x.json would replace {tmp_path}/config/admin_config.json, which names the tools of app.py" in out
+    assert not list(tmp_path.iterdir())
+
+
 TOOLS: dict[str, tuple[str | None, str]] = {
     "raises": ('raise RuntimeError("no licence")\n', "(RuntimeError: no licence, {site}/p_raises.py:1)"),
     "syntax": ("def f(:\n", "cannot be imported (SyntaxError: "),

@@ -3,6 +3,7 @@
 import pytest
 
 from bench.builders import shipped_snapshot
+from hobus.bus.errors import BusError
 from hobus.bus.sim.world import World
 from hobus.launch.launcher.supervision import STOP_ORDER
 from hobus.launch.limits import ORPHAN_POLL_MS
@@ -66,6 +67,19 @@ def waited_s(role, present):
         return world.run(wait())
     finally:
         world.close()
+
+
+@pytest.mark.parametrize(("code", "stays_s"), [("expired", 1.0), ("no_route", 0.0)])
+def test_a_broker_that_is_late_does_not_end_it_and_one_that_is_gone_does(code, stays_s):
+    """On a busy machine an executor that took silence for a no would leave its supervisor's turn without one."""
+
+    async def present(elapsed):
+        if elapsed < 1.0:
+            raise BusError(code, "no answer")
+        return ["gateway"]
+
+    elapsed, _ = waited_s("ho1", present)
+    assert stays_s <= elapsed <= stays_s + 2 * ORPHAN_POLL_MS / 1000
 
 
 def test_it_ends_as_soon_as_nobody_needs_it():
