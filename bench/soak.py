@@ -6,8 +6,8 @@ usage: python -m bench.soak [--minutes 60] [--rate TURNS_PER_S] [--sessions 32] 
 `--every` seconds something happens, in turns: a worker joins over TCP, the second executor is killed, the worker is killed,
 a worker joins, the second supervisor is killed, the worker is told to end. Everybody else lives through all of it: the
 memory of those is compared (USS, medians of a warm tenth and of the last one). Latency is counted from when a question was
-due. Warm is the first tenth after twenty minutes, or the sixth: what is remembered for ten minutes
-(`limits.DEDUPE_WINDOW_S`) is full and has made room once, and every session has more turns than its history shows.
+due. Warm is the first tenth after twenty minutes, or the sixth: what is remembered for two minutes
+(`limits.DEDUPE_WINDOW_S`) is full and has made room often, and every session has more turns than its history shows.
 """
 
 from __future__ import annotations

@@ -127,9 +127,9 @@ HEARTBEAT_TIMEOUT_SHARE = 3 / 4
 """Of bus.peer_timeout_ms: after this silence ZeroMQ gives a connection up, before the broker gives up its peer."""
 DEDUPE_WINDOW = 8192
 """Message ids remembered per receiver: twice what may be at work."""
-DEDUPE_WINDOW_S = 600.0
-"""And for so long: what a busy receiver holds after minutes it holds after days. Who asks again later is answered
-from the record, by the ids of turns and work orders."""
+DEDUPE_WINDOW_S = 120.0
+"""And for so long, many of a broker's restarts: what a busy receiver holds after minutes it holds after days. Who asks
+again later is answered from the record, by the ids of turns and work orders."""
 ORDERED_POSTS_MAX = 16
 """Posts that wait behind each other under one routing key; a further one is lost, as any post may be."""
 UNBOUND_MAX_BYTES = 32 * 1024 * 1024

@@ -126,11 +126,9 @@ class KeyFiles:
         if hello.version != self._version:
             return self._refuse_version(hello.version)
         if hello.offers and hello.config_digest != self._digest:
-            return Refused(
-                code="other_config",
-                detail=f"{worker.name} runs under {hello.config_digest[:80] or 'no snapshot'}, the cluster under "
-                f"{self._digest}: fetch that one first",
-            )
+            runs_under = hello.config_digest[:80] or "no snapshot"
+            why = f"{worker.name} runs under {runs_under}, the cluster under {self._digest}: fetch that one first"
+            return Refused(code="other_config", detail=why)
         self._gone_since.pop(worker.name, None)
         return None
 
@@ -186,10 +184,8 @@ class KeyFiles:
             return Refused(code="token_expired", detail=why)
         if count_used(token, self._enrolled.values()) >= token.uses:
             workers = f"worker{'s' * (token.uses > 1)}{' at once' * bool(token.gone_s)}"
-            return Refused(
-                code="token_used",
-                detail=f"{token.token_id} was good for {token.uses} {workers} and is used up: make a new one",
-            )
+            why = f"{token.token_id} was good for {token.uses} {workers} and is used up: make a new one"
+            return Refused(code="token_used", detail=why)
         return None
 
     def _join_anew(self, worker: WorkerFile, join: Join, now: float) -> Joined | Refused:
@@ -312,13 +308,9 @@ class KeyFiles:
 
 def find_excess_bound(ttl_s: int, uses: int) -> str:
     """Return what of a token exceeds its bound, and the bound; empty: nothing."""
-    for option, value, limit, unit in (
-        ("--ttl", ttl_s, limits.JOIN_TTL_MAX_S, " s"),
-        ("--uses", uses, limits.JOIN_USES_MAX, ""),
-    ):
-        if value > limit:
-            return f"{option} {str(value)[:40]}{unit}: at most {limit}{unit}"
-    return ""
+    if ttl_s > limits.JOIN_TTL_MAX_S:
+        return f"--ttl {str(ttl_s)[:40]} s: at most {limits.JOIN_TTL_MAX_S} s"
+    return f"--uses {str(uses)[:40]}: at most {limits.JOIN_USES_MAX}" if uses > limits.JOIN_USES_MAX else ""
 
 
 def read_tokens(folder: Path) -> list[TokenFile]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
+from typing import TypeVar
 
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.limits import FRAME_BYTES_MAX, INDEX_INTERVAL_MS, RETRY_INTERVAL_MS
+from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import KEY_PREFIX, derive_snapshot_id, format_iso_us, parse_iso_us
 from hobus.bus.messages.ledger import (
     Entries,
@@ -40,6 +42,7 @@ from hobus.launch.sessions.journal import FromLedger, starts_of
 _PAGE = 64
 _MEMORY = ("signals", "overlays")
 _WRITTEN = WriteEntry._fields.index("bodies")
+R = TypeVar("R", bound=Message)
 
 
 class CellSide:
@@ -102,30 +105,21 @@ class CellSide:
         """
         await self._wait_indexed()
         digests: set[str] = set()
-        after = -1
-        while True:
-            question = Query(where={"session_id": session_id}, after=after, limit=_PAGE, with_bodies=True)
-            page = await self._bus.request("ledger", question, expect=Entries, timeout_s=self._timeout_s)
-            if page.entries:
-                news = {digest for digest in map(_get_digest, page.entries) if digest} - digests
+        question = Query(where={"session_id": session_id}, limit=_PAGE, with_bodies=True)
+        async with aclosing(self._read_pages(question)) as pages:
+            async for page in pages:
+                news = {digest for digest in map(_get_digest, page) if digest} - digests
                 digests |= news
-                of_session = [entry for entry in page.entries if entry.stream not in _MEMORY]
+                of_session = [entry for entry in page if entry.stream not in _MEMORY]
                 yield [*await self._read_configurations(sorted(news)), *of_session]
-                after = page.entries[-1].sequence
-            if not page.more or not page.entries:
-                return
 
     async def memory(self, person: str) -> AsyncGenerator[list[Entry]]:
         """Yield what HO3 has logged of this person: signals, lines, and whatever became of those; in pages."""
         principal, lines = f"{KEY_PREFIX}{person}", set[str]()
         for stream in _MEMORY:
-            after, is_more = -1, True
-            while is_more:
-                question = Read(stream=stream, after=after, limit=_PAGE, with_bodies=True)
-                page = await self._bus.request("ledger", question, expect=Entries, timeout_s=self._timeout_s)
-                yield [entry for entry in page.entries if is_of(principal, entry, lines)]
-                is_more = page.more and bool(page.entries)
-                after = page.entries[-1].sequence if page.entries else after
+            async with aclosing(self._read_pages(Read(stream=stream, limit=_PAGE, with_bodies=True))) as pages:
+                async for page in pages:
+                    yield [entry for entry in page if is_of(principal, entry, lines)]
 
     async def remember(self, person: str) -> None:
         """Have HO3 here use what was brought of this person, at the latest when it starts again."""
@@ -141,23 +135,30 @@ class CellSide:
         with suppress(BusError):
             await self._bus.request("ho3", question, expect=SignalsLogged, timeout_s=self._timeout_s)
 
+    async def _read_pages(self, question: Query | Read) -> AsyncGenerator[list[Entry]]:
+        is_more = True
+        while is_more:
+            page = await self._ask(question, Entries)
+            yield page.entries
+            if is_more := page.more and bool(page.entries):
+                question = question.model_copy(update={"after": page.entries[-1].sequence})
+
     async def _read_configurations(self, digests: Sequence[str]) -> list[Entry]:
         found: list[Entry] = []
         for digest in digests:  # one may be as large as a page
-            question = Lookup(submission_ids=[derive_snapshot_id(digest)], with_bodies=True)
-            answer = await self._bus.request("ledger", question, expect=Found, timeout_s=self._timeout_s)
+            answer = await self._ask(Lookup(submission_ids=[derive_snapshot_id(digest)], with_bodies=True), Found)
             found += [entry for entry in answer.entries if entry is not None]
         return found
 
+    async def _ask(self, question: Message, expect: type[R]) -> R:
+        return await self._bus.request("ledger", question, expect=expect, timeout_s=self._timeout_s)
+
     async def _wait_indexed(self) -> None:
         """Wait until the index, by which a session's entries are found, shows what was acknowledged until now."""
-        first = stats = await self._read_stats()
+        first = stats = await self._ask(ReadLedgerStats(), LedgerStats)
         while stats.head - stats.index_behind < first.head:
             await self._bus.sleep(INDEX_INTERVAL_MS / 1000)
-            stats = await self._read_stats()
-
-    async def _read_stats(self) -> LedgerStats:
-        return await self._bus.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=self._timeout_s)
+            stats = await self._ask(ReadLedgerStats(), LedgerStats)
 
     async def bring(self, entries: Sequence[Entry]) -> None:
         """Write these entries here, too. Raises LedgerError where one cannot be: only earlier ones may be written."""
@@ -173,9 +174,7 @@ class CellSide:
     async def _import(self, frame: list[WriteEntry]) -> None:
         while True:
             try:
-                answer = await self._bus.request(
-                    "ledger", Import(entries=frame), expect=Written, timeout_s=self._timeout_s
-                )
+                answer = await self._ask(Import(entries=frame), Written)
                 break
             except RuntimeFault as fault:
                 if fault.code != "busy":
@@ -183,33 +182,26 @@ class CellSide:
                 await self._bus.sleep(RETRY_INTERVAL_MS / 1000)
         for ack in answer.acks:
             if not ack.is_first:
-                said = (
-                    f"{ack.submission_id} is not taken there: {ack.outcome} {ack.code}, its journal ends at {ack.head}"
-                )
-                raise LedgerError("conflict", said)
+                said = f"{ack.outcome} {ack.code}, its journal ends at {ack.head}"
+                raise LedgerError("conflict", f"{ack.submission_id} is not taken there: {said}")
 
     async def arrive(self, session_id: str, cell: str, *, here: str) -> bool:
         """Let the session go on here, if it left for that cell and is whole here; return whether it did now."""
         question = Read(stream=name_session_stream(session_id), limit=1, newest_first=True, with_bodies=True)
-        page = await self._bus.request("ledger", question, expect=Entries, timeout_s=self._timeout_s)
-        last = page.entries[0] if page.entries else None
-        said = None if last is None else read_recorded(last)
-        if last is None or said is None or not isinstance(said.event.event, SessionLeft):
+        last = next(iter((await self._ask(question, Entries)).entries), None)
+        if last is None or (said := read_recorded(last)) is None:
             return False
-        if said.event.event.cell != cell:
+        if not isinstance(left := said.event.event, SessionLeft) or left.cell != cell:
             return False
         at_us = parse_iso_us(format_iso_us(round(self._bus.now() * 1_000_000)))
         # Derived from where it left: whoever does it again writes the same id, and adds nothing.
         submission_id = last.submission_id.replace("SessionLeft:", "SessionArrived:", 1)
         event = said.event._replace(event=SessionArrived(cell=here, at=format_iso_us(at_us)))
-        await self._import(
-            [
-                WriteEntry(
-                    submission_id, last.stream, "SessionArrived", at_us, provenance=last.provenance,
-                    prev=last.submission_id, tenure=last.tenure, bodies=[pack_event(event, submission_id, at_us)],
-                )
-            ]
+        arrived = WriteEntry(
+            submission_id, last.stream, "SessionArrived", at_us, provenance=last.provenance,
+            prev=last.submission_id, tenure=last.tenure, bodies=[pack_event(event, submission_id, at_us)],
         )  # fmt: skip
+        await self._import([arrived])
         return True
 
 

@@ -136,16 +136,13 @@ class Cells:
 
         work: Awaitable[None] = run_until_gone(pass_through(), partial(wait_disconnected, receive))
         if follows:  # who follows events goes on at another door
-            work = run_until_gone(work, self._on_close)
+            work = run_until_gone(work, self._door.closing.wait)
         try:
             await work
         except ClientGone:
             if not is_begun:
                 raise
         await send({"type": "http.response.body", "body": b""})
-
-    async def _on_close(self) -> None:
-        await self._door.closing.wait()
 
     async def close(self) -> None:
         await self._client.aclose()

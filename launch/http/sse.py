@@ -49,7 +49,7 @@ class _Streamed(StreamingResponse):
 
 # --- clients that go --------------------------------------------------------------------------------------------------
 
-Gone = Callable[[], Coroutine[Any, Any, None]]
+Gone = Callable[[], Coroutine[Any, Any, object]]
 """Returns when the client has gone."""
 
 

@@ -83,23 +83,12 @@ def _check_role(_ctx: click.Context, _parameter: click.Parameter, given: str) ->
     help="http: use: everything of its own (default); approve: see and decide all waiting calls; metrics: "
     "read /metrics.",
 )
-@click.option(
-    "--address",
-    metavar="HOST[:PORT]",
-    help="Address that the other host uses, if not the one listened at.",
-)
+@click.option("--address", metavar="HOST[:PORT]", help="Address that the other host uses, if not the one listened at.")
 @with_json
 def create(  # noqa: PLR0913 - one per option
-    *,
-    home: Home,
-    role: str,
-    ttl: str | None,
-    uses: int,
-    ephemeral: str | None,
-    name: str | None,
-    may: http_keys.May | None,
-    address: str | None,
-) -> Output:
+    *, home: Home, role: str, ttl: str | None, uses: int, ephemeral: str | None, name: str | None,
+    may: http_keys.May | None, address: str | None,
+) -> Output:  # fmt: skip
     """Create a token and print the whole line to run on the other host.
 
     Treat that line as a password: whoever has it before it is used can join as a worker.
@@ -197,29 +186,19 @@ def list_tokens(*, home: Home) -> Output:
     now, enrolled = SystemClock().now(), enrolled_in(home.keys)
     rows: list[dict[str, Any]] = [
         {
-            "token_id": known.token_id,
-            "role": known.role,
-            "uses": known.uses,
-            "used": key_book.count_used(known, enrolled),
-            "ephemeral_s": known.gone_s,
+            "token_id": known.token_id, "role": known.role, "uses": known.uses,
+            "used": key_book.count_used(known, enrolled), "ephemeral_s": known.gone_s,
             "expires_at": format_iso(known.expires_at_us / 1_000_000),
             "expires_in_s": round(known.expires_at_us / 1_000_000 - now, 3),
         }
         for known in read_tokens(home.keys)
-    ]
+    ]  # fmt: skip
     columns: Columns = {
-        "TOKEN": "token_id", "ROLE": "role", "USED": _describe_used,
-        "EXPIRES": lambda row: _describe_expiry(row["expires_in_s"]),
+        "TOKEN": "token_id", "ROLE": "role",
+        "USED": lambda row: f"{row['used']} of {row['uses']}{' at once' * bool(row['ephemeral_s'])}",
+        "EXPIRES": lambda row: f"in {format_duration(left)}" if (left := row["expires_in_s"]) > 0 else "expired",
     }  # fmt: skip
     return Output({"tokens": rows}, lambda: print_rows(rows, columns, empty="no token is open"), indent=None)
-
-
-def _describe_used(row: Mapping[str, Any]) -> str:
-    return f"{row['used']} of {row['uses']}{' at once' * bool(row['ephemeral_s'])}"
-
-
-def _describe_expiry(in_s: float) -> str:
-    return f"in {format_duration(in_s)}" if in_s > 0 else "expired"
 
 
 @click.group(cls=Family)
@@ -248,33 +227,17 @@ def _ends(at: str, now: float) -> str:
 def read_keys(home: Home) -> list[dict[str, str]]:
     """Return enrolled workers, then keys for HTTP; `ends_at`: of one that is rotated."""
     names = ("name", "key", "host", "token_id", "version", "enrolled_at", "ends_at")
-    workers = [
-        (
-            one.name,
-            one.fingerprint,
-            one.host,
-            one.token_id,
-            one.version,
-            _format_time(one.enrolled_at_us),
-            _format_time(one.ends_at_us),
-        )
+    rows: list[tuple[str, str, str, str, str, int, int | None]] = [
+        (one.name, one.fingerprint, one.host, one.token_id, one.version, one.enrolled_at_us, one.ends_at_us)
         for one in read_workers(home.keys)
     ]
     now_us = round(SystemClock().now() * 1_000_000)
-    bearers = [
-        (
-            one.principal,
-            f"key:{one.fingerprint}",
-            "",
-            f"http {one.may}",
-            "",
-            _format_time(one.created_at_us),
-            _format_time(one.ends_at_us),
-        )
+    rows += [
+        (one.principal, f"key:{one.fingerprint}", "", f"http {one.may}", "", one.created_at_us, one.ends_at_us)
         for one in http_keys.list_keys(home)
         if one.ends_at_us is None or one.ends_at_us > now_us
     ]
-    return [dict(zip(names, row, strict=True)) for row in workers + bearers]
+    return [dict(zip(names, (*row[:5], *map(_format_time, row[5:])), strict=True)) for row in rows]
 
 
 def _format_time(us: int | None) -> str:

@@ -50,24 +50,18 @@ def _require_own(home: Home) -> CellMembership:
 def _find_cell(cells: CellMap, name: str, home: Home) -> Cell:
     found = cells.cells()
     if name not in found:
-        there = ", ".join(found) or "none"
-        raise UsageFault(
-            f"there is no cell {name[:40]!r}; there are: {there}", hint=format_next_command("cell list", home.root)
-        )
+        said = f"there is no cell {name[:40]!r}; there are: {', '.join(found) or 'none'}"
+        raise UsageFault(said, hint=format_next_command("cell list", home.root))
     return found[name]
 
 
 @cell.command()
 @click.argument("name")
+@click.option("--url", required=True, metavar="URL", help="This cell's door for the others: http://10.0.0.8:8420.")
 @click.option(
-    "--url", required=True, metavar="URL", help="Address of this cell's door for the others: http://10.0.0.8:8420."
-)
-@click.option(
-    "--map",
-    "where",
-    metavar="MAP",
+    "--map", "where", metavar="MAP",
     help="The map of cells: the first cell's home, or postgresql://HOST/DB (password: ~/.pgpass).  [here]",
-)
+)  # fmt: skip
 @click.option("--ssh", "host", metavar="[USER@]HOST", help="How other machines reach this one, to move people.")
 @with_home
 def add(*, home: Home, name: str, url: str, where: str | None, host: str | None) -> None:
@@ -86,18 +80,15 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
         raise UsageFault(f"no cluster has run in {home.root}", hint=format_next_command("up --detach", home.root))
     mine = membership(home.root)
     where = mine.map if mine and where is None else _map_at(home, where)
+    listing = format_next_command("cell list", home.root)
     if mine and mine != CellMembership(name=name, map=where):
-        raise UsageFault(
-            f"this home is already cell {mine.name} of a map", hint=format_next_command("cell list", home.root)
-        )
+        raise UsageFault(f"this home is already cell {mine.name} of a map", hint=listing)
     at = f"{host}:{home.root}" if host else str(home.root)
     try:
         with closing(CellMap(where)) as cells:
             taken = [one.name for one in cells.cells().values() if url.rstrip("/") == one.url or one.name == name]
             if taken and (mine is None or taken != [name]):
-                raise UsageFault(
-                    f"that is the cell {taken[0]} already", hint=format_next_command("cell list", home.root)
-                )
+                raise UsageFault(f"that is the cell {taken[0]} already", hint=listing)
             key = _make_key(home, cells, is_new=mine is None)
             disk.write_private(find_path(home.root), CellMembership(name=name, map=where).model_dump_json().encode())
             cells.put(Cell(name, url.rstrip("/"), at, key))
@@ -110,10 +101,8 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
 def _map_at(home: Home, where: str | None) -> str:
     if where and "://" in where:
         if not where.startswith(("postgresql://", "postgres://")):
-            raise UsageFault(
-                "--map: expected the first cell's home, or postgresql://HOST/DB",
-                hint=format_next_here("cell add --help"),
-            )
+            said = "--map: expected the first cell's home, or postgresql://HOST/DB"
+            raise UsageFault(said, hint=format_next_here("cell add --help"))
         return where
     path = Path(where or home.root).expanduser().absolute() / "cells.sqlite"
     if where and not path.exists():
@@ -124,18 +113,20 @@ def _map_at(home: Home, where: str | None) -> str:
 
 def _make_key(home: Home, cells: CellMap, *, is_new: bool) -> str:
     """Make a key of this home's door for the others', in place of one before; all of them sign sessions alike."""
-    clock = SystemClock()
     secret = cells.secret()
     if is_new and secret and any(key.may == "use" for key in keys.list_keys(home)):
         said = f"{home.root} has clients' keys, whose sessions are signed with its own secret"
         raise UsageFault(f"{said}: add a cell before it has keys", hint=format_next_command("keys list", home.root))
     if is_new and secret:
         (home.keys / "http.secret").unlink(missing_ok=True)
-    own = keys.read_owner_secret(home, new_id=clock.new_id, given=secret.encode())
+    own = keys.read_owner_secret(home, new_id=SystemClock().new_id, given=secret.encode())
     cells.secret(own.decode())
-    now_us = round(clock.now() * 1_000_000)
-    keys.revoke(home, _FRONT, now_us=now_us)
-    return keys.create(home, _FRONT, new_id=clock.new_id, now_us=now_us, ttl_s=None, may="cell")
+    keys.revoke(home, _FRONT, now_us=_read_clock_us())
+    return keys.create(home, _FRONT, new_id=SystemClock().new_id, now_us=_read_clock_us(), ttl_s=None, may="cell")
+
+
+def _read_clock_us() -> int:
+    return round(SystemClock().now() * 1_000_000)
 
 
 @cell.command(name="list")
@@ -185,10 +176,8 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
     """
     who = person.removeprefix(KEY_PREFIX)
     if not _PERSON.fullmatch(who):
-        raise UsageFault(
-            f"{person[:80]!r}: expected the name of a key, or NAME/USER",
-            hint=format_next_command("keys list", home.root),
-        )
+        said = f"{person[:80]!r}: expected the name of a key, or NAME/USER"
+        raise UsageFault(said, hint=format_next_command("keys list", home.root))
     own, wait_s = _require_own(home), parse_seconds(wait, "--wait")
     with closing(CellMap(own.map)) as cells:
         target = _find_cell(cells, name, home).name
@@ -214,9 +203,8 @@ def remove(*, home: Home, name: str, wait: str) -> None:
         for who in cells.people(name):
             asyncio.run(_move(home, own, cells, who, choose_cell(who, others), wait_s))
         if not cells.drop(name):
-            raise RefusedFault(
-                f"{name} got people again, or some are still moving", hint=format_next_command("cell list", home.root)
-            )
+            said = f"{name} got people again, or some are still moving"
+            raise RefusedFault(said, hint=format_next_command("cell list", home.root))
     say(f"cell {name} is removed; its home is as it was")
 
 
@@ -231,10 +219,6 @@ async def _move(  # noqa: PLR0913, PLR0917 - who, from where, to where
     home: Home, own: CellMembership, cells: CellMap, who: str, target: str, wait_s: float
 ) -> None:
     """Move a person; a move that is under way is brought to its end before."""
-    clock = SystemClock()
-
-    def read_clock_us() -> int:
-        return round(clock.now() * 1_000_000)
 
     def tell_move(one: Move) -> None:
         note(f"{who}: {one.source} to {one.target}, {one.step}")
@@ -246,8 +230,8 @@ async def _move(  # noqa: PLR0913, PLR0917 - who, from where, to where
             sides = {name: await _connect_side(home, own, found[name], stack) for name in ends if name in found}
             for side in sides.values():
                 await side.people()  # may take a while, in which the door refuses nobody
-            begun = cells.begin(who, target, read_clock_us())
-            one = await made(cells, begun, sides, wait_s=wait_s, now_us=read_clock_us, said=tell_move)
+            begun = cells.begin(who, target, _read_clock_us())
+            one = await made(cells, begun, sides, wait_s=wait_s, now_us=_read_clock_us, said=tell_move)
         if cells.find_cell(who) == target:
             return say(f"{who} is in cell {one.target}")
 

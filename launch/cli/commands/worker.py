@@ -17,6 +17,8 @@ from hobus.launch.console.errors import UsageFault
 from hobus.launch.launcher import inherited
 
 DEFAULT_HOME = ".hobus-worker"
+_GRACE = "How long its orders may take to end after SIGTERM (default: the cluster's launcher.drain_ms)."
+_SLOTS = "Orders carried out at once (default: the cluster's ho1.orders_max)."
 
 
 @click.group(cls=Family)
@@ -27,17 +29,8 @@ def worker() -> None:
 def _add_options(command: Any) -> Any:
     for option in (
         click.option("--debug", "_debug", is_flag=True, help="Show tracebacks."),
-        click.option(
-            "--grace",
-            "grace_s",
-            type=DURATION,
-            help="How long its orders may take to end after SIGTERM (default: the cluster's launcher.drain_ms).",
-        ),
-        click.option(
-            "--slots",
-            type=click.IntRange(min=1),
-            help="Orders carried out at once (default: the cluster's ho1.orders_max).",
-        ),
+        click.option("--grace", "grace_s", type=DURATION, help=_GRACE),
+        click.option("--slots", type=click.IntRange(min=1), help=_SLOTS),
         click.option(
             "--home", "home_path", metavar="DIR", help=f"The worker's own directory (default: {DEFAULT_HOME})."
         ),
