@@ -41,8 +41,6 @@ class Order(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What deploy/kubernetes says."""
-
     slots: int
     least: int
     most: int
@@ -76,8 +74,6 @@ class Pod:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of one way to scale."""
-
     cut: int = 0  # orders at a worker that was scaled away before they ended
     busy_removed: int = 0  # workers told to end while they had orders
     removed: int = 0
@@ -101,7 +97,11 @@ def played(orders: list[Order], rules: Rules, *, by_queue_alone: bool = False) -
         pods = [pod for pod in pods if pod.orders or pod.ends == math.inf]
         while coming and coming[0].sent <= now:
             waiting.append(coming.popleft())
-        while waiting and (free := [pod for pod in pods if _takes(pod, now, rules)]):
+        while waiting:
+            taking = (pod for pod in pods if pod.ready <= now and pod.ends == math.inf)
+            free = [pod for pod in taking if len(pod.orders) < rules.slots]
+            if not free:
+                break
             order = waiting.popleft()
             min(free, key=lambda pod: len(pod.orders)).orders.append(now + order.took)
             outcome.waited_most_s = max(outcome.waited_most_s, now - order.sent)
@@ -116,15 +116,10 @@ def played(orders: list[Order], rules: Rules, *, by_queue_alone: bool = False) -
     raise AssertionError("counting does not end")
 
 
-def _takes(pod: Pod, now: float, rules: Rules) -> bool:
-    return pod.ready <= now and pod.ends == math.inf and len(pod.orders) < rules.slots
-
-
 def _scale(
     pods: list[Pod], gauge: int, now: float, rules: Rules, wanted: deque[tuple[float, int]], removed_at: deque[float],
     outcome: Outcome,
 ) -> None:  # fmt: skip
-    """One look of the autoscaler."""
     there = [pod for pod in pods if pod.ends == math.inf]
     count = len(there)
     is_near = abs(1 - gauge / count / rules.slots) <= TOLERANCE
@@ -145,25 +140,15 @@ def _scale(
         removed_at.append(now)
 
 
-def stretched(orders: list[Order], seconds: float, *, scale: float, rounds: int) -> list[Order]:
-    """The recording so many times, each second of it for `scale`."""
-    return [
-        Order((number * seconds + order.sent) * scale, order.took * scale)
-        for number in range(rounds)
-        for order in orders
-    ]
-
-
 def outcomes(recording: dict[str, Any], *, scale: float, rounds: int) -> dict[str, Outcome]:
-    """By what is scaled."""
-    orders = [Order(*one) for one in recording["orders"]]
-    played_orders = stretched(orders, recording["seconds"], scale=scale, rounds=rounds)
-    rules = Rules.shipped()
+    """By what is scaled; the recording so many times, each second of it for `scale`."""
+    once, rules = [Order(*one) for one in recording["orders"]], Rules.shipped()
+    begins = [number * recording["seconds"] for number in range(rounds)]
+    orders = [Order((begin + one.sent) * scale, one.took * scale) for begin in begins for one in once]
+    at_once = rules._replace(window_s=0, removes=99)
     return {
-        "queued + in flight, as shipped": played(played_orders, rules),
-        "queued alone, nothing waited for": played(
-            played_orders, rules._replace(window_s=0, removes=99), by_queue_alone=True
-        ),
+        "queued + in flight, as shipped": played(orders, rules),
+        "queued alone, nothing waited for": played(orders, at_once, by_queue_alone=True),
     }
 
 
@@ -172,8 +157,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=6.0)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    recording = json.loads(RECORDING.read_text(encoding="utf-8"))
-    found = outcomes(recording, scale=given.scale, rounds=given.rounds)
+    found = outcomes(json.loads(RECORDING.read_text(encoding="utf-8")), scale=given.scale, rounds=given.rounds)
     head = ["scaled by", "workers at most", "taken away", "of them at work", "orders cut off", "longest wait, s"]
     rows = [
         [name, one.pods_most, one.removed, one.busy_removed, one.cut, f"{one.waited_most_s:.0f}"]

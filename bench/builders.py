@@ -20,7 +20,6 @@ WO = f"WO-{SESSION}-1.1.1"
 
 @cache
 def shipped_snapshot() -> Snapshot:
-    """Frozen, as every snapshot is."""
     return load_snapshot()
 
 
@@ -44,25 +43,18 @@ def shipped_with(*changes: tuple[str, Any]) -> Snapshot:
 
 
 def write_config(path: Path, *changes: tuple[str, Any]) -> Path:
-    """The shipped admin_config.json with some settings changed, in this file."""
     config = changed(shipped_snapshot().config.model_dump(mode="json"), changes)
     path.write_text(json.dumps(config), encoding="utf-8")
     return path
 
 
 def prompt(key: str = "WO-a#1", text: str = "hello", **changes: Any) -> Prompt:
-    """A valid prompt."""
     values: dict[str, Any] = {
         "messages": [PromptMessage(role="user", segments=[Segment(name="user_input", text=text)])],
-        "prompt_pack_id": "PRM-SYNTHESIZE-001",
-        "contract_id": "PRC-SYNTHESIZE-001",
-        "agent_id": "ADMIN",
-        "work_order_id": key.partition("#")[0],
-        "session_id": SESSION,
-        "max_tokens": 100,
-        "temperature": 0.0,
+        "prompt_pack_id": "PRM-SYNTHESIZE-001", "contract_id": "PRC-SYNTHESIZE-001", "agent_id": "ADMIN",
+        "work_order_id": key.partition("#")[0], "session_id": SESSION, "max_tokens": 100, "temperature": 0.0,
         "idempotency_key": key,
-    }
+    }  # fmt: skip
     return Prompt(**{**values, **changes})
 
 
@@ -70,32 +62,21 @@ def order(wo_type: str = "synthesize", **changed: Any) -> WorkOrder:
     """A dispatched order of the shipped configuration; `constraints` given are merged into small ones."""
     contract = {"classify": "PRC-CLASSIFY-001", "consolidate": "PRC-CONSOLIDATE-001", "tool_call": ""}
     constraints: dict[str, Any] = {
-        "prompt_contract_id": contract.get(wo_type, "PRC-SYNTHESIZE-001"),
-        "token_budget": 10_000,
-        "budget_mode": "warn",
-        "timeout_seconds": 10.0,
-        **changed.pop("constraints", {}),
-    }
+        "prompt_contract_id": contract.get(wo_type, "PRC-SYNTHESIZE-001"), "token_budget": 10_000,
+        "budget_mode": "warn", "timeout_seconds": 10.0, **changed.pop("constraints", {}),
+    }  # fmt: skip
     fields: dict[str, Any] = {
-        "wo_id": WO,
-        "session_id": SESSION,
-        "agent_id": "ADMIN",
-        "agent_class": "ADMIN",
-        "framework_id": "FMWK-107",
+        "wo_id": WO, "session_id": SESSION, "agent_id": "ADMIN", "agent_class": "ADMIN", "framework_id": "FMWK-107",
         "fence": Fence(run_id=RunId(session_id=SESSION, run_seq=1), session_epoch=1, step_epoch=1),
-        "wo_type": wo_type,
-        "state": "dispatched",
-        "planned_at": "2026-01-01T00:00:00.000000Z",
+        "wo_type": wo_type, "state": "dispatched", "planned_at": "2026-01-01T00:00:00.000000Z",
         "created_by": "ho2/1@s1",
         "input_context": [Segment(name="user_input", ref="RunRequested:i1/1", text="what packages are installed?")],
-        "constraints": Constraints(**constraints),
-        "config_digest": shipped_snapshot().digest,
-    }
+        "constraints": Constraints(**constraints), "config_digest": shipped_snapshot().digest,
+    }  # fmt: skip
     return WorkOrder(**{**fields, **changed})
 
 
 def tool_order(tool_id: str = "list_packages", arguments: Mapping[str, Any] | None = None, **changed: Any) -> WorkOrder:
-    """A dispatched tool_call order that allows its tool."""
     call = ToolCall(call_id="001", tool_id=tool_id, arguments=dict(arguments or {}))
     constraints = {"tools_allowed": [tool_id], "token_budget": 1, **changed.pop("constraints", {})}
     return order("tool_call", **{"tool_call": call, "input_context": [], "constraints": constraints, **changed})

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any
 import psutil
 
 from bench.builders import write_config
-from bench.commands import CommandForge
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import Entries, Entry, LedgerStats, ReadLedgerStats, Tail
 from hobus.bus.messages.session import Cancel, CommandVerdict, ProcessTurn, SessionCommand, SessionConfig, TurnResult
@@ -43,15 +42,12 @@ BROKER_DEFECTS = ('"broker_step_failed"', '"tap_failed"')
 
 @dataclass(slots=True)
 class Answer:
-    """How a command ended."""
-
     code: int
     out: str
     err: str
 
     @property
     def json(self) -> Any:
-        """Its standard output as one JSON value."""
         return json.loads(self.out)
 
 
@@ -63,38 +59,20 @@ def begun(*words: str | bytes, env: Mapping[str, str] | None = None, **options: 
     )
 
 
-FORGE: list[CommandForge] = []
-"""Where commands are forked, if somebody keeps such a process; else each loads what it needs by itself."""
-
-
-@contextmanager
-def forging() -> Iterator[None]:
-    """Commands are forked meanwhile."""
-    FORGE.append(CommandForge(make_environment()))
-    try:
-        yield
-    finally:
-        FORGE.pop().close()
+FORGE: list[Any] = []
+"""Where commands are forked, if somebody keeps such a process (tests/process/commands.py); else each loads what it needs."""
 
 
 def hobus(
     *words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None,
     timeout_s: float = COMMAND_TIMEOUT_S,
 ) -> Answer:  # fmt: skip
-    """One command, to its end."""
     given = make_environment() | (env or {})
     if FORGE and not stdin and not env and FORGE[0].takes(words):
         code, out, err = FORGE[0].run(words, env=given, cwd=cwd, timeout_s=timeout_s)
         return Answer(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "hobus", *words],
-        input=stdin,
-        capture_output=True,
-        env=given,
-        cwd=cwd,
-        timeout=timeout_s,
-        check=False,
-    )
+    command = [sys.executable, "-P", "-m", "hobus", *words]
+    done = subprocess.run(command, input=stdin, capture_output=True, env=given, cwd=cwd, timeout=timeout_s, check=False)
     return Answer(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
 
 
@@ -111,8 +89,6 @@ def eventually(what: Callable[[], Any], *, within_s: float = 60.0) -> Any:
 
 @dataclass(slots=True)
 class Cluster:
-    """One home and the cluster that runs in it."""
-
     home: Home
     env: dict[str, str] = field(default_factory=dict)
     asked: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -141,13 +117,11 @@ class Cluster:
         return answer
 
     def run(self) -> RunFile:
-        """What the launcher says."""
         run = run_file.read(self.home.run_file)
         assert run is not None
         return run
 
     def row(self, actor: str) -> ChildRow:
-        """One process as the launcher sees it."""
         return next(row for row in self.run().children if row.actor == actor)
 
     def is_up(self, actor: str, *, other_than: str = "") -> bool:
@@ -156,7 +130,6 @@ class Cluster:
         return row.state == "ready" and row.instance != other_than
 
     def ask(self, text: str, *words: str) -> dict[str, Any]:
-        """The TurnResult of one turn."""
         answer = self("ask", "--json", *words, text)
         assert answer.out, answer.err
         return answer.json
@@ -202,23 +175,17 @@ class Cluster:
 
     @property
     def place(self) -> Place:
-        """Its bus, for connections of this process."""
         return place_of(self.home, self.run())
 
     @property
     def processes(self) -> dict[str, psutil.Process]:
-        """Actor -> its process, if it has one."""
         return {row.actor: psutil.Process(row.pid) for row in self.run().children if row.pid}
 
     def cpu_s(self) -> dict[str, float]:
         """Seconds of CPU that each process and what it started have used so far."""
-        return {
-            actor: sum(sum(member.cpu_times()[:2]) for member in (process, *process.children(recursive=True)))
-            for actor, process in self.processes.items()
-        }
+        return {actor: cpu_s_of([process]) for actor, process in self.processes.items()}
 
     def living(self) -> list[str]:
-        """Actors of the run file whose processes live."""
         return [row.actor for row in self.run().children if identity.is_alive(row.pid, row.mark)]
 
     def defects(self) -> list[str]:
@@ -240,6 +207,12 @@ class Cluster:
         self("down")
         for pid, mark in [(run.launcher_pid, run.launcher_mark), *((row.pid, row.mark) for row in run.children)]:
             identity.end(pid, mark, signal.SIGKILL)
+
+
+def cpu_s_of(processes: Iterable[psutil.Process]) -> float:
+    """Seconds of CPU of these and of what they started, threads that have ended among them."""
+    every = (one for process in processes for one in (process, *process.children(recursive=True)))
+    return sum(sum(one.cpu_times()[:2]) for one in every)
 
 
 def family_in(home: Home) -> list[psutil.Process]:
@@ -295,16 +268,11 @@ def cluster(changes: Mapping[str, Any], *words: str, agents: Sequence[Mapping[st
             made.end()
 
 
-# --- what an operator asks ------------------------------------------------------------------------------------------
-
-
 async def ledger_stats(operator: Bus) -> LedgerStats:
-    """What the ledger has counted so far."""
     return await operator.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=5)
 
 
 async def head_of(operator: Bus) -> int:
-    """The sequence of the record's last entry."""
     return (await operator.request("ledger", Tail(after=-1, limit=1), expect=Entries, timeout_s=5)).head
 
 

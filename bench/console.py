@@ -17,18 +17,17 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from statistics import mean, median
-from typing import Any
 
 import httpx2
 import psutil
 
-from bench.cluster import Cluster, begun, cluster_in, eventually
+from bench.cluster import Cluster, begun, cluster_in, cpu_s_of, eventually, temporary
 from bench.console_record import PATIENT, make
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cluster.client import connect_bus
@@ -40,50 +39,54 @@ WINDOW = {"width": 1120, "height": 600}
 SETTINGS = {"tools.approval": ["verify_*"], "gateway.providers.offline.latency_ms": 180}
 
 
-def played(cluster: Cluster) -> str:
-    """The session in which turns were asked, one of which waits for a person."""
-    cluster.up(settings=SETTINGS)
-    session = cluster.ask(QUESTIONS[0])["session_id"]
-    for question in QUESTIONS[1:]:
-        cluster.ask(question, "--session", session)
-    cluster.start_ask("is the ledger intact?")
-    eventually(lambda: any(one["held_calls"] for one in cluster("session list", "--json").json["sessions"]))
-    return session
+@contextmanager
+def served(cluster: Cluster, *words: str) -> Iterator[tuple[psutil.Process, str]]:
+    """The console of this cluster, and the link that signs in; it and the cluster are gone afterwards."""
+    console = begun("console", "--home", str(cluster.home.root), *words, stdin=subprocess.DEVNULL)
+    try:
+        yield psutil.Process(console.pid), re.search(r"http\S+", console.stdout.readline().decode())[0]
+    finally:
+        console.terminate()
+        console.communicate()
+
+
+@contextmanager
+def a_cluster(home: Path | None = None) -> Iterator[Cluster]:
+    with temporary("console") as directory:
+        cluster = cluster_in(home or directory / ".hobus")
+        try:
+            yield cluster
+        finally:
+            cluster.end()
 
 
 def write(pictures: Path) -> list[Path]:
-    """The files that were written."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - of the extra
 
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     pictures.mkdir(exist_ok=True)
     made: list[Path] = []
-    with tempfile.TemporaryDirectory() as directory:
-        cluster = cluster_in(Path(directory) / ".hobus")
-        served = None
-        try:
-            session = played(cluster)
-            served = begun("console", "--home", str(cluster.home.root), "--person", "ada", stdin=subprocess.DEVNULL)
-            link = re.search(r"http\S+", served.stdout.readline().decode())[0]
-            shots = (
-                ("cluster", "light", "/"), ("turn", "light", f"/sessions/{session}/turns/1"), ("approvals", "dark", "/approvals"),
-            )  # fmt: skip
-            with sync_playwright() as driver:
-                browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-                page = browser.new_page(viewport=WINDOW)
-                page.goto(link)
-                for name, theme, path in shots:
-                    page.emulate_media(color_scheme=theme)
-                    page.goto(link.partition("/sign-in")[0] + path)
-                    page.evaluate("document.querySelector('.home').textContent = '.hobus'")
-                    made.append(pictures / f"console-{name}.png")
-                    page.screenshot(path=made[-1])
-                browser.close()
-        finally:
-            if served is not None:
-                served.terminate()
-                served.communicate()
-            cluster.end()
+    with a_cluster() as cluster:
+        cluster.up(settings=SETTINGS)
+        session = cluster.ask(QUESTIONS[0])["session_id"]
+        for question in QUESTIONS[1:]:
+            cluster.ask(question, "--session", session)
+        cluster.start_ask("is the ledger intact?")  # which waits for a person
+        eventually(lambda: any(one["held_calls"] for one in cluster("session list", "--json").json["sessions"]))
+        shots = (
+            ("cluster", "light", "/"), ("turn", "light", f"/sessions/{session}/turns/1"), ("approvals", "dark", "/approvals"),
+        )  # fmt: skip
+        with served(cluster, "--person", "ada") as (_, link), sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            page = browser.new_page(viewport=WINDOW)
+            page.goto(link)
+            for name, theme, path in shots:
+                page.emulate_media(color_scheme=theme)
+                page.goto(link.partition("/sign-in")[0] + path)
+                page.evaluate("document.querySelector('.home').textContent = '.hobus'")
+                made.append(pictures / f"console-{name}.png")
+                page.screenshot(path=made[-1])
+            browser.close()
     return made
 
 
@@ -121,13 +124,6 @@ async def followed(base: str, cookies: httpx2.Cookies, pages: Sequence[tuple[str
     return fetched
 
 
-def counted_s(processes: Iterable[psutil.Process]) -> float:
-    """Seconds of processor time of these and of what they started, threads that have ended among them."""
-    return sum(
-        sum(each.cpu_times()[:2]) for process in processes for each in (process, *process.children(recursive=True))
-    )
-
-
 async def turns(cluster: Cluster, session: str, *more: psutil.Process) -> tuple[float, float]:
     """Milliseconds of processor time for a turn, of the cluster's processes and of `more`; and how many turns."""
     async with connect_bus(cluster.place, "door") as door:
@@ -142,29 +138,28 @@ async def turns(cluster: Cluster, session: str, *more: psutil.Process) -> tuple[
             return count
 
         counted = [*cluster.processes.values(), *more]
-        before, until = counted_s(counted), time.perf_counter() + WINDOW_S
+        before, until = cpu_s_of(counted), time.perf_counter() + WINDOW_S
         count = sum(await asyncio.gather(*map(lane, range(LANES))))
-        return 1000 * (counted_s(counted) - before) / count, count
+        return 1000 * (cpu_s_of(counted) - before) / count, count
 
 
-async def load(cluster: Cluster, served: psutil.Process, link: str, session: str, windows: int) -> dict[str, float]:
+async def load(cluster: Cluster, console: psutil.Process, link: str, session: str, windows: int) -> dict[str, float]:
     """In windows alone, watched, watched, alone, …, so that what grows with the record is in both alike."""
     pages = (("/", "beats"), ("/sessions", "*"), (f"/sessions/{session}", session), ("/record", "*"))
     base, cookies = link.partition("/sign-in")[0], httpx2.get(link).cookies
     took: dict[bool, list[float]] = {False: [], True: []}
     rates: dict[bool, list[float]] = {False: [], True: []}
-    console = list[float]()
+    of_console = list[float]()
     await turns(cluster, session)
 
     async def measure(*, is_watched: bool) -> None:
-        before = counted_s([served])
-        took_ms, count = await turns(cluster, session, *([served] if is_watched else []))
+        before = cpu_s_of([console])
+        took_ms, count = await turns(cluster, session, *([console] if is_watched else []))
         took[is_watched].append(took_ms)
         rates[is_watched].append(count / WINDOW_S)
-        console.extend([1000 * (counted_s([served]) - before) / count] if is_watched else [])
-        told = f", the console's {console[-1]:.2f}" if is_watched else ""
-        what = f"{took_ms:.2f} ms a turn{told}, {rates[is_watched][-1]:.1f} a second"
-        print(f"{'watched' if is_watched else 'alone'} {what}", file=sys.stderr)
+        of_console.extend([1000 * (cpu_s_of([console]) - before) / count] if is_watched else [])
+        said = f"{'watched' if is_watched else 'alone'} {took_ms:.2f} ms a turn, {rates[is_watched][-1]:.1f} a second"
+        print(said, file=sys.stderr)
 
     fetched, took_s = 0, 0.0
     for _ in range((windows + 1) // 2):
@@ -179,7 +174,7 @@ async def load(cluster: Cluster, served: psutil.Process, link: str, session: str
         took_s += time.perf_counter() - begun_at
         await measure(is_watched=False)
     return compared(took[False], took[True]) | {
-        "of_it_console_ms": mean(console), "turns_per_second_alone": median(rates[False]),
+        "of_it_console_ms": mean(of_console), "turns_per_second_alone": median(rates[False]),
         "turns_per_second_watched": median(rates[True]), "pages_per_second": fetched / took_s,
     }  # fmt: skip
 
@@ -200,20 +195,11 @@ def compared(alone: Sequence[float], watched: Sequence[float]) -> dict[str, floa
 
 def measured(windows: int) -> dict[str, float]:
     """What `load` finds on a cluster of its own."""
-    with tempfile.TemporaryDirectory() as directory:
-        cluster = cluster_in(Path(directory) / ".hobus")
-        served = None
-        try:
-            cluster.up()
-            session = cluster.ask(QUESTIONS[0])["session_id"]
-            served = begun("console", "--home", str(cluster.home.root), stdin=subprocess.DEVNULL)
-            link = re.search(r"http\S+", served.stdout.readline().decode())[0]
-            return asyncio.run(load(cluster, psutil.Process(served.pid), link, session, windows))
-        finally:
-            if served is not None:
-                served.terminate()
-                served.communicate()
-            cluster.end()
+    with a_cluster() as cluster:
+        cluster.up()
+        session = cluster.ask(QUESTIONS[0])["session_id"]
+        with served(cluster) as (console, link):
+            return asyncio.run(load(cluster, console, link, session, windows))
 
 
 def screens(session: str, turns: int) -> dict[str, str]:
@@ -248,29 +234,18 @@ def timed(process: psutil.Process, link: str, session: str, turns: int, rounds: 
     return found
 
 
-def paged(home: Path, entries: int, turns: int, rounds: int) -> dict[str, Any]:
-    """The cluster's record is kept in `home`, with the session's id beside it."""
-    cluster, named, served = cluster_in(home), home.with_name(f"{home.name}.session"), None
-    cluster.timeout_s = START_S
-    try:
+def paged(home: Path | None, entries: int, turns: int, rounds: int) -> tuple[int, dict[str, dict[str, float]]]:
+    """Entries of the record, which is kept in `home` with the session's id beside it, and `timed` of its screens."""
+    with a_cluster(home) as cluster:
+        cluster.timeout_s = START_S
+        root = cluster.home.root
+        named = root.with_name(f"{root.name}.session")
         if not named.exists():
             named.write_text(make(cluster, entries=entries, turns=turns))
             assert cluster("down").code == 0
         cluster.up(settings=PATIENT)
-        session = named.read_text()
-        served = begun("console", "--home", str(home), stdin=subprocess.DEVNULL)
-        link = re.search(r"http\S+", served.stdout.readline().decode())[0]
-        head = find_head(home / "ledger") + 1
-        return {
-            "entries": head,
-            "turns": turns,
-            "screens": timed(psutil.Process(served.pid), link, session, turns, rounds),
-        }
-    finally:
-        if served is not None:
-            served.terminate()
-            served.communicate()
-        cluster.end()
+        with served(cluster) as (console, link):
+            return find_head(root / "ledger") + 1, timed(console, link, named.read_text(), turns, rounds)
 
 
 if __name__ == "__main__":
@@ -286,10 +261,9 @@ if __name__ == "__main__":
     if given.load:
         print(json.dumps({name: round(value, 2) for name, value in measured(given.rounds).items()}, indent=1))
     elif given.pages:
-        with tempfile.TemporaryDirectory() as made_in:
-            kept = paged(given.home or Path(made_in) / ".hobus", given.entries, given.turns, given.rounds)
-        print(f"{kept['entries']:,} entries, a session of {kept['turns']:,} turns; milliseconds")
-        for screen, row in kept["screens"].items():
+        count, found = paged(given.home, given.entries, given.turns, given.rounds)
+        print(f"{count:,} entries, a session of {given.turns:,} turns; milliseconds")
+        for screen, row in found.items():
             print(f"{screen:20} p50 {row['p50']:7.0f}  p95 {row['p95']:7.0f}  console's processor {row['cpu_ms']:7.0f}")
     elif given.write:
         for path in write(PICTURES):

@@ -35,7 +35,6 @@ _FIELDS = WriteEntry._fields
 
 
 async def taken(cluster: Cluster, turns: int) -> str:
-    """A session with so many turns, each of them answered."""
     session, begun = None, time.perf_counter()
     async with connect_bus(cluster.place, "door") as door:
         for number in range(turns):
@@ -97,7 +96,6 @@ async def write(ledger: OpenLedger, session: str, entries: list[Entry], count: i
 
 
 def renamed(entry: Entry, session: str, other: str) -> WriteEntry:
-    """The same of another session."""
     old, new = session.encode(), other.encode()
     fields = {
         name: _in(getattr(entry, name), session, other) for name in _FIELDS if name not in ("bodies", "provenance")

@@ -38,8 +38,6 @@ _COPIED = Record.model_copy.__code__
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one turn."""
-
     frames_received: int  # by the broker; control between it and a peer is not counted
     frames_sent: int  # by the broker
     ledger_writes: int  # requests to write, each of them answered by one frame more
@@ -59,8 +57,6 @@ class Counts:
 
 @dataclass(slots=True)
 class _Calls:
-    """Calls since the last reset, by name."""
-
     validations: int = 0
     model_copies: int = 0
     function_calls: int = 0
@@ -82,7 +78,6 @@ class _Calls:
 
     @contextmanager
     def counting(self) -> Generator[None]:
-        """Everything that this thread calls meanwhile, and nothing from before."""
         self.validations = self.model_copies = self.function_calls = 0
         before = sys.getprofile()
         sys.setprofile(self.note)
@@ -94,8 +89,6 @@ class _Calls:
 
 @dataclass(slots=True)
 class _Frames:
-    """Frames since the last reset."""
-
     received: int = 0
     sent: int = 0
     writes: int = 0
@@ -151,17 +144,11 @@ def _one(cluster: SimulatedCluster, ask: Any, stats: Any) -> Counts:
     cluster.world.network.on_delivery = None
     after: LedgerStats = stats()
     return Counts(
-        frames_received=frames.received,
-        frames_sent=frames.sent,
-        ledger_writes=frames.writes,
-        commits=after.commits - before.commits,
-        entries=after.entries - before.entries,
-        record_bytes=after.bytes_written - before.bytes_written,
-        wire_bytes=frames.bytes,
-        validations=calls.validations,
-        model_copies=calls.model_copies,
-        function_calls=calls.function_calls,
-    )
+        frames_received=frames.received, frames_sent=frames.sent, ledger_writes=frames.writes,
+        commits=after.commits - before.commits, entries=after.entries - before.entries,
+        record_bytes=after.bytes_written - before.bytes_written, wire_bytes=frames.bytes,
+        validations=calls.validations, model_copies=calls.model_copies, function_calls=calls.function_calls,
+    )  # fmt: skip
 
 
 def _median(turns: list[Counts]) -> Counts:

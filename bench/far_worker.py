@@ -29,7 +29,6 @@ class FarWorker:
 
     @property
     def said(self) -> str:
-        """All that it printed."""
         return self._out.read_text() + self._err.read_text()
 
     def works(self) -> FarWorker:
@@ -39,28 +38,23 @@ class FarWorker:
         return self
 
     def ended(self, within_s: float = 20.0) -> int:
-        """Its exit code."""
         return self.process.wait(timeout=within_s)
 
     def signal(self, number: signal.Signals) -> None:
-        """To the process alone."""
         self.process.send_signal(number)
 
     def end(self) -> None:
-        """Kills whatever is left of its tree."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(timeout=10)
 
     def tree(self) -> list[psutil.Process]:
-        """The worker's process and its tool processes."""
         me = psutil.Process(self.process.pid)
         return [me, *me.children(recursive=True)]
 
 
 @contextmanager
 def workers(directory: Path) -> Iterator[list[FarWorker]]:
-    """What is put into the list is ended afterwards."""
     started: list[FarWorker] = []
     directory.mkdir(exist_ok=True)
     try:
@@ -71,7 +65,6 @@ def workers(directory: Path) -> Iterator[list[FarWorker]]:
 
 
 def token_of(cluster: Cluster, *words: str) -> str:
-    """A new join token."""
     answer = cluster("token create", "--json", *words)
     assert answer.code == 0, answer.err
     token: str = answer.json["token"]

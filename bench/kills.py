@@ -36,7 +36,6 @@ import psutil
 from bench.cluster import Cluster, eventually, temporary
 from bench.outside import Outside, asking_for, with_outside
 from bench.report import arguments, concluded, rows_table
-from hobus.bus.messages.ledger import Entry
 from hobus.launch.cluster import identity
 from hobus.launch.lab.simulation.record import ENDS, answer_text, call_of, list_answers
 from hobus.launch.process.failpoint import VARIABLE
@@ -69,7 +68,7 @@ class Cell:
     point: str
     tool: str
     outcome: str
-    code: str  # of an error; of a degraded turn the reason that its DEGRADATION record gives
+    code: str  # of an error
     tool_code: str  # '' for a call that succeeded
     answered_after_ms: int  # from the kill to the client's answer; of the undisturbed turn: from its point
     answers: int  # entries that answer the input
@@ -77,7 +76,6 @@ class Cell:
     effects: int  # outside
     tool_runs: int  # outside
     prompts: int  # PROMPT_SENT: calls of the model
-    prompts_unknown: int  # of these closed as unknown outcome
     prompts_open: int  # of these without exactly one end
     open_at_kill: int  # prompts that no end of their own gateway ever came into the record for
     tool_orders: int
@@ -100,7 +98,7 @@ def run_cell(directory: Path, process: str, point: str, tool: str) -> Cell:
         answered_after_ms = round((time.monotonic() - struck_at) * 1000)
         again = _asked_again(cluster, process, tool)
         assert cluster("down").code == 0
-        return _cell(cluster, outside, (process, point, tool), answered_after_ms, result=result, again=again)
+        return _cell(cluster, outside, (process, point, tool), answered_after_ms, result, again)
     finally:
         outside.release()
         if asked is not None and asked.poll() is None:
@@ -145,7 +143,6 @@ def _struck(cluster: Cluster, outside: Outside, process: str, point: str, tool: 
 
 
 def _kill(cluster: Cluster, process: str) -> float:
-    """SIGKILL, and when."""
     run = cluster.run()
     now = time.monotonic()
     for one in run.processes():
@@ -154,12 +151,6 @@ def _kill(cluster: Cluster, process: str) -> float:
         elif one.actor in (process, f"{process}/1"):
             assert identity.end(one.pid, one.mark, signal.SIGKILL)
     return now
-
-
-def _left_open(entries: list[Entry]) -> int:
-    """Model calls that their own gateway got no end into the record for: an end on its way at the kill still counts."""
-    sent = {(call_of(entry), entry.origin) for entry in entries if entry.event_type == "PROMPT_SENT"}
-    return len(sent - {(call_of(entry), entry.origin) for entry in entries if entry.event_type in ENDS})
 
 
 def _asked_again(cluster: Cluster, process: str, tool: str) -> dict[str, Any]:
@@ -174,54 +165,28 @@ def _asked_again(cluster: Cluster, process: str, tool: str) -> dict[str, Any]:
 
 
 def _cell(
-    cluster: Cluster,
-    outside: Outside,
-    which: tuple[str, str, str],
-    answered_after_ms: int,
-    *,
-    result: dict[str, Any],
-    again: dict[str, Any],
-) -> Cell:
+    cluster: Cluster, outside: Outside, which: tuple[str, str, str], after_ms: int, result: dict[str, Any], again: dict[str, Any]
+) -> Cell:  # fmt: skip
     process, point, tool = which
     entries = cluster.entries()
-    sent = [call_of(entry) for entry in entries if entry.event_type == "PROMPT_SENT"]
+    sent = [(call_of(entry), entry.origin) for entry in entries if entry.event_type == "PROMPT_SENT"]
+    # An end that was on its way at the kill still counts as its own gateway's.
+    own = {(call_of(entry), entry.origin) for entry in entries if entry.event_type in ENDS}
     ends = Counter(call_of(entry) for entry in entries if entry.event_type in ENDS)
     calls = {entry.provenance.work_order_id for entry in entries if entry.event_type == "TOOL_STARTED"}
-    reasons = [entry.reason for entry in entries if entry.event_type == "DEGRADATION"]
-    return Cell(
-        process=process,
-        point=point,
-        tool=tool,
-        outcome=result["outcome"],
-        code=reasons[-1] if reasons and result["outcome"] == "degraded" else result["code"] or "",
-        tool_code=",".join(call.get("code") or "" for call in result["tool_calls"]),
-        answered_after_ms=answered_after_ms,
-        answers=len(list_answers(entries, INPUT_ID)),
-        same_again=_told(again) == _told(result),
-        effects=len(outside.effects(tool)),
-        tool_runs=len(outside.runs(tool)),
-        prompts=len(sent),
-        prompts_unknown=sum(e.event_type == "PROMPT_FAILED" and e.reason == "UNKNOWN_OUTCOME" for e in entries),
-        prompts_open=sum(ends[name] != 1 for name in sent),
-        open_at_kill=_left_open(entries),
-        tool_orders=len(calls),
-        tool_ends=sum(
-            entry.event_type in ("WO_COMPLETED", "WO_FAILED") and entry.provenance.work_order_id in calls
-            for entry in entries
-        ),
-        record=_verdict_on(cluster, entries, result["response"]),
-    )
-
-
-def _told(result: dict[str, Any]) -> tuple[Any, ...]:
-    """What of an answer must be the same whenever it is given."""
-    return result["outcome"], result["response"], result["session_id"], result["input_id"]
-
-
-def _verdict_on(cluster: Cluster, entries: list[Entry], response: str) -> str:
+    of_calls = [entry for entry in entries if entry.provenance.work_order_id in calls]
     verdict = cluster.record_verdict()
-    is_as_told = verdict != "ok" or answer_text(entries, INPUT_ID) == response
-    return verdict if is_as_told else "the client was told other words"
+    if verdict == "ok" and answer_text(entries, INPUT_ID) != result["response"]:
+        verdict = "the client was told other words"
+    same = ("outcome", "response", "session_id", "input_id")
+    return Cell(
+        process=process, point=point, tool=tool, outcome=result["outcome"], code=result["code"] or "",
+        tool_code=",".join(call.get("code") or "" for call in result["tool_calls"]), answered_after_ms=after_ms,
+        answers=len(list_answers(entries, INPUT_ID)), same_again=all(again[name] == result[name] for name in same),
+        effects=len(outside.effects(tool)), tool_runs=len(outside.runs(tool)), prompts=len(sent),
+        prompts_open=sum(ends[name] != 1 for name, _ in sent), open_at_kill=len(set(sent) - own), tool_orders=len(calls),
+        tool_ends=sum(entry.event_type in ("WO_COMPLETED", "WO_FAILED") for entry in of_calls), record=verdict,
+    )  # fmt: skip
 
 
 def faults_of(cell: Cell) -> list[str]:
@@ -245,6 +210,13 @@ def faults_of(cell: Cell) -> list[str]:
     return [what for what, is_so in wanted.items() if not is_so]
 
 
+def _run_in_temporary(process: str, point: str, tool: str) -> Cell:
+    with temporary("kills") as directory:
+        cell = run_cell(directory, process, point, tool)
+    print(f"{process} at {point}: {asdict(cell)}", file=sys.stderr, flush=True)
+    return cell
+
+
 def main() -> None:
     parser = arguments(__doc__, write=True)
     parser.add_argument("--process", help="some of them, by comma")
@@ -256,19 +228,11 @@ def main() -> None:
     points = given.point.split(",") if given.point else POINTS
     wanted = list(product(processes, points, given.tool.split(",") if given.tool else TOOLS))
     with ThreadPoolExecutor(given.jobs) as pool:
-        cells = list(pool.map(lambda one: run_in_temporary(*one), wanted))
+        cells = list(pool.map(lambda one: _run_in_temporary(*one), wanted))
     wrong = [f"{cell.process} at {cell.point}, {cell.tool}: {what}" for cell in cells for what in faults_of(cell)]
     figures = {"thinking_ms": THINKING_MS, "cells": [asdict(cell) for cell in cells]}
     how = f"each model call thinks {THINKING_MS} ms; {given.jobs} cells at a time"
     sys.exit(concluded(given, rows_table(cells), wrong, results=RESULTS, figures=figures, name="kills", how=how))
-
-
-def run_in_temporary(process: str, point: str, tool: str) -> Cell:
-    """A cell in a directory of its own, which is gone afterwards."""
-    with temporary("kills") as directory:
-        cell = run_cell(directory, process, point, tool)
-    print(f"{process} at {point}: {asdict(cell)}", file=sys.stderr, flush=True)
-    return cell
 
 
 if __name__ == "__main__":

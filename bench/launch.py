@@ -11,7 +11,6 @@ Memory is the kernel's PSS (a shared page counts once), of launcher, zygote, eve
 
 from __future__ import annotations
 
-import os
 import resource
 import statistics
 import subprocess
@@ -24,7 +23,7 @@ import psutil
 
 from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, temporary
-from bench.report import arguments, machine, write_json
+from bench.report import arguments, machine, measured_on, say, write_json
 from hobus.launch.launcher.children import make_environment
 from hobus.launch.logs.lines import read_line
 
@@ -35,19 +34,16 @@ PATIENCE_S = 30.0
 
 
 def python(*words: str) -> list[str]:
-    """A fresh interpreter with this installation."""
     return [sys.executable, "-P", *words]
 
 
 def timed(argv: list[str]) -> float:
-    """Seconds from start to end of a command that must succeed."""
     began_at = time.perf_counter()
     subprocess.run(argv, check=True, capture_output=True, env=make_environment())
     return time.perf_counter() - began_at
 
 
 def cpu_of(argv: list[str]) -> float:
-    """Seconds of processor time of a command that must succeed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     timed(argv)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -105,7 +101,6 @@ def restart(cluster: Cluster, actor: str) -> float:
 
 
 def memory(cluster: Cluster) -> dict[str, float]:
-    """PSS in MB of every process, by its name."""
     run = cluster.run()
     launcher = psutil.Process(run.launcher_pid)
     names = {one.pid: one.actor for one in run.processes()}
@@ -121,23 +116,14 @@ def memory(cluster: Cluster) -> dict[str, float]:
     return found
 
 
-def spread(values: list[float], digits: int) -> dict[str, float]:
-    """Median, least and greatest."""
-    return {
-        "p50": round(statistics.median(values), digits),
-        "min": round(min(values), digits),
-        "max": round(max(values), digits),
-    }
+def spread(values: list[float], digits: int = 3) -> str:
+    middle, least, most = (round(value, digits) for value in (statistics.median(values), min(values), max(values)))
+    return f"p50 {middle}, {least} to {most}"
 
 
 def measure(rounds: int) -> dict[str, Any]:
-    """Everything, in one run."""
-    walls: list[float] = []
-    inside: list[float] = []
-    downs: list[float] = []
+    walls, inside, downs, bare = (list[float]() for _ in range(4))
     restarts: dict[str, list[float]] = {}
-    pss: dict[str, float] = {}
-    bare: list[float] = []
     with temporary("bench") as directory:
         config = write_config(directory / "config.json", *SETTINGS)
         for number in range(rounds):
@@ -161,49 +147,26 @@ def measure(rounds: int) -> dict[str, Any]:
     helps = [timed(python("-m", "hobus", "--help")) for _ in range(rounds * 3)]
     passes = [timed([sys.executable, "-c", "pass"]) for _ in range(rounds * 3)]
     return {
-        "machine": machine(),
-        "load": os.getloadavg(),
-        "processes": count,
-        "ready_s": spread(inside, 3),
-        "up_wait_s": spread(walls, 3),
-        "down_s": spread(downs, 3),
-        "limit_bare_processes_s": spread(bare, 3),
-        "restart_ms": {role: spread(values, 1) for role, values in restarts.items()},
-        "help_s": spread(helps, 3),
-        "command_cpu_s": {one: spread(values, 3) for one, values in quick.items()},
-        "limit_python_pass_s": spread(passes, 3),
-        "pss_mb": pss,
-        "pss_sum_mb": round(sum(pss.values()), 1),
+        f"{count} processes ready, from the launcher's start, s": spread(inside),
+        "`hobus up --wait` as a whole, s": spread(walls),
+        "`hobus down`, s": spread(downs),
+        f"limit: {count} bare processes one by one, s": spread(bare),
+        "restart, ms": {role: spread(values, 1) for role, values in restarts.items()},
+        "`hobus --help`, s": spread(helps),
+        "processor time, s": {f"hobus {one}": spread(values) for one, values in quick.items()},
+        "limit: `python -c pass`, s": spread(passes),
+        "PSS, MB": pss | {"sum": round(sum(pss.values()), 1)},
         "goals": GOALS,
     }
 
 
-def show(result: dict[str, Any]) -> None:
-    """The table for people."""
-    count = result["processes"]
-    print(f"machine {result['machine']}  load {result['load'][0]:.1f}")
-    print(f"{count} processes ready, from the launcher's start   {result['ready_s']}   goal {GOALS['ready_s']} s")
-    print(f"`hobus up --wait` as a whole                  {result['up_wait_s']}")
-    print(f"`hobus down`                                  {result['down_s']}")
-    print(f"limit: {count} bare processes one by one            {result['limit_bare_processes_s']}")
-    for role, values in result["restart_ms"].items():
-        print(f"restart of {role:8} ms                      {values}   goal {GOALS['restart_ms']}")
-    print(f"`hobus --help`                                {result['help_s']}   goal {GOALS['help_s']} s")
-    for name, values in result["command_cpu_s"].items():
-        print(f"`hobus {name}`, processor time".ljust(46), f"{values}   goal {GOALS['command_cpu_s']} s")
-    print(f"limit: `python -c pass`                       {result['limit_python_pass_s']}")
-    for name, value in result["pss_mb"].items():
-        print(f"PSS {name:24} {value:7.1f} MB")
-    print(f"PSS {'sum':24} {result['pss_sum_mb']:7.1f} MB   goal {GOALS['pss_mb']}")
-
-
 def main() -> None:
-    """Measures, prints, writes."""
     parser = arguments(__doc__, json=True)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    result = measure(options.rounds)
-    show(result)
+    before = machine()
+    result = {"measured on": measured_on(before), **measure(options.rounds)}
+    say(result)
     write_json(options.json, result)
 
 

@@ -22,7 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -35,18 +35,8 @@ import psutil
 from bench.cluster import Cluster, cluster, ledger_stats
 from bench.counts import Counts, counted
 from bench.peers.environment import python_or_exit
-from bench.report import (
-    arguments,
-    goal_row,
-    machine,
-    markdown,
-    measured_on,
-    percentile,
-    put_between,
-    say_machine,
-    write_json,
-)
-from bench.turn import HISTORY, LANGGRAPH, ROWS, Peer, ask, texts_of
+from bench.report import arguments, goal_row, machine, markdown, measured_on, percentile, told
+from bench.turn import HISTORY, LANGGRAPH, ROWS, Peer, ask, talk, texts_of
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus
 
@@ -58,10 +48,12 @@ LIKE, SHIPPED = "like for like", "as shipped"
 OURS = dict(zip((LIKE, SHIPPED), (changes for _, changes in ROWS), strict=True))
 PEERS = {"LangGraph, one process per core": 1, "LangGraph, two per core": 2}
 CLIENT = "client"
-GOALS = {"ratio": 1.5, "cpu_like_ms": 9.5, "cpu_shipped_ms": 15.0, "ledger_writes": 8, "frames": 12}
+GOALS = {"ratio": 2.0, "cpu_like_ms": 9.5, "cpu_shipped_ms": 15.0, "ledger_writes": 8, "frames": 12}
 
 Cpu = dict[str, tuple[float, float]]
 """Process -> user and system time of it and of what it started."""
+Side = Callable[[int, int], Awaitable[tuple[list[float], float, Cpu, dict[str, float]]]]
+"""(sessions, turns) -> of the measured turns: milliseconds, seconds of them all, CPU seconds, the ledger's counters."""
 
 
 @dataclass(slots=True)
@@ -74,60 +66,37 @@ class Figures:
     cpu_ms: list[Cpu] = field(default_factory=list[Cpu])  # per turn
     record: list[dict[str, float]] = field(default_factory=list[dict[str, float]])  # per turn, of the ledger's counters
 
-    def add(self, times: Sequence[float], took_s: float, cpu_s: Cpu) -> None:
-        """One round's measured turns, how long they took together, and what they used."""
+    def add(self, times: Sequence[float], took_s: float, cpu_s: Cpu, record: dict[str, float]) -> None:
         self.turns_per_s.append(round(len(times) / took_s, 1))
         self.p50_ms.append(round(statistics.median(times), 1))
         self.p99_ms.append(round(percentile(times, 99), 1))
         per_turn = 1000 / len(times)
-        self.cpu_ms.append(
-            {name: (round(user * per_turn, 3), round(system * per_turn, 3)) for name, (user, system) in cpu_s.items()}
+        self.cpu_ms.append({
+            name: (round(user * per_turn, 3), round(system * per_turn, 3)) for name, (user, system) in cpu_s.items()
+        })  # fmt: skip
+        self.record.append({name: round(count / len(times), 2) for name, count in record.items()})
+
+    def cpu_of(self, *names: str) -> list[float]:
+        """User and system milliseconds per turn of these processes, and both together."""
+        sums = [[sum(one[name][which] for name in names) for which in (0, 1)] for one in self.cpu_ms]
+        return [statistics.median(values) for values in (*zip(*sums, strict=True), [sum(one) for one in sums])]
+
+    @property
+    def cpu(self) -> list[float]:
+        """Of all processes but the client."""
+        return self.cpu_of(*(name for name in self.cpu_ms[0] if name != CLIENT))
+
+
+def used_s(processes: Mapping[str, Iterable[psutil.Process]], before: Cpu | None = None) -> Cpu:
+    """So far, or since then; of ended children what their parents have waited for."""
+    found: Cpu = {}
+    for name, members in processes.items():
+        times, (user, system) = [one.cpu_times() for one in members], (before or {}).get(name, (0.0, 0.0))
+        found[name] = (
+            sum(one.user + one.children_user for one in times) - user,
+            sum(one.system + one.children_system for one in times) - system,
         )
-
-    def cpu_of(self, name: str) -> tuple[float, float]:
-        """User and system milliseconds per turn of this process."""
-        user, system = zip(*(one[name] for one in self.cpu_ms), strict=True)
-        return statistics.median(user), statistics.median(system)
-
-    @property
-    def cpu_total(self) -> tuple[float, float]:
-        """User and system milliseconds per turn of all processes but the client."""
-        sums = [
-            [sum(pair[which] for name, pair in one.items() if name != CLIENT) for which in (0, 1)]
-            for one in self.cpu_ms
-        ]
-        user, system = zip(*sums, strict=True)
-        return statistics.median(user), statistics.median(system)
-
-    @property
-    def cpu_sum(self) -> float:
-        """User and system together."""
-        return statistics.median(sum(sum(pair) for name, pair in one.items() if name != CLIENT) for one in self.cpu_ms)
-
-
-Side = Callable[[int, int], Awaitable[tuple[list[float], float, Cpu, dict[str, float]]]]
-"""(sessions, turns) -> of the measured turns: milliseconds, seconds of them all, CPU seconds, the ledger's counters."""
-
-
-# --- CPU --------------------------------------------------------------------------------------------------------------
-
-
-def used_s(processes: Mapping[str, Sequence[psutil.Process]]) -> Cpu:
-    """So far, by name; of ended children what their parents have waited for."""
-    return {name: _sum(one.cpu_times() for one in members) for name, members in processes.items()}
-
-
-def _sum(times: Any) -> tuple[float, float]:
-    user = system = 0.0
-    for one in times:
-        user += one.user + one.children_user
-        system += one.system + one.children_system
-    return user, system
-
-
-def since(before: Cpu, after: Cpu) -> Cpu:
-    """What was used in between."""
-    return {name: (after[name][0] - user, after[name][1] - system) for name, (user, system) in before.items()}
+    return found
 
 
 def processes_of(found: Cluster) -> dict[str, list[psutil.Process]]:
@@ -139,82 +108,48 @@ def processes_of(found: Cluster) -> dict[str, list[psutil.Process]]:
     return {**named, "launcher": own, CLIENT: [psutil.Process()]}
 
 
-# --- ours -------------------------------------------------------------------------------------------------------------
-
-
 async def ours(found: Cluster, door: Bus, operator: Bus, sessions: int, turns: int) -> Any:
     """New sessions, each with its history; then the measured turns of all of them."""
-    ids = await _all(_talk(door, None, HISTORY, []) for _ in range(sessions))
+    ids = [session_id for session_id, _ in await asyncio.gather(*(talk(door, None, HISTORY) for _ in range(sessions)))]
     processes = processes_of(found)
-    times: list[float] = []
     counts_before, cpu_before, began = await ledger_stats(operator), used_s(processes), time.perf_counter()
-    await _all(_talk(door, session_id, turns, times) for session_id in ids)
-    took_s, cpu_s, counts = (
-        time.perf_counter() - began,
-        since(cpu_before, used_s(processes)),
-        await ledger_stats(operator),
-    )
-    record = {
-        name: round((getattr(counts, name) - getattr(counts_before, name)) / len(times), 2)
-        for name in ("entries", "commits", "syncs", "bytes_written")
-    }
-    return times, took_s, cpu_s, record
-
-
-async def _talk(door: Bus, session_id: str | None, turns: int, times: list[float]) -> str | None:
-    for _ in range(turns):
-        result, elapsed_ms = await ask(door, session_id)
-        session_id = result.session_id
-        times.append(elapsed_ms)
-    return session_id
-
-
-async def _all(talks: Any) -> list[str | None]:
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(talk) for talk in talks]
-    return [task.result() for task in tasks]
-
-
-# --- the peer ---------------------------------------------------------------------------------------------------------
+    talked = await asyncio.gather(*(talk(door, session_id, turns) for session_id in ids))
+    took_s, cpu_s, counts = time.perf_counter() - began, used_s(processes, cpu_before), await ledger_stats(operator)
+    record = {name: getattr(counts, name) - getattr(counts_before, name) for name in _RECORDED.values()}
+    return [one for _, times in talked for one in times], took_s, cpu_s, record
 
 
 class Together:
     """LangGraph in several processes."""
 
-    def __init__(self, python: Path, texts: dict[str, str], directory: Path, count: int) -> None:
+    def __init__(self, stack: AsyncExitStack, python: Path, texts: dict[str, str], directory: Path, count: int) -> None:
         self._rounds = 0
         self._peers: list[Peer] = []
         for number in range(count):
             own = directory / f"{count}-{number}"
             own.mkdir()
-            self._peers.append(Peer(python, texts, own))
+            self._peers.append(stack.enter_context(Peer(python, texts, own)))
 
     async def side(self, sessions: int, turns: int) -> Any:
-        """New threads, divided among the processes."""
         return await asyncio.to_thread(self._side, sessions, turns)
 
     def _side(self, sessions: int, turns: int) -> Any:
+        """New threads, divided among the processes."""
         self._rounds += 1
         names = [f"round-{self._rounds}-{number}" for number in range(sessions)]
         self._take(names, HISTORY)
-        processes = {f"peer/{number}": [psutil.Process(peer.pid)] for number, peer in enumerate(self._peers, start=1)}
+        processes = {f"peer/{number}": [psutil.Process(one.process.pid)] for number, one in enumerate(self._peers, 1)}
         cpu_before, began = used_s(processes), time.perf_counter()
         times = self._take(names, turns)
-        return times, time.perf_counter() - began, since(cpu_before, used_s(processes)), {}
+        return times, time.perf_counter() - began, used_s(processes, cpu_before), {}
 
     def _take(self, names: list[str], turns: int) -> list[float]:
+        """Milliseconds that each turn was waited for, all threads asking at once."""
         count = len(self._peers)
         busy = [(peer, names[number::count]) for number, peer in enumerate(self._peers) if names[number::count]]
         for peer, own in busy:
-            peer.begin(own, turns)
-        return [waited_ms for peer, _ in busy for waited_ms in peer.note_wait()]
-
-    def close(self) -> None:
-        for peer in self._peers:
-            peer.close()
-
-
-# --- one run ----------------------------------------------------------------------------------------------------------
+            peer.tell({"threads": own, "turns": turns})
+        return [waited_ms for peer, _ in busy for waited_ms in peer.heard()]
 
 
 async def measure(
@@ -230,114 +165,76 @@ async def measure(
             sample, _ = await ask(door, None)
             if name == LIKE:
                 texts = texts_of(found, sample.session_id)
-        if python is not None:
-            for name, per_core in PEERS.items():
-                peer = await asyncio.to_thread(Together, python, texts, directory, per_core * (os.cpu_count() or 1))
-                stack.callback(peer.close)
-                sides[name] = peer.side
+        for name, per_core in PEERS.items() if python is not None else ():
+            count = per_core * (os.cpu_count() or 1)
+            peer = await asyncio.to_thread(Together, stack, python, texts, directory, count)
+            sides[name] = peer.side
         for side in sides.values():
             await side(sessions, WARM_TURNS)
         found_of = {name: Figures() for name in sides}
         for number in range(rounds):
             for name in list(sides) if number % 2 == 0 else reversed(sides):
-                times, took_s, cpu_s, record = await sides[name](sessions, turns)
-                found_of[name].add(times, took_s, cpu_s)
-                found_of[name].record.append(record)
+                found_of[name].add(*await sides[name](sessions, turns))
             rates = {name: figures.turns_per_s[-1] for name, figures in found_of.items()}
             print(f"round {number + 1}: turns/s {rates}", file=sys.stderr, flush=True)
         return found_of
 
 
 def run_all(rounds: int, sessions: int, turns: int, python: Path | None) -> dict[str, Figures]:
-    """Both clusters up, all sides measured, and down."""
     with ExitStack() as stack:
         clusters = {name: stack.enter_context(cluster(changes)) for name, changes in OURS.items()}
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="hobus-bench-"))
         return asyncio.run(measure(clusters, rounds, sessions, turns, python, Path(directory)))
 
 
-# --- the tables -------------------------------------------------------------------------------------------------------
-
-
 def better_peer(found: dict[str, Figures]) -> str | None:
     """The one with more turns per second, median over the rounds."""
     peers = [name for name in PEERS if name in found]
-    return max(peers, key=lambda name: statistics.median(found[name].turns_per_s)) if peers else None
+    return max(peers, key=lambda name: statistics.median(found[name].turns_per_s), default=None)
 
 
 def goals(found: dict[str, Figures], counts: dict[str, Counts]) -> dict[str, float]:
     """Each goal's figure; only those whose sides were measured."""
     reached: dict[str, float] = {
-        "cpu_like_ms": round(found[LIKE].cpu_sum, 1),
-        "cpu_shipped_ms": round(found[SHIPPED].cpu_sum, 1),
-        "ledger_writes": counts[LIKE].ledger_writes,
-        "frames": counts[LIKE].frames_received,
-    }
-    peer = better_peer(found)
-    if peer is not None:
+        "cpu_like_ms": round(found[LIKE].cpu[2], 1), "cpu_shipped_ms": round(found[SHIPPED].cpu[2], 1),
+        "ledger_writes": counts[LIKE].ledger_writes, "frames": counts[LIKE].frames_received,
+    }  # fmt: skip
+    if (peer := better_peer(found)) is not None:
         pairs = zip(found[LIKE].turns_per_s, found[peer].turns_per_s, strict=True)
         reached["ratio"] = round(statistics.median(mine / theirs for mine, theirs in pairs), 2)
     return reached
 
 
-def table(found: dict[str, Figures], counts: dict[str, Counts]) -> str:
-    """Sides, CPU by process, counts, goals."""
-    return "\n\n".join((_sides(found), _cpu(found), _counts(found, counts), _goals(found, counts)))
-
-
-def _sides(found: dict[str, Figures]) -> str:
-    return markdown(
-        ("", "turns/s", "p50 ms", "p99 ms", "CPU ms per turn", "user", "system"),
-        [
-            (
-                name,
-                *(round(statistics.median(values), 1) for values in (one.turns_per_s, one.p50_ms, one.p99_ms)),
-                round(one.cpu_sum, 1),
-                *(round(value, 1) for value in one.cpu_total),
-            )
-            for name, one in found.items()
-        ],
-    )
-
-
-def _cpu(found: dict[str, Figures]) -> str:
-    names = list(dict.fromkeys(name for side in OURS for name in found[side].cpu_ms[0]))
-    rows: list[tuple[Any, ...]] = []
-    for name in sorted(names, key=lambda name: name in ("launcher", CLIENT)):
-        cells: list[object] = []
-        for side in OURS:
-            is_there = name in found[side].cpu_ms[0]
-            cells += [round(value, 1) for value in found[side].cpu_of(name)] if is_there else ["", ""]
-        rows.append((f"{name} (not added)" if name == CLIENT else name, *cells))
-    return markdown(("CPU ms per turn", *(f"{side}: {part}" for side in OURS for part in ("user", "system"))), rows)
-
-
 _COUNTED = {
-    "frames through the broker, received": "frames_received",
-    "frames through the broker, sent": "frames_sent",
-    "ledger writes": "ledger_writes",
-    "bytes of all frames, the ledger's included": "wire_bytes",
-    "pydantic validations": "validations",
-    "`model_copy`": "model_copies",
-    "calls of functions": "function_calls",
-}
+    "frames through the broker, received": "frames_received", "frames through the broker, sent": "frames_sent",
+    "ledger writes": "ledger_writes", "bytes of all frames, the ledger's included": "wire_bytes",
+    "pydantic validations": "validations", "`model_copy`": "model_copies", "calls of functions": "function_calls",
+}  # fmt: skip
 _RECORDED = {"entries": "entries", "syncs": "syncs", "bytes in the record": "bytes_written"}
 
 
-def _counts(found: dict[str, Figures], counts: dict[str, Counts]) -> str:
-    rows: list[tuple[object, ...]] = [
-        (f"{said}, under load", *(_short(statistics.median(one[name] for one in found[side].record)) for side in OURS))
+def table(found: dict[str, Figures], counts: dict[str, Counts]) -> str:
+    """Sides, CPU by process, counts, goals."""
+
+    def short(value: float) -> float:
+        return round(value) if value >= 100 else round(value, 1)
+
+    sides = [
+        (name, *(short(statistics.median(values)) for values in (one.turns_per_s, one.p50_ms, one.p99_ms)),
+         *(round(one.cpu[which], 1) for which in (2, 0, 1)))
+        for name, one in found.items()
+    ]  # fmt: skip
+    names = list(dict.fromkeys(name for side in OURS for name in found[side].cpu_ms[0]))
+    cpu: list[list[object]] = []
+    for name in sorted(names, key=lambda name: name in ("launcher", CLIENT)):
+        there = [found[side].cpu_of(name)[:2] if name in found[side].cpu_ms[0] else ["", ""] for side in OURS]
+        said = f"{name} (not added)" if name == CLIENT else name
+        cpu.append([said, *(value and round(float(value), 1) for pair in there for value in pair)])
+    per_turn: list[list[object]] = [
+        [f"{said}, under load", *(short(statistics.median(one[name] for one in found[side].record)) for side in OURS)]
         for said, name in _RECORDED.items()
     ]
-    rows += [(said, *(getattr(counts[side], name) for side in OURS)) for said, name in _COUNTED.items()]
-    return markdown(("per turn", *OURS), rows)
-
-
-def _short(value: float) -> float:
-    return round(value) if value >= 100 else round(value, 1)
-
-
-def _goals(found: dict[str, Figures], counts: dict[str, Counts]) -> str:
+    per_turn += [[said, *(getattr(counts[side], name) for side in OURS)] for said, name in _COUNTED.items()]
     reached = goals(found, counts)
     rows = (
         (f"turns/s / {better_peer(found)}", "at least", "ratio", "x"),
@@ -347,7 +244,12 @@ def _goals(found: dict[str, Figures], counts: dict[str, Counts]) -> str:
         ("frames that the broker receives, like for like", "at most", "frames", ""),
     )
     lines = [goal_row("P1b", what, side, GOALS[name], reached.get(name), unit) for what, side, name, unit in rows]
-    return markdown(("", "what", "goal", "reached"), chain(*lines))
+    return "\n\n".join((
+        markdown(("", "turns/s", "p50 ms", "p99 ms", "CPU ms per turn", "user", "system"), sides),
+        markdown(("CPU ms per turn", *(f"{side}: {part}" for side in OURS for part in ("user", "system"))), cpu),
+        markdown(("per turn", *OURS), per_turn),
+        markdown(("", "what", "goal", "reached"), chain(*lines)),
+    ))  # fmt: skip
 
 
 def main() -> None:
@@ -361,21 +263,15 @@ def main() -> None:
     python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
     found = run_all(given.rounds, given.sessions, turns, python)
     counts = {name: counted(changes) for name, changes in OURS.items()}
-    told = table(found, counts)
-    print(f"{given.sessions} sessions at once, {turns} turns each behind {HISTORY} of history; {given.rounds} rounds")
-    measured = measured_on(before)
-    say_machine(measured)
-    print(f"\n{told}")
-    whole = {
-        "measured_on": measured, "rounds": given.rounds, "sessions": given.sessions, "turns": turns,
+    how = f"medians of {given.rounds} rounds, {given.sessions} sessions, {turns} turns each"
+    print(f"{how}, behind {HISTORY} of history")
+    figures = {
+        "rounds": given.rounds, "sessions": given.sessions, "turns": turns,
         "goals": goals(found, counts), "counts": {name: asdict(one) for name, one in counts.items()},
         "sides": {name: asdict(one) for name, one in found.items()},
     }  # fmt: skip
-    for path in ([given.json] if given.json else []) + ([RESULTS] if given.write else []):
-        write_json(path, whole)
-    if given.write:
-        how = f"medians of {given.rounds} rounds, {given.sessions} sessions, {turns} turns each"
-        put_between("load", how, told, DOCUMENT)
+    shown, measured = table(found, counts), measured_on(before)
+    told(given, shown, figures, measured=measured, results=RESULTS, name="load", how=how, document=DOCUMENT)
 
 
 if __name__ == "__main__":

@@ -12,15 +12,11 @@ take turns. What the memory process would hold is its growth (RSS) while it was 
 from __future__ import annotations
 
 import asyncio
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +24,8 @@ import psutil
 
 from bench.builders import shipped_snapshot
 from bench.memory_eval.worlds import DAY_US
-from bench.peers.environment import python_or_exit
-from bench.report import arguments, goal_row, machine, markdown, measured_on, percentile, say_machine, write_json
+from bench.peers.environment import LinePeer, python_or_exit
+from bench.report import arguments, goal_row, machine, markdown, measured_on, percentile, rows_table, told
 from bench.turn import LANGGRAPH
 from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
@@ -59,11 +55,7 @@ GOALS = {"read": 5.0, "write": 1.5, "held_mb": 150}
 OURS, PEER = "ours", "LangGraph"
 
 
-# --- what a memory is filled with
-
-
 def name_of(number: int) -> str:
-    """The signal of a habit."""
     return f"tool:t{number}"
 
 
@@ -76,7 +68,6 @@ def event_id_of(name: str, session_id: str, run: int) -> str:
 
 
 def event_ids_of(name: str, count: int) -> list[str]:
-    """So many events of a habit, a few in each session."""
     return [
         event_id_of(name, session_of(place // EVENTS_PER_SESSION), place % EVENTS_PER_SESSION + 1)
         for place in range(count)
@@ -84,7 +75,6 @@ def event_ids_of(name: str, count: int) -> list[str]:
 
 
 def signal_of(name: str, session_id: str, run: int, at_us: int) -> Signal:
-    """One event."""
     return Signal(
         event_id=event_id_of(name, session_id, run), signal_id=name, principal=LOCAL, session_id=session_id,
         at=format_timestamp(at_us),
@@ -98,7 +88,6 @@ def labels_of(number: int) -> Labels:
 
 
 def artifact_of(number: int, event_ids: Sequence[str], at_us: int) -> Artifact:
-    """What was learned of a habit then."""
     name, at = name_of(number), format_timestamp(at_us)
     domain, task = VOCABULARY.domain, VOCABULARY.task
     return Artifact(
@@ -112,9 +101,6 @@ def artifact_of(number: int, event_ids: Sequence[str], at_us: int) -> Artifact:
             signal_id=name, crossed=True, count=5, session_count=3, already_consolidated=False, reason="crossed"
         ),
     )  # fmt: skip
-
-
-# --- the two sides
 
 
 class _Bus:
@@ -132,12 +118,10 @@ class _Bus:
 
 
 class Ours:
-    """One agent's memory, and a ledger that it logs to."""
-
     def __init__(self, ledger: LedgerService, directory: Path) -> None:
         config = shipped_snapshot().config
         assert config.ho3 is not None
-        self._budget = shipped_budget()
+        self._budget = TokenBudget(config.budget.ho3_bias_budget, config.attention.chars_per_token)
         self._ledger = ledger
         self._call = Call("ho3/1@bench", "ho3", "m", 1, "", "", None, "ledger")
         self.memory = AgentMemory(AGENT, config.ho3, Databases(RealDisk(directory / "memory")).open())
@@ -148,11 +132,8 @@ class Ours:
         """Every signal is a habit of sixty days, three events a session; those of a hundred go on to the end."""
         for number in range(SIGNALS):
             name = name_of(number)
-            life_us = (
-                DAYS * DAY_US
-                if number < ALIVE
-                else DAY_US * (_HABIT_DAYS + number * (DAYS - _HABIT_DAYS - 30) // SIGNALS)
-            )
+            quiet_after = _HABIT_DAYS + number * (DAYS - _HABIT_DAYS - 30) // SIGNALS
+            life_us = DAY_US * (DAYS if number < ALIVE else quiet_after)
             per_signal = events // SIGNALS
             begin_us = life_us - _HABIT_DAYS * DAY_US
             times = [begin_us + (life_us - begin_us) * (place + 1) // per_signal for place in range(per_signal)]
@@ -198,136 +179,57 @@ class Ours:
         return 1000 * (time.perf_counter() - began)
 
 
-@dataclass(slots=True)
-class Held:
-    """What one agent's memory holds."""
-
-    artifacts: int
-    events: int
-    fill_s: float
-    rss_mb: int
-    file_mb: int
-
-
-def filled(ours: Ours, artifacts: int, events: int) -> Held:
-    """From nothing on."""
-    own = psutil.Process()
-    empty_bytes, began = own.memory_info().rss, time.perf_counter()
-    ours.fill(artifacts, events)
-    took_s, bytes_now = time.perf_counter() - began, own.memory_info().rss
-    return Held(
-        artifacts, events, round(took_s, 1), round((bytes_now - empty_bytes) / 1e6), round(ours.memory.size_bytes / 1e6)
-    )
-
-
-class Peer:
-    """LangGraph's store in its own process."""
-
-    def __init__(self, python: Path, directory: Path, items: int) -> None:
-        given = {
-            "path": str(directory / "store.db"), "items": items, "domain": VOCABULARY.domain, "task": VOCABULARY.task,
-        }  # fmt: skip
-        script = Path(__file__).parent / "peers/langgraph_store.py"
-        self._process = subprocess.Popen(
-            [str(python), str(script), json.dumps(given)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def take(self, reads: int, writes: int) -> dict[str, list[float]]:
-        """Milliseconds of each."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"reads": reads, "writes": writes}) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-
-
-@dataclass(slots=True)
-class Times:
-    """Of one side, milliseconds."""
-
-    reads: list[float] = field(default_factory=list[float])
-    writes: list[float] = field(default_factory=list[float])
-
-
 async def measure(artifacts: int, events: int, rounds: int, python: Path | None, directory: Path) -> dict[str, Any]:
-    """Both sides filled, then measured in turns."""
+    """Both sides filled, then measured in turns: milliseconds of each read and write, and what ours holds."""
     ledger = LedgerService(RealDisk(directory / "ledger"), shipped_snapshot().config.ledger)
     await ledger.start(_Bus())  # pyright: ignore[reportArgumentType]
-    ours = Ours(ledger, directory)
-    held = filled(ours, artifacts, events)
+    ours, own = Ours(ledger, directory), psutil.Process()
+    empty_bytes, began = own.memory_info().rss, time.perf_counter()
+    ours.fill(artifacts, events)
+    held = {
+        "artifacts": artifacts, "events": events, "the process grew by MB (RSS)": round((own.memory_info().rss - empty_bytes) / 1e6),
+        "file MB": round(ours.memory.size_bytes / 1e6), "filled in s": round(time.perf_counter() - began, 1),
+    }  # fmt: skip
     collector.settle()  # as the memory's process does once it is ready
-    in_force = 0
-    times = {OURS: Times()} | ({} if python is None else {PEER: Times()})
+    times: dict[str, dict[str, list[float]]] = {OURS: {"reads": [], "writes": []}}
     with ExitStack() as stack:
-        peer = None if python is None else Peer(python, directory, artifacts)
-        if peer is not None:
-            stack.callback(peer.close)
-            peer.take(1, 1)
+        peer = None
+        if python is not None:
+            labels = {"domain": VOCABULARY.domain, "task": VOCABULARY.task}
+            given = {"path": str(directory / "store.db"), "items": artifacts, **labels}
+            peer = stack.enter_context(LinePeer(python, "langgraph_store.py", given))
+            peer.ask({"reads": 1, "writes": 1})
+            times[PEER] = {"reads": [], "writes": []}
         for number in range(rounds):
             for place in range(READS):
-                took_ms, in_force = ours.read(place)
-                times[OURS].reads.append(took_ms)
-            times[OURS].writes += [await ours.write(number * WRITES + place) for place in range(WRITES)]
-            if peer is not None:
-                taken = peer.take(READS, WRITES)
-                times[PEER].reads += taken["reads"]
-                times[PEER].writes += taken["writes"]
+                took_ms, held["lines in force"] = ours.read(place)
+                times[OURS]["reads"].append(took_ms)
+            times[OURS]["writes"] += [await ours.write(number * WRITES + place) for place in range(WRITES)]
+            for name, taken in peer.ask({"reads": READS, "writes": WRITES}).items() if peer is not None else ():
+                times[PEER][name] += taken
     await ledger.drain()
-    return {"in_force": in_force, "held": held, "times": times}
+    return {"held": held, "times": times}
 
 
-def shipped_budget() -> TokenBudget:
-    config = shipped_snapshot().config
-    return TokenBudget(config.budget.ho3_bias_budget, config.attention.chars_per_token)
-
-
-def p50(values: Sequence[float]) -> float:
-    return round(statistics.median(values), 3)
+def ratios(times: dict[str, dict[str, list[float]]]) -> dict[str, float]:
+    """The peer's median over ours; empty without it."""
+    median = {side: {name: statistics.median(one) for name, one in of.items()} for side, of in times.items()}
+    return {name: round(median[PEER][name] / median[OURS][name], 1) for name in median[OURS]} if PEER in median else {}
 
 
 def table(found: dict[str, Any]) -> str:
-    """Sides, and the goals."""
-    times: dict[str, Times] = found["times"]
     rows = [
-        (
-            name,
-            *(value for values in (one.reads, one.writes) for value in (p50(values), round(percentile(values, 99), 3))),
-        )
-        for name, one in times.items()
+        (name, *(round(percentile(values, percent), 3) for values in of.values() for percent in (50, 99)))
+        for name, of in found["times"].items()
+    ]
+    reached, grown = ratios(found["times"]), found["held"]["the process grew by MB (RSS)"]
+    goals = [
+        *goal_row("P16", "read_active_biases, times as fast", "at least", GOALS["read"], reached.get("reads"), "x"),
+        *goal_row("P16", "log_signal, times as fast", "at least", GOALS["write"], reached.get("writes"), "x"),
+        *goal_row("P16", "the process grew by", "at most", GOALS["held_mb"], grown, " MB"),
     ]
     sides = markdown(("", "read p50 ms", "p99", "write p50 ms", "p99"), rows)
-    reached = ratios(times)
-    goals = [
-        *goal_row("P16", "read_active_biases, times as fast", "at least", GOALS["read"], reached.get("read"), "x"),
-        *goal_row("P16", "log_signal, times as fast", "at least", GOALS["write"], reached.get("write"), "x"),
-        *goal_row("P16", "the process grew by", "at most", GOALS["held_mb"], found["held"].rss_mb, " MB"),
-    ]
-    return f"{sides}\n\n{markdown(('', 'what', 'goal', 'reached'), goals)}"
-
-
-def held_table(one: Held) -> str:
-    """What was held."""
-    return markdown(
-        ("artifacts", "events", "the process grew by MB (RSS)", "file MB", "filled in s"),
-        [(f"{one.artifacts:,}", f"{one.events:,}", one.rss_mb, one.file_mb, one.fill_s)],
-    )
-
-
-def ratios(times: dict[str, Times]) -> dict[str, float]:
-    """The peer's median over ours; empty without it."""
-    peer = times.get(PEER)
-    if peer is None:
-        return {}
-    ours = times[OURS]
-    pairs = {"read": (peer.reads, ours.reads), "write": (peer.writes, ours.writes)}
-    return {
-        name: round(statistics.median(theirs) / statistics.median(mine), 1) for name, (theirs, mine) in pairs.items()
-    }
+    return "\n\n".join((rows_table([found["held"]]), sides, markdown(("", "what", "goal", "reached"), goals)))
 
 
 def main() -> None:
@@ -340,21 +242,8 @@ def main() -> None:
     before = machine()
     with tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
         found = asyncio.run(measure(given.artifacts, given.events, given.rounds, python, Path(directory)))
-    measured = measured_on(before)
-    say_machine(measured)
-    print(f"{found['in_force']:,} lines in force\n\n{held_table(found['held'])}\n\n{table(found)}")
-    sides = {name: {"reads": one.reads, "writes": one.writes} for name, one in found["times"].items()}
-    write_json(
-        given.json,
-        {
-            **found,
-            "held": asdict(found["held"]),
-            "times": sides,
-            "ratios": ratios(found["times"]),
-            "measured_on": measured,
-        },
-    )
+    told(given, table(found), found | {"ratios": ratios(found["times"])}, measured=measured_on(before))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -20,14 +20,11 @@ TOOLS = ("charge_keyed", "charge_unkeyed", "charge_late", "sleep_async", "sleep_
 
 
 def asking_for(tool_id: str) -> str:
-    """A message upon which the embedded model calls this tool."""
     return f"use {tool_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A directory with the distribution, and what its tools did."""
-
     root: Path
 
     @classmethod
@@ -39,7 +36,6 @@ class Outside:
         return cls(root)
 
     def environment(self) -> dict[str, str]:
-        """What the cluster's processes must be started with."""
         path = os.pathsep.join(filter(None, (str(self.root / "site"), make_environment().get("PYTHONPATH", ""))))
         return {"PYTHONPATH": path, "HOBUS_OUTSIDE": str(self.root / "seen")}
 
@@ -57,11 +53,9 @@ class Outside:
             (home / "config" / "agents" / agent_file.name).write_text(json.dumps(agent))
 
     def hold(self) -> None:
-        """From now on a tool stands still behind its effect."""
         (self.root / "seen" / "hold").touch()
 
     def release(self) -> None:
-        """A tool that was held goes on."""
         (self.root / "seen" / "hold").unlink(missing_ok=True)
 
     def runs(self, tool_id: str) -> list[str]:
@@ -69,7 +63,6 @@ class Outside:
         return self._lines(tool_id, "runs")
 
     def effects(self, tool_id: str) -> list[str]:
-        """The key or order of each effect that it had."""
         return self._lines(tool_id, "effects")
 
     def _lines(self, tool_id: str, kind: str) -> list[str]:

@@ -18,7 +18,6 @@ _FAULTS_SHOWN = 80
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """A table."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
 
@@ -73,13 +72,31 @@ def machine() -> dict[str, Any]:
 
 
 def measured_on(before: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """The machine as it was before, and how busy it was afterwards."""
     return {**before, **more, "load_average_after": machine()["load_average"]}
 
 
-def say_machine(measured: Mapping[str, Any]) -> None:
-    """For people, in one line."""
-    print("measured on:", ", ".join(f"{name} {value}" for name, value in measured.items()))
+def say(result: Mapping[str, Any], indent: str = "") -> None:
+    """For people: a line for each value, what stands inside of another further in."""
+    for name, value in result.items():
+        if isinstance(value, Mapping):
+            print(f"{indent}{name}")
+            say(value, f"{indent}    ")
+        else:
+            print(f"{indent}{name:44} {value}")
+
+
+def told(
+    given: argparse.Namespace, shown: str, figures: Mapping[str, Any], *, measured: Mapping[str, Any],
+    results: Path | None = None, name: str = "", how: str = "", document: Path = DOCUMENT,
+) -> None:  # fmt: skip
+    """Print the table of a measurement, and keep its figures where `--json` and `--write` say."""
+    say({"measured on": measured})
+    print(f"\n{shown}")
+    whole = {"measured_on": measured, **figures}
+    write_json(given.json, whole)
+    if results is not None and given.write:
+        write_json(results, whole)
+        put_between(name, how, shown, document)
 
 
 def arguments(
@@ -117,7 +134,6 @@ def percentile(values: Iterable[float], percent: float) -> float:
 
 
 def percentiles(values: Sequence[float], *percents: float) -> str:
-    """Some of them, to a tenth, as a table shows them."""
     return " / ".join(str(round(percentile(values, percent), 1)) for percent in percents)
 
 
@@ -131,23 +147,15 @@ def goal_row(goal: str, what: str, side: str, limit: float, reached: float | Non
 
 
 def write_json(path: Path | None, result: Any) -> None:
-    """Into this file, if one is given."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def concluded(
-    given: argparse.Namespace,
-    shown: str,
-    faults: Sequence[str],
-    *,
-    results: Path,
-    figures: Mapping[str, Any],
-    name: str = "",
-    how: str = "",
-    document: Path = DOCUMENT,
-) -> int:
+    given: argparse.Namespace, shown: str, faults: Sequence[str], *, results: Path, figures: Mapping[str, Any],
+    name: str = "", how: str = "", document: Path = DOCUMENT,
+) -> int:  # fmt: skip
     """Print the table and what must not be; with `--write` keeps the figures, and the table under its name.
 
     The exit code: 1 where there is a fault. Figures that name their machine are kept as they are.

@@ -19,14 +19,10 @@ from hobus.ledger_service.reader import read_entries
 
 @dataclass(slots=True)
 class StruckMoment:
-    """One planned kill or freeze."""
-
     hit_a_turn: bool = False  # whether a turn was on its way when it struck
 
 
 class SimulatedCluster(simulated.SimulatedCluster):
-    """With a person who asks, and a hand that kills and freezes."""
-
     is_asking = False
 
     def ask(

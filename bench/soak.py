@@ -53,8 +53,6 @@ RESULTS = Path("bench/results/soak.json")
 
 @dataclass(slots=True)
 class Soak:
-    """What was seen, by tenth."""
-
     rate: float
     seconds: float
     began: float
@@ -73,11 +71,9 @@ class Soak:
 
     @property
     def warm(self) -> int:
-        """The tenth from which is counted."""
         return min(TENTHS // 2, max(1, math.ceil(WARM_S / self.seconds * TENTHS)))
 
     def sample(self, found: Cluster) -> None:
-        """Memory of everybody who is to live through it."""
         run, tenth = found.run(), self.tenth
         pids = {row.actor: row.pid for row in run.children if row.actor not in MORTAL} | {"launcher": run.launcher_pid}
         for actor, pid in pids.items():
@@ -85,14 +81,12 @@ class Soak:
             self.memory_mb.setdefault(actor, [[] for _ in range(TENTHS)])[tenth].append(mb)
 
     def growth(self) -> dict[str, float]:
-        """Of each one's memory from the warm tenth to the last."""
         return {
             actor: round(statistics.median(by_tenth[-1]) / statistics.median(by_tenth[self.warm]), 3)
             for actor, by_tenth in self.memory_mb.items()
         }
 
     def faults(self) -> list[str]:
-        """What must not be."""
         found = [f"{actor} has {ratio} of its memory" for actor, ratio in self.growth().items() if ratio > GROWTH_MAX]
         if (slower := statistics.median(self.late_ms[-1]) / statistics.median(self.late_ms[self.warm])) > SLOWER_MAX:
             found.append(f"a turn takes {slower:.2f} of what it took")
@@ -128,8 +122,6 @@ async def _person(soak: Soak, door: Bus, number: int, people: int) -> None:
 
 
 async def _events(soak: Soak, found: Cluster, directory: Path, far: list[FarWorker], every_s: float) -> None:
-    """What happens, one after the other."""
-
     def join() -> None:
         far.append(FarWorker(directory / str(len(far)), ["join", token_of(found), "--slots", "4"]).works())
 
@@ -142,13 +134,10 @@ async def _events(soak: Soak, found: Cluster, directory: Path, far: list[FarWork
         found.kill(actor)
 
     happenings = (
-        ("joined", join),
-        ("executor killed", lambda: strike("ho1/2")),
-        ("worker killed", lambda: end(signal.SIGKILL)),
-        ("joined", join),
-        ("supervisor killed", lambda: strike("ho2/2")),
-        ("worker drained", lambda: end(signal.SIGTERM)),
-    )
+        ("joined", join), ("executor killed", lambda: strike("ho1/2")),
+        ("worker killed", lambda: end(signal.SIGKILL)), ("joined", join),
+        ("supervisor killed", lambda: strike("ho2/2")), ("worker drained", lambda: end(signal.SIGTERM)),
+    )  # fmt: skip
     for name, happen in itertools.cycle(happenings):
         await asyncio.sleep(every_s)
         if soak.is_over:
@@ -157,20 +146,19 @@ async def _events(soak: Soak, found: Cluster, directory: Path, far: list[FarWork
         soak.happened[name] += 1
 
 
-async def _watched(soak: Soak, found: Cluster) -> None:
-    while not soak.is_over:
-        await asyncio.to_thread(soak.sample, found)
-        await asyncio.sleep(soak.seconds / TENTHS / 6)
-
-
 async def soaked(found: Cluster, directory: Path, far: list[FarWorker], given: Any) -> Soak:
-    """The whole of it."""
     rate = given.rate or (await measure(found, 10))["turns_per_s"] / 2
+
+    async def watch() -> None:
+        while not soak.is_over:
+            await asyncio.to_thread(soak.sample, found)
+            await asyncio.sleep(soak.seconds / TENTHS / 6)
+
     async with connect_bus(found.place, "door") as door:
         soak = Soak(rate, given.minutes * 60, time.monotonic())
         async with asyncio.TaskGroup() as group:
             group.create_task(_events(soak, found, directory, far, given.every))
-            group.create_task(_watched(soak, found))
+            group.create_task(watch())
             for number in range(given.sessions):
                 group.create_task(_person(soak, door, number, given.sessions))
     return soak
@@ -194,12 +182,8 @@ def main() -> int:
     how = f"{given.minutes:g} minutes, {soak.rate:.1f} turns/s, {dict(soak.outcomes)}; {what}; the record: {verdict}"
     print(how)
     figures = {
-        "machine": measured_on(before),
-        "faults": faults,
-        "how": how,
-        "growth": soak.growth(),
-        "table": soak.table(),
-    }
+        "machine": measured_on(before), "faults": faults, "how": how, "growth": soak.growth(), "table": soak.table(),
+    }  # fmt: skip
     return concluded(given, soak.table(), faults, results=RESULTS, figures=figures, name="soak", how=how)
 
 

@@ -14,16 +14,17 @@ same answer.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import statistics
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.builders import shipped_snapshot
 from bench.cluster import Cluster, eventually, head_of, next_entry
 from bench.cluster import cluster as a_cluster
 from bench.report import arguments, judged
@@ -65,7 +66,6 @@ class Row:
 
     @property
     def faults(self) -> list[str]:
-        """What must not be."""
         found = {
             "not degraded": self.other, "after the client's deadline": int(self.slowest_ms > CLIENT_S * 1000), "unmarked": self.unmarked,
             "not one answer": self.answers_wrong, "another answer afterwards": self.changed_afterwards,
@@ -89,7 +89,7 @@ def run_way(way: str, turns: int) -> Row:
         elif way == "frozen":
             os.kill(cluster.row("ho2/1").pid, signal.SIGCONT)
         eventually(lambda: cluster.is_up("ho2/1"))
-        again = asyncio.run(_asked_again(cluster, list(found)))
+        again = asyncio.run(_asked_again(cluster, found))
         assert cluster("down").code == 0
         return _row(cluster, way, found, again)
 
@@ -146,36 +146,31 @@ async def _asked(door: Bus, input_id: str, timeout_s: float) -> tuple[TurnResult
     return result, (time.perf_counter() - began) * 1000
 
 
-async def _asked_again(cluster: Cluster, input_ids: list[str]) -> dict[str, TurnResult]:
+async def _asked_again(cluster: Cluster, input_ids: Iterable[str]) -> dict[str, TurnResult]:
     async with connect_bus(cluster.place, "door") as door:
         return {input_id: (await _asked(door, input_id, 30))[0] for input_id in input_ids}
 
 
 def _row(cluster: Cluster, way: str, found: dict[str, tuple[TurnResult, float]], again: dict[str, TurnResult]) -> Row:
-    host = json.loads((Path("config") / "admin_config.json").read_text())["host"]
-    reserve_s = min(host["degrade_reserve_ms"] / 1000, RESERVE_SHARE_MAX * CLIENT_S)
+    host = shipped_snapshot().config.host
+    reserve_s = min(host.degrade_reserve_ms / 1000, RESERVE_SHARE_MAX * CLIENT_S)
     bound_ms = round((CLIENT_S - reserve_s) * 1000 + THINKING_MS)
     entries = cluster.entries()
     marked = {entry.provenance.session_id for entry in entries if entry.event_type == "DEGRADATION"}
     times = sorted(elapsed_ms for _, elapsed_ms in found.values())
     outcomes = Counter(result.outcome for result, _ in found.values())
+    changed = (
+        {again[input_id].response, answer_text(entries, input_id)} != {result.response}
+        for input_id, (result, _) in found.items()
+    )
     return Row(
-        way=way,
-        turns=len(found),
-        degraded=outcomes.pop("degraded", 0),
-        other=dict(outcomes),
-        bound_ms=bound_ms,
-        p50_ms=round(statistics.median(times)),
-        slowest_ms=round(times[-1]),
+        way=way, turns=len(found), degraded=outcomes.pop("degraded", 0), other=dict(outcomes), bound_ms=bound_ms,
+        p50_ms=round(statistics.median(times)), slowest_ms=round(times[-1]),
         over_bound=sum(elapsed_ms > bound_ms + SLACK_MS for elapsed_ms in times),
         unmarked=sum(result.session_id not in marked for result, _ in found.values()),
         answers_wrong=sum(len(list_answers(entries, input_id)) != 1 for input_id in found),
-        changed_afterwards=sum(
-            {again[input_id].response, answer_text(entries, input_id)} != {result.response}
-            for input_id, (result, _) in found.items()
-        ),
-        record=cluster.record_verdict(),
-    )
+        changed_afterwards=sum(changed), record=cluster.record_verdict(),
+    )  # fmt: skip
 
 
 def main() -> None:

@@ -8,27 +8,26 @@ the two sides taking turns. The first row is measured with `ho2.classify` and `h
 third model call that the peer does not make, and it has no memory of habits to read and log; the second row is the turn as
 shipped, three calls and memory against the peer's two calls.
 
-Then, per turn: ledger commits (= syncs), entries and bytes by event, and CPU by process. LangGraph gets an environment of its own in a cache directory (`bench/peers`), and
-runs in one process without a bus, supervision, budgets or an audit record: that is what it is, not a handicap.
+Then, per turn: ledger commits (= syncs), entries and bytes, and CPU by process. LangGraph gets an environment of its own in a
+cache directory (`bench/peers`), and runs in one process without a bus, supervision, budgets or an audit record: that is what it
+is, not a handicap.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 from bench.cluster import Cluster, cluster, ledger_stats
-from bench.peers.environment import python_or_exit
-from bench.report import arguments, machine, measured_on, percentile, say_machine, write_json
+from bench.peers.environment import LinePeer, python_or_exit
+from bench.report import arguments, machine, measured_on, percentile, say, write_json
 from hobus.bus.messages.ids import is_call
-from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus
@@ -36,7 +35,7 @@ from hobus.ledger_service.reader import EntryFilter, read_entries
 
 QUESTION = "what packages are installed?"
 HISTORY, MEASURED = 10, 10
-GOAL = 1.5
+GOAL = 1.3
 LANGGRAPH = ("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2")
 ROWS = (
     (
@@ -47,21 +46,14 @@ ROWS = (
 )
 
 
-# --- the peer ---------------------------------------------------------------------------------------------------------
-
-
-class Peer:
-    """LangGraph in a process of its own, one round at a time."""
+class Peer(LinePeer):
+    """LangGraph in a process of its own."""
 
     threads = 0
 
     def __init__(self, python: Path, texts: dict[str, str], directory: Path) -> None:
-        script = Path(__file__).parent / "peers" / "langgraph_turn.py"
-        given = json.dumps({**texts, "directory": str(directory)})
-        self._process = subprocess.Popen(
-            [str(python), "-E", str(script), given], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._line()
+        super().__init__(python, "langgraph_turn.py", {**texts, "directory": str(directory)})
+        self.heard()
 
     def round(self) -> list[float]:
         """A new thread, its history taken turn by turn."""
@@ -70,40 +62,8 @@ class Peer:
 
     def turns(self, thread: str, *, written: int = 0, taken: int = 0, measured: int) -> tuple[list[float], int]:
         """Milliseconds of the measured turns, and bytes that each added; a new thread gets its history first."""
-        self._ask({"thread": thread, "written": written, "taken": taken, "measured": measured})
-        answer = json.loads(self._line())
+        answer = self.ask({"thread": thread, "written": written, "taken": taken, "measured": measured})
         return answer["times"], answer["bytes_per_turn"]
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def begin(self, threads: Sequence[str], turns: int) -> None:
-        """It takes so many turns of each of these threads, all asking at once; `waited` is the answer."""
-        self._ask({"threads": threads, "turns": turns})
-
-    def note_wait(self) -> list[float]:
-        """Milliseconds that each turn was waited for, once the last one is answered."""
-        return json.loads(self._line())
-
-    def _ask(self, asked: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit("the peer ended; its own words stand above")
-        return line
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
-# --- ours -------------------------------------------------------------------------------------------------------------
 
 
 async def ask(door: Bus, session_id: str | None) -> tuple[TurnResult, float]:
@@ -116,22 +76,30 @@ async def ask(door: Bus, session_id: str | None) -> tuple[TurnResult, float]:
     return result, elapsed * 1000
 
 
+async def talk(door: Bus, session_id: str | None, turns: int) -> tuple[str, list[float]]:
+    """One turn after the other; the session, and the milliseconds of each."""
+    times: list[float] = []
+    for _ in range(turns):
+        result, elapsed_ms = await ask(door, session_id)
+        session_id = result.session_id
+        times.append(elapsed_ms)
+    assert session_id is not None
+    return session_id, times
+
+
 async def our_round(door: Bus) -> tuple[str, list[float]]:
-    first, _ = await ask(door, None)
-    for _ in range(HISTORY - 1):
-        await ask(door, first.session_id)
-    return first.session_id, [(await ask(door, first.session_id))[1] for _ in range(MEASURED)]
-
-
-# --- one row ----------------------------------------------------------------------------------------------------------
+    session_id, _ = await talk(door, None, HISTORY)
+    return await talk(door, session_id, MEASURED)
 
 
 async def measure(found: Cluster, rounds: int, python: Path | None, directory: Path) -> dict[str, Any]:
-    async with connect_bus(found.place, "door") as door, connect_bus(found.place, "operator") as operator:
+    async with AsyncExitStack() as stack:
+        door = await stack.enter_async_context(connect_bus(found.place, "door"))
+        operator = await stack.enter_async_context(connect_bus(found.place, "operator"))
         session_id, _ = await our_round(door)  # everything is loaded, every cache warm
-        texts = texts_of(found, session_id)
-        peer = None if python is None else await asyncio.to_thread(Peer, python, texts, directory)
-        if peer is not None:
+        peer = None
+        if python is not None:
+            peer = stack.enter_context(await asyncio.to_thread(Peer, python, texts_of(found, session_id), directory))
             await asyncio.to_thread(peer.round)
         ours: list[list[float]] = []
         theirs: list[list[float]] = []
@@ -139,31 +107,21 @@ async def measure(found: Cluster, rounds: int, python: Path | None, directory: P
         before = await ledger_stats(operator)
         for _ in range(rounds):
             cpu_before = found.cpu_s()
-            session_id, times = await our_round(door)
+            ours.append((await our_round(door))[1])
             cpu_after = found.cpu_s()
             cpu = {actor: cpu[actor] + cpu_after[actor] - cpu_before[actor] for actor in cpu}
-            ours.append(times)
             if peer is not None:
                 theirs.append(await asyncio.to_thread(peer.round))
         after = await ledger_stats(operator)
-        if peer is not None:
-            peer.close()
     turns = rounds * (HISTORY + MEASURED)
-    entries = turns_of(list(read_entries(found.home.ledger, EntryFilter(session=session_id))))[
-        HISTORY : HISTORY + MEASURED
-    ]
     by_process = {actor: round(seconds / turns * 1000, 1) for actor, seconds in cpu.items()}
+    counted = ("commits", "syncs", "entries", "bytes_written")
     return {
         **percentiles("", ours),
         **(percentiles("peer_", theirs) | {"peer_ratio": ratio(theirs, ours)} if theirs else {}),
-        "commits_per_turn": round((after.commits - before.commits) / turns, 1),
-        "syncs_per_turn": round((after.syncs - before.syncs) / turns, 1),
-        "entries_per_turn": round((after.entries - before.entries) / turns, 1),
-        "bytes_per_turn": round((after.bytes_written - before.bytes_written) / turns),
+        **{f"{name}_per_turn": round((getattr(after, name) - getattr(before, name)) / turns, 1) for name in counted},
         "cpu_ms_per_turn": round(sum(by_process.values()), 1),
         "cpu_ms_by_process": by_process,
-        "body_bytes_by_event": bytes_by_event(entries),
-        "texts_bytes": {name: len(text.encode()) for name, text in texts.items()},
     }
 
 
@@ -192,64 +150,18 @@ def texts_of(found: Cluster, session_id: str) -> dict[str, str]:
     return {"question": QUESTION, "tool_output": tool_output, "answer": answer, "system": agent.system_prompt}
 
 
-def turns_of(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """The entries of each turn of a session, in the order of the ledger."""
-    turns: list[list[Entry]] = []
-    for entry in entries:
-        if entry.event_type == "RunRequested":
-            turns.append([])
-        if turns:
-            turns[-1].append(entry)
-    return turns
-
-
-def bytes_by_event(turns: Sequence[Sequence[Entry]]) -> dict[str, str]:
-    """`count x mean bytes of their bodies` of each event type in one turn, largest first."""
-    found: dict[str, list[int]] = {}
-    for turn in turns:
-        for entry in turn:
-            found.setdefault(entry.event_type, []).append(sum(entry.body_lengths))
-    rows = sorted(found.items(), key=lambda item: -sum(item[1]))
-    return {name: f"{len(sizes) / len(turns):.1f} x {statistics.mean(sizes):.0f} B" for name, sizes in rows}
-
-
-# --- one run ----------------------------------------------------------------------------------------------------------
-
-
-def run(rounds: int, python: Path | None) -> dict[str, Any]:
-    rows = []
-    before = machine()
-    for name, changes in ROWS:
-        with cluster(changes) as found, tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
-            row = asyncio.run(measure(found, rounds, python, Path(directory)))
-        rows.append({"row": name, **row})
-    return {"measured_on": measured_on(before), "rounds": rounds, "goal": GOAL, "rows": rows}
-
-
-def show(result: dict[str, Any]) -> None:
-    print(f"a turn, every step durable, {HISTORY} turns of history ({result['rounds']} rounds of {MEASURED} turns)")
-    say_machine(result["measured_on"])
-    for row in result["rows"]:
-        print(f"\n{row['row']}")
-        if "peer_ratio" in row:
-            verdict = "met" if row["peer_ratio"] >= GOAL else "missed"
-            print(f"    {row['peer_ratio']} x as fast as LangGraph + SqliteSaver sync (goal {GOAL}: {verdict})")
-        for name, value in row.items():
-            if isinstance(value, dict):
-                print(f"    {name}:")
-                for key, part in value.items():
-                    print(f"        {key:56} {part}")
-            elif name != "row":
-                print(f"    {name:28} {value}")
-
-
 def main() -> None:
     parser = arguments(__doc__, json=True, no_peer=True)
     parser.add_argument("--rounds", type=int, default=10)
     given = parser.parse_args()
     python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
-    result = run(given.rounds, python)
-    show(result)
+    before, rows = machine(), dict[str, Any]()
+    for name, changes in ROWS:
+        with cluster(changes) as found, tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
+            rows[name] = asyncio.run(measure(found, given.rounds, python, Path(directory)))
+    print(f"a turn, every step durable, {HISTORY} turns of history ({given.rounds} rounds of {MEASURED} turns)")
+    result = {"measured_on": measured_on(before), "goal of peer_ratio": GOAL, **rows}
+    say(result)
     write_json(given.json, result)
 
 

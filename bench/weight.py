@@ -57,7 +57,6 @@ _WORDS = re.compile(r"^\| ([\w]+) \| ([\d,]+) \|$", re.MULTILINE)
 
 
 def python_files(*folders: str) -> list[Path]:
-    """Python files below these folders of the tree, links not followed."""
     return [
         path
         for folder in folders
@@ -67,19 +66,16 @@ def python_files(*folders: str) -> list[Path]:
 
 
 def line_count(paths: Iterable[Path]) -> int:
-    """Lines of these files together."""
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
 
 
 def room_of(path: Path) -> str:
-    """The room that a file of the product stands in."""
     folder = PurePosixPath(path.relative_to(ROOT).as_posix()).parent
     parts = 2 if folder.parts[:2] != ("launch", "cli") else 3
     return "/".join(folder.parts[: min(parts, ROOM_OF[folder.parts[0]])])
 
 
 def lines_by_room() -> dict[str, int]:
-    """Lines of each room of the product."""
     rooms: Counter[str] = Counter()
     for path in python_files(*PRODUCT):
         rooms[room_of(path)] += line_count([path])
@@ -116,7 +112,6 @@ def settings_count() -> int:
 
 
 def names_with_two_meanings() -> list[str]:
-    """Public class names that two files of the product define."""
     defined: Counter[str] = Counter()
     for path in python_files(*PRODUCT):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -127,20 +122,16 @@ def names_with_two_meanings() -> list[str]:
 
 
 def figures() -> dict[str, int]:
-    """What the goals speak of."""
     rooms = lines_by_room()
     product = python_files(*PRODUCT)
     return {
-        "product lines": sum(rooms.values()),
-        "core lines": line_count(core_files()),
-        "test lines": line_count(python_files("tests")),
-        "bench lines": line_count(python_files("bench")),
+        "product lines": sum(rooms.values()), "core lines": line_count(core_files()),
+        "test lines": line_count(python_files("tests")), "bench lines": line_count(python_files("bench")),
         "docs words": sum(words_by_group().values()),
-        "console lines": line_count(path for one in CONSOLE for path in ROOT.glob(one)),
-        "settings": settings_count(),
+        "console lines": line_count(path for one in CONSOLE for path in ROOT.glob(one)), "settings": settings_count(),
         "files under 40 lines": sum(line_count([path]) < SHORT_LINES for path in product if path.name != "__init__.py"),
         "class names with two meanings": len(names_with_two_meanings()),
-    }
+    }  # fmt: skip
 
 
 def rooms_on_page(text: str) -> dict[str, tuple[int, str]]:
@@ -149,12 +140,10 @@ def rooms_on_page(text: str) -> dict[str, tuple[int, str]]:
 
 
 def words_on_page(text: str) -> dict[str, int]:
-    """Group of pages -> words, as the page's table says."""
     return {group: int(words.replace(",", "")) for group, words in _WORDS.findall(between(text, "words"))}
 
 
 def between(text: str, name: str) -> str:
-    """What stands between the marks of this name."""
     return text.partition(f"<!-- {name}: begin -->")[2].partition(f"<!-- {name}: end -->")[0]
 
 
@@ -173,13 +162,11 @@ def page_with_tables(text: str, rooms: Mapping[str, int], words: Mapping[str, in
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A table in Markdown."""
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def main() -> None:
-    """Print the figures beside their goals, and the rooms."""
     parser = argparse.ArgumentParser(prog="python -m bench.weight", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/architecture.md")
@@ -193,12 +180,9 @@ def main() -> None:
     print(table(("pages", "words"), ((group, f"{n:,}") for group, n in words.items())))
     if given.json:
         result = {
-            "figures": found,
-            "goals": GOALS,
-            "rooms": rooms,
-            "words": words,
+            "figures": found, "goals": GOALS, "rooms": rooms, "words": words,
             "two_meanings": names_with_two_meanings(),
-        }
+        }  # fmt: skip
         given.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 

@@ -26,9 +26,9 @@ import httpx2
 
 from bench.answers.questions import CITIES, SHORT, TOOL, Question, calls_for
 from bench.answers.recorder import Recorder, recording
-from bench.cluster import Cluster, cluster_in, temporary
+from bench.cluster import cluster_in, temporary
 from bench.peers.environment import PeerAway, cache, python_of
-from bench.report import arguments, machine, measured_on, put_between, rows_table, say_machine, write_json
+from bench.report import arguments, machine, measured_on, rows_table, told
 from hobus.bus.clock import SystemClock
 from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.http import keys
@@ -81,7 +81,6 @@ class Door:
         return said["choices"][0]["message"] | {"session": answer.headers.get("x-hobus-session", "")}
 
     def first_words_ms(self, messages: Messages, model: str = "") -> float:
-        """Return how long the first piece of an answer took."""
         body = {"model": model or self.model, "messages": messages, "max_tokens": 8, "stream": True}
         began = time.perf_counter()
         with self.http.stream("POST", "/v1/chat/completions", json=body) as answer:
@@ -112,33 +111,17 @@ def model_server(name: str, python: Path | None = None) -> Iterator[str]:
 
 @contextmanager
 def hobus_door(provider: str) -> Iterator[Door]:
-    """A cluster whose agent HELPER asks this model server, and its door."""
     with temporary("answers") as directory:
         made = cluster_in(directory / "home")
         agents = made.home.config / "agents"
         agents.mkdir(parents=True)
         agent = json.loads((SHIPPED_ROOT / "agents" / "ADMIN.json").read_text())
         agent |= {
-            "agent_id": "HELPER",
-            "agent_class": "RESIDENT",
-            "system_prompt": WORDS,
-            "tools": [],
-            "classification": "off",
-        }
-        agent["permissions"] |= {"tools": []}
-        agent["model"] = {"provider_id": "small", "model_id": "small"}
-        added = made(
-            "provider add",
-            "small",
-            "--kind",
-            "openai",
-            "--base-url",
-            f"{provider}/v1",
-            "--model",
-            "small",
-            "--key",
-            "none",
-        )
+            "agent_id": "HELPER", "agent_class": "RESIDENT", "system_prompt": WORDS, "tools": [], "classification": "off",
+            "permissions": agent["permissions"] | {"tools": []}, "model": {"provider_id": "small", "model_id": "small"},
+        }  # fmt: skip
+        words = f"small --kind openai --base-url {provider}/v1 --model small --key none"
+        added = made("provider add", *words.split())
         assert added.code == 0, added.err
         config = json.loads((made.home.config / "admin_config.json").read_text())
         config["gateway"]["providers"]["small"]["omit"] = ["temperature"]
@@ -147,17 +130,12 @@ def hobus_door(provider: str) -> Iterator[Door]:
             (agents / f"{(agent | own)['agent_id']}.json").write_text(json.dumps(agent | own))
         made.up("--http", "127.0.0.1:0")
         try:
-            with _door_of(made) as door:
+            key = keys.create(made.home, "answers", new_id=SystemClock().new_id, now_us=0, ttl_s=None)
+            time.sleep(1.5)  # a door reads its keys again once their directory has settled
+            with Door(f"http://127.0.0.1:{made.home.bound(http=True).rpartition(':')[2]}", "HELPER", key) as door:
                 yield door
         finally:
             made("down")
-
-
-def _door_of(found: Cluster) -> Door:
-    clock = SystemClock()
-    key = keys.create(found.home, "answers", new_id=clock.new_id, now_us=0, ttl_s=None)
-    time.sleep(1.5)  # a door reads its keys again once their directory has settled
-    return Door(f"http://127.0.0.1:{found.home.bound(http=True).rpartition(':')[2]}", "HELPER", key)
 
 
 def plainly(question: str, before: Messages | None = None) -> Messages:
@@ -178,7 +156,6 @@ def talked(door: Door, questions: Sequence[Question], *, is_plain: bool) -> Iter
 
 
 def measure(plain: Door, ours: Door, kept: Recorder, *, questions: int, calls: int, history: int) -> dict[str, Any]:
-    """Return the shares right, the tokens and times of one model."""
     asked, cities = SHORT[:questions], CITIES[:calls]
     found: dict[str, Any] = {"questions": questions, "calls": calls, "history": history}
     found["plain"] = sum(one.is_right(plain.ask(plainly(one.text))["content"] or "") for one in asked)
@@ -229,25 +206,20 @@ def _tokens(kept: Recorder, last: int) -> float:
 
 def missed(found: dict[str, Any]) -> list[str]:
     """Return what of P20 is not reached."""
-    told: list[str] = []
+    wrong: list[str] = []
     for ours, plain in (("new", "plain"), ("later", "plain_later"), ("new_calls", "plain_calls")):
         asked = found["calls" if ours == "new_calls" else "questions"]
         if found[plain] < asked * PLAINLY_MIN:
-            told.append(f"{ours}: {found[plain]} of {asked} right when asked plainly, which is no measure")
+            wrong.append(f"{ours}: {found[plain]} of {asked} right when asked plainly, which is no measure")
         if found[ours] < GOALS["right"] * found[plain]:
-            told.append(f"{ours}: {found[ours]} right, {found[plain]} asked plainly")
+            wrong.append(f"{ours}: {found[ours]} right, {found[plain]} asked plainly")
     if found["new_tokens"] > GOALS["prompt"] * found["plain_tokens"]:
-        told.append(f"prompt {found['new_tokens'] / found['plain_tokens']:.2f} of plain")
+        wrong.append(f"prompt {found['new_tokens'] / found['plain_tokens']:.2f} of plain")
     if found["cached"] < GOALS["cached"]:
-        told.append(f"cached {found['cached']:.2f}")
+        wrong.append(f"cached {found['cached']:.2f}")
     if found["first_words_ms"] > found["plain_first_words_ms"] + GOALS["first_words_ms"]:
-        told.append(f"first words {found['first_words_ms']} ms, {found['plain_first_words_ms']} asked plainly")
-    return told
-
-
-def table(rows: dict[str, dict[str, Any]]) -> str:
-    """Return a line for each model."""
-    return rows_table([{"model": name, **row, "missed": missed(row)} for name, row in rows.items()])
+        wrong.append(f"first words {found['first_words_ms']} ms, {found['plain_first_words_ms']} asked plainly")
+    return wrong
 
 
 def main() -> int:
@@ -268,13 +240,9 @@ def main() -> int:
         ):
             rows[name] = measure(plain, ours, kept, questions=given.questions, calls=given.calls, history=given.history)
         print(f"{name}: {rows[name]}; missed: {missed(rows[name]) or 'nothing'}", file=sys.stderr, flush=True)
-    measured = measured_on(before)
-    say_machine(measured)
-    print(table(rows))
-    write_json(given.json, {"machine": measured, "rows": rows})
-    if given.write:
-        put_between("answers", "python -m bench.answers --write", table(rows), DOCUMENT)
-        write_json(RESULTS, {"machine": measured, "rows": rows})
+    shown = rows_table([{"model": name, **row, "missed": missed(row)} for name, row in rows.items()])
+    to = {"results": RESULTS, "name": "answers", "how": "python -m bench.answers --write", "document": DOCUMENT}
+    told(given, shown, {"rows": rows}, measured=measured_on(before), **to)
     return int(any(missed(row) for row in rows.values()))
 
 

@@ -20,7 +20,6 @@ STOPS = {"smollm2": [], "gemma3": ["Question:", "\n<tool_call"]}
 
 
 def weights(model: str, cache: Path) -> str:
-    """Return the path of the model's weights."""
     if model == "smollm2":
         beside = Path(xllamacpp.__file__).parents[
             1

@@ -29,7 +29,6 @@ class Recorder:
 
 @contextmanager
 def recording(server: str) -> Iterator[Recorder]:
-    """A recorder before this model server, as long as the context lasts."""
     kept = Recorder()
     to = server.removeprefix("http://")
 

@@ -6,7 +6,7 @@ A row is a cluster of its own, eight executors that ask one call after the other
 that counts. At the point the gateway gets SIGKILL, at its every twentieth call: by itself, as it is about to send or has just
 received the frame that the point names (launch/process/failpoint.py), or by the provider, which knows how far its answer has come. It
 is started again, those who ask ask again under their keys, and it is killed again. In the end both sides are compared, key by key
-(`bench/gateway/compared.py`): every call that the provider counted has exactly one PROMPT_SENT with exactly one
+(`compared`): every call that the provider counted has exactly one PROMPT_SENT with exactly one
 end; every end that is sure of a call is one that the provider counted; what nobody can know is UNKNOWN_OUTCOME and says so.
 """
 
@@ -17,19 +17,110 @@ import asyncio
 import itertools
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.cluster import Cluster, eventually
-from bench.gateway.compared import Compared, compared
-from bench.gateway.parts import TIRELESS, Books, ask, call_of, cluster_of, kill_gateway
+from bench.gateway.parts import TIRELESS, Books, Call, ask, call_of, cluster_of, kill_gateway
 from bench.gateway.servers import served
 from bench.report import judged
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import derive_session_id
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.payload import read_payload
+from hobus.bus.record.payloads.prompts import PromptFailed
 from hobus.launch.cluster.client import connect_bus
+from hobus.launch.lab.simulation.record import ENDS
+from hobus.launch.lab.simulation.record import call_of as attempt_of
 from hobus.launch.process.failpoint import VARIABLE, parse_drill
+
+
+@dataclass(slots=True)
+class Compared:
+    counted: int = 0  # by the provider
+    answered: int = 0  # attempts that ended as PROMPT_RECEIVED
+    failed: int = 0  # as a fault after a send whose outcome is known, or that the gateway gave up itself
+    unknown: int = 0  # as UNKNOWN_OUTCOME: their gateway died before it recorded an end
+    unknown_reached: int = 0  # of these the calls that the provider counted
+    never_sent: int = 0  # attempts whose end says that nothing left
+    told_and_unknown: int = 0  # answers that somebody was given before their end was durable, and that is unknown now
+    faults: list[str] = field(default_factory=list[str])
+
+    @property
+    def difference(self) -> int:
+        """Calls that only one of the two sides knows of."""
+        return len(self.faults)
+
+
+def compared(entries: Iterable[Entry], calls: Iterable[Call], told: Mapping[str, str]) -> Compared:
+    """By call key. `told`: content of the answers that somebody was given, by key.
+
+    A call that the provider counted must be one of an attempt that was recorded as sent; an attempt with an end of
+    which the gateway is sure must be one that the provider counted. In between are the unknown outcomes, which say of
+    themselves that they may have arrived or not: as many of them as the provider's count needs.
+    """
+    found = Compared()
+    sent, ends, sure, unsure, counted = (Counter[str]() for _ in range(5))
+    contents: dict[str, list[str]] = defaultdict(list)
+    for entry in entries:
+        name = attempt_of(entry)
+        key = name.rpartition("/")[0]
+        if entry.event_type == "PROMPT_SENT":
+            sent[name] += 1
+        if entry.event_type not in ENDS:
+            continue
+        ends[name] += 1
+        if entry.event_type == "PROMPT_RECEIVED":
+            contents[key].append((entry.bodies[1] or b"").decode())
+            found.answered += 1
+            sure[key] += 1
+        elif (failed := read_payload(PromptFailed, entry)) is None or not failed.was_sent:
+            found.never_sent += 1
+        elif entry.reason == "UNKNOWN_OUTCOME":
+            found.unknown += 1
+            unsure[key] += 1
+        elif entry.reason in MAY_NOT_HAVE_ARRIVED:
+            found.failed += 1
+            unsure[key] += 1
+        else:
+            found.failed += 1
+            sure[key] += 1
+    found.faults += [
+        f"{name}: {sent[name]} PROMPT_SENT, {ends[name]} ends"
+        for name in sent | ends
+        if not (sent[name] == ends[name] == 1)
+    ]
+    whole: dict[str, set[str]] = defaultdict(set)
+    for call in calls:
+        counted[call.key] += 1
+        if call.is_whole:
+            whole[call.key].add(call.content)
+    found.counted = counted.total()
+    for key in counted | sure | unsure:
+        found.unknown_reached += max(0, counted[key] - sure[key])
+        if counted[key] > sure[key] + unsure[key]:
+            found.faults.append(f"{key}: {counted[key]} calls counted, {sure[key] + unsure[key]} recorded as sent")
+        if counted[key] < sure[key]:
+            found.faults.append(f"{key}: {counted[key]} calls counted, {sure[key]} recorded as made")
+    for key, answers in contents.items():
+        if len(answers) > 1:
+            found.faults.append(f"{key}: {len(answers)} recorded answers")
+        found.faults += [
+            f"{key}: recorded {answer!r}, which was never said" for answer in answers if answer not in whole[key]
+        ]
+    for key, text in told.items():
+        if key not in contents and unsure[key]:
+            found.told_and_unknown += 1
+        elif contents.get(key) != [text]:
+            found.faults.append(f"{key}: told {text!r}, recorded {contents.get(key)}")
+    return found
+
+
+MAY_NOT_HAVE_ARRIVED = frozenset({"CANCELLED", "DEADLINE_EXCEEDED"})
+"""Ends of calls that the gateway itself gave up, perhaps before their first byte was there: unknown as well."""
+
 
 POINTS: dict[str, tuple[str, str]] = {
     "nobody": ("", "nobody is killed"),
@@ -53,48 +144,33 @@ RESULTS = Path("bench/results/gateway_audit.json")
 
 @dataclass(slots=True)
 class Row:
-    """One point."""
-
     point: str
-    kills: int
+    kills: int = 0
     told: int = 0  # calls whose answer somebody was given
     untold: list[str] = field(default_factory=list[str])  # what others were told
     compared: Compared = field(default_factory=Compared)
 
     @property
     def faults(self) -> list[str]:
-        """What must not be."""
         return [f"{self.point}: {fault}" for fault in [*self.compared.faults, *self.untold]]
-
-
-class _Killer:
-    """Counts what the provider sees, and kills the gateway at every so many calls that are so far."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self._seen = 0
-        self.cluster: Cluster | None = None  # None: nobody is to be killed, or no more
-        self.kills = 0
-
-    def so_far(self, where: str) -> None:
-        """A call is this far."""
-        if where != self._where or self.cluster is None:
-            return
-        self._seen += 1
-        if self._seen % EVERY == 0:
-            self.kills += kill_gateway(self.cluster)
 
 
 def measure(point: str, kills: int) -> Row:
     """This many kills at this point, or, of nobody, a few calls."""
     where, _ = POINTS[point]
-    killer = _Killer(where)
-    books = Books(lambda _call: "whole", on_way=killer.so_far)
+    row, seen = Row(point), itertools.count(1)
+    killable: list[Cluster] = []  # none: nobody is to be killed, or no more
+
+    def so_far(here: str) -> None:
+        """Of a call at the provider; at every so many that are so far the gateway is killed."""
+        if here == where and killable and next(seen) % EVERY == 0:
+            row.kills += kill_gateway(killable[0])
+
+    books = Books(lambda _call: "whole", on_way=so_far)
     env = {VARIABLE: f"gateway:KILL:{where}:{EVERY}"} if ":" in where else {}
     with served(books.behave) as server, cluster_of({"mine": server.url}, TIRELESS, **env) as cluster:
-        killer.cluster = cluster
-        row = Row(point, 0)
-        told = asyncio.run(_until_killed(cluster, row, killer, kills, lambda: len(books.calls)))
+        killable.append(cluster)
+        told = asyncio.run(_until_killed(cluster, row, killable, kills, books))
         assert cluster("down").code == 0
         cluster.verify()
         row.told = len(told)
@@ -103,8 +179,8 @@ def measure(point: str, kills: int) -> Row:
 
 
 async def _until_killed(
-    cluster: Cluster, row: Row, killer: _Killer, kills: int, counted: Callable[[], int]
-) -> dict[str, str]:
+    cluster: Cluster, row: Row, killable: list[Cluster], kills: int, books: Books
+) -> dict[str, str]:  # fmt: skip
     told: dict[str, str] = {}
     is_over = asyncio.Event()
     mark = parse_drill(cluster.env[VARIABLE]).mark_in(cluster.home.run) if VARIABLE in cluster.env else None
@@ -129,7 +205,7 @@ async def _until_killed(
             for asker in range(ASKERS):
                 group.create_task(one(asker))
             until = time.monotonic() + LIMIT_S + 5 * kills
-            while row.kills < kills if row.point != "nobody" else counted() < 20 * ASKERS:
+            while row.kills < kills if row.point != "nobody" else len(books.calls) < 20 * ASKERS:
                 if time.monotonic() > until:
                     row.untold.append(f"only {row.kills} kills")
                     break
@@ -138,17 +214,13 @@ async def _until_killed(
                     row.kills += 1
                     if row.kills < kills:
                         mark.unlink()  # so that the next process strikes, too
-                elif mark is None:
-                    row.kills = killer.kills
-            killer.cluster = None
-            row.kills = killer.kills or row.kills
+            killable.clear()
             is_over.set()
     await asyncio.to_thread(eventually, lambda: cluster.is_up("gateway/1"))
     return told
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """How many kills, and where."""
     parser.add_argument("--kills", type=int, default=20, help="of each row")
     parser.add_argument("--point", choices=POINTS, action="append")
 

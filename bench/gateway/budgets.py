@@ -7,7 +7,7 @@ all that was reserved for it: so a session that fits k calls has had k, whatever
 own, a k, and 64 orders that ask at once, half of them streamed; the provider answers at once or late, refuses (429, 500: not
 billed), breaks off before or in the middle of its answer, or answers nonsense; a quarter of those who ask take it back
 after some milliseconds, and in every twentieth round the gateway is killed meanwhile. Who asks asks again as executors do.
-Afterwards the provider's own books are looked at, the budget, and the record of all rounds (`bench/gateway/compared.py`).
+Afterwards the provider's own books are looked at, the budget, and the record of all rounds (`compared` of the audit).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.cluster import Cluster
-from bench.gateway.compared import compared
+from bench.gateway.audit import compared
 from bench.gateway.parts import TIRELESS, Books, Call, ask, call_of, cluster_of, kill_gateway
 from bench.gateway.servers import Request, served
 from bench.report import concluded, markdown
@@ -47,8 +47,6 @@ RESULTS = Path("bench/results/gateway_budgets.json")
 
 @dataclass(slots=True)
 class Round:
-    """What became of one session's budget."""
-
     number: int
     k: int
     was_killed: bool
@@ -62,7 +60,6 @@ class Round:
 
     @property
     def faults(self) -> list[str]:
-        """What must not be."""
         wanted = {
             f"{self.worked} calls worked on": self.worked <= self.k,
             f"{self.at_most} calls at the provider at once": self.at_most <= self.k,
@@ -189,7 +186,6 @@ async def _at_rest(bus: Bus, session_id: str) -> ScopeBudget:
 
 
 def table(rounds: list[Round], said: dict[str, Any]) -> str:
-    """By k."""
     columns = (
         "fits k", "rounds", "of these killed", "calls asked", "sent", "refused by the provider", "worked on, most",
         "succeeded, most", "tokens used, most", "still reserved",
@@ -217,12 +213,10 @@ def table(rounds: list[Round], said: dict[str, Any]) -> str:
 
 
 def faults_of(rounds: list[Round], said: dict[str, Any]) -> list[str]:
-    """All of them."""
     return [fault for one in rounds for fault in one.faults] + list(said["compared"]["faults"])
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """How many rounds, from which seed."""
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from bench.builders import prompt, shipped_snapshot, write_config
 from bench.cluster import Cluster, cluster_in, temporary
-from bench.gateway.instances import KEY, MODEL, OPENAI
-from bench.gateway.servers import DONE, Request, completion, head, piece, sse, whole
+from bench.gateway.servers import DONE, KEY, MODEL, OPENAI, Request, completion, head, piece, sse, whole
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
 from hobus.bus.messages.work_order import Segment
@@ -40,7 +39,6 @@ def cluster_of(urls: Mapping[str, str], settings: Mapping[str, Any], **env: str)
 
 @contextmanager
 def home_of(urls: Mapping[str, str], settings: Mapping[str, Any], **env: str) -> Generator[Cluster]:
-    """A home whose cluster has such providers, and is not up yet."""
     shipped = shipped_snapshot().config.gateway.model_dump(mode="json")["providers"]
     ours = {name: {**OPENAI, "base_url": f"{url}/v1", "concurrency_max": 64} for name, url in urls.items()}
     changes = {
@@ -59,15 +57,11 @@ def home_of(urls: Mapping[str, str], settings: Mapping[str, Any], **env: str) ->
 
 
 def kill_gateway(cluster: Cluster) -> bool:
-    """SIGKILL, if there is one just then."""
     try:
         row = cluster.row("gateway/1")
     except (AssertionError, StopIteration):
         return False
     return bool(row.pid) and identity.end(row.pid, row.mark, signal.SIGKILL)
-
-
-# --- who asks -------------------------------------------------------------------------------------------------------
 
 
 def call_of(key: str, session_id: str, *, says: str = "", length: int = 100, **changes: Any) -> Prompt:
@@ -86,14 +80,9 @@ async def ask(
     while True:
         try:
             return await bus.request(
-                "gateway",
-                wanted,
-                expect=PromptResponse,
-                timeout_s=max(0.05, ends_at - loop.time()),
-                message_id=wanted.idempotency_key,
-                attempt=attempt,
-                on_stream=on_stream,
-            )
+                "gateway", wanted, expect=PromptResponse, timeout_s=max(0.05, ends_at - loop.time()),
+                message_id=wanted.idempotency_key, attempt=attempt, on_stream=on_stream,
+            )  # fmt: skip
         except RuntimeFault as fault:
             pause_s = fault.pause_s(0.1, 0.5)
             if not fault.retryable or ends_at - loop.time() <= pause_s:
@@ -102,13 +91,8 @@ async def ask(
         attempt += 1
 
 
-# --- the provider's side --------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class Call:
-    """One request as the provider's own books have it."""
-
     key: str
     number: int  # of this key, from 1
     way: str = ""
@@ -146,7 +130,6 @@ class Books:
         await WAYS[call.way](self, call, request, writer)
 
     def answer(self, call: Call, request: Request) -> tuple[dict[str, Any], bytes, bytes]:
-        """Headers and the two halves of a whole answer."""
         prompt_tokens, completion_tokens = self.usage(request)
         usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
         if request.json.get("stream"):

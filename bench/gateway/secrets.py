@@ -29,9 +29,8 @@ import psutil
 
 from bench.cluster import Cluster, alive, eventually, family_in, hobus
 from bench.far_worker import FarWorker, token_of
-from bench.gateway.instances import ANTHROPIC
 from bench.gateway.parts import MODEL_ID, TIRELESS, call_of, home_of, kill_gateway
-from bench.gateway.servers import DONE, Request, completion, head, message, piece, served, sse, whole
+from bench.gateway.servers import ANTHROPIC, DONE, Request, completion, head, message, piece, served, sse, whole
 from bench.report import concluded, markdown
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.join_token import decode
@@ -54,8 +53,6 @@ RESULTS = Path("bench/results/gateway_secrets.json")
 
 @dataclass(slots=True)
 class Found:
-    """What was looked through, and where which secret stood."""
-
     looked: dict[str, int] = field(default_factory=dict[str, int])  # place -> bytes
     hits: dict[str, dict[str, list[str]]] = field(default_factory=dict[str, dict[str, list[str]]])
     """Secret -> place -> where there."""
@@ -66,7 +63,6 @@ class Found:
 
     @property
     def faults(self) -> list[str]:
-        """Each place where a secret must not be."""
         return [
             f"{secret}, {place}: {where}"
             for secret, places in self.hits.items()
@@ -83,7 +79,6 @@ class _Search:
         self._needles = {name: _needles(value) for name, value in planted.items()}
 
     def names_in(self, data: bytes) -> list[str]:
-        """Secrets that stand there."""
         small = data.lower()
         return [name for name, needles in self._needles.items() if any(needle in small for needle in needles)]
 
@@ -96,7 +91,6 @@ class _Search:
 
 
 def _needles(value: str | bytes) -> list[bytes]:
-    """A secret as it may be written, in small letters."""
     data = value.encode() if isinstance(value, str) else value
     half = len(data) // 2
     encoded = [base64.b64encode(data).rstrip(b"="), base64.urlsafe_b64encode(data).rstrip(b"="), data.hex().encode()]
@@ -152,13 +146,10 @@ def drill(faults: tuple[str, ...] = FAULTS) -> Found:
     """All of it, once."""
     keys = {name: f"sk-{secrets.token_hex(16)}" for name in ("mine", "filed", "other")}
     planted: dict[str, str | bytes] = {
-        "a key from the environment": keys["mine"],
-        "a key that was typed": keys["filed"],
-        "Anthropic's key": keys["other"],
-        "variables of the shell": secrets.token_hex(16),
-        MISPLACED: secrets.token_hex(16),
-        KEPT_IN_BODIES: secrets.token_hex(16),
-    }
+        "a key from the environment": keys["mine"], "a key that was typed": keys["filed"],
+        "Anthropic's key": keys["other"], "variables of the shell": secrets.token_hex(16),
+        MISPLACED: secrets.token_hex(16), KEPT_IN_BODIES: secrets.token_hex(16),
+    }  # fmt: skip
     shell, misplaced, words = (str(planted[name]) for name in ("variables of the shell", MISPLACED, KEPT_IN_BODIES))
     env = dict.fromkeys(
         ("A_SECRET", "OPENAI_API_KEY", "OPENAI_ORG_ID", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), shell
@@ -341,7 +332,6 @@ def _look_at_records(entries: list[Entry], search: _Search) -> None:
 
 
 def _readings(body: bytes) -> Iterator[bytes]:
-    """The body itself, and unpacked where it can be."""
     yield body
     with suppress(Exception):
         yield repr(unpack(body)).encode()

@@ -5,16 +5,49 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from bench.builders import shipped_snapshot
+from hobus.config.sections.gateway import AnyProvider
+from hobus.gateway_service.providers.http.provider import HttpProvider
+
+KEY = "sk-planted-8f2b6c1d9e"
+MODEL = {
+    "model_id": "tiny", "sees": False, "context_tokens": 1_000_000, "input_usd_per_million": 1.0,
+    "output_usd_per_million": 2.0, "cached_usd_per_million": 0.5,
+}  # fmt: skip
+COMMON: dict[str, Any] = {"models": [MODEL], "any_model": False, "concurrency_max": 8, "key": "env:THE_KEY", "omit": []}
+OPENAI: dict[str, Any] = {
+    **COMMON, "kind": "openai", "max_tokens_field": "max_tokens", "structured": "json_schema",
+}  # fmt: skip
+ANTHROPIC: dict[str, Any] = {**COMMON, "kind": "anthropic", "structured": "json_schema"}
+
+
+async def breathe() -> None:
+    await asyncio.sleep(0)
+
+
+def instance(
+    kind: dict[str, Any], base_url: str, *, gateway: dict[str, Any] | None = None, secret: str = KEY, **changes: Any
+) -> HttpProvider:
+    suffix = "/v1" if kind["kind"] == "openai" else ""
+    shipped = shipped_snapshot().config.gateway
+    config: Any = TypeAdapter(AnyProvider).validate_python({**kind, "base_url": base_url + suffix, **changes})
+    return HttpProvider(
+        "mine", config, type(shipped).model_validate({**shipped.model_dump(), **gateway}) if gateway else shipped,
+        chars_per_token=4, given=lambda: {"THE_KEY": secret}, beside=asyncio.to_thread, breathe=breathe,
+        now=time.time,
+    )  # fmt: skip
+
 
 @dataclass
 class Request:
-    """One request as it came."""
-
     method: str
     path: str
     headers: dict[str, str]
@@ -30,8 +63,6 @@ Behave = Callable[[Request, asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class Server:
-    """Does with every request what the test says."""
-
     behave: Behave
     requests: list[Request] = field(default_factory=list)
     closed: int = 0  # connections that the other side ended before it had its answer
@@ -70,7 +101,6 @@ class Server:
 
 @asynccontextmanager
 async def serving(behave: Behave) -> AsyncIterator[Server]:
-    """A server for the length of a test."""
     server = Server(behave)
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 24)
     server.port = listener.sockets[0].getsockname()[1]
@@ -98,7 +128,6 @@ def served(behave: Behave) -> Iterator[Server]:
 
 
 async def _all_ended() -> None:
-    """What still answers somebody is given up."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
@@ -120,8 +149,6 @@ def whole(value: Any, status: int = 200, **headers: Any) -> bytes:
 
 
 def answering(value: Any, status: int = 200, **headers: Any) -> Behave:
-    """One whole answer."""
-
     async def behave(_request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(whole(value, status, **headers))
         await writer.drain()
@@ -130,37 +157,10 @@ def answering(value: Any, status: int = 200, **headers: Any) -> Behave:
 
 
 def sse(*events: Any) -> bytes:
-    """Events of a stream, each with its data alone."""
     return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
 
 
-def streaming(events: list[Any], *, end: bytes = b"", pause_s: float = 0.0) -> Behave:
-    """Events one after the other; a pair is (name, data), as Anthropic sends them."""
-
-    async def behave(_request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(head(content_type="text/event-stream"))
-        for event in events:
-            name, data = event if isinstance(event, tuple) else ("", event)
-            writer.write((f"event: {name}\n" if name else "").encode() + sse(data))
-            await writer.drain()
-            await asyncio.sleep(pause_s)
-        writer.write(end)
-        await writer.drain()
-
-    return behave
-
-
-def by_path(**of: Behave) -> Behave:
-    """By the last part of the path."""
-
-    async def behave(request: Request, writer: asyncio.StreamWriter) -> None:
-        await of[request.path.rpartition("/")[2]](request, writer)
-
-    return behave
-
-
 def completion(content: Any = "fine", **changes: Any) -> dict[str, Any]:
-    """A chat completion."""
     message = {"role": "assistant", "content": content} | changes.pop("message", {})
     return {
         "id": "c1",
@@ -177,7 +177,6 @@ def completion(content: Any = "fine", **changes: Any) -> dict[str, Any]:
 
 
 def piece(finish: str | None = None, **delta: Any) -> dict[str, Any]:
-    """A piece of a chat completion."""
     return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
 
@@ -186,7 +185,6 @@ DONE = b"data: [DONE]\n\n"
 
 
 def message(content: list[Any] | None = None, **changes: Any) -> dict[str, Any]:
-    """A message of Anthropic's."""
     return {
         "id": "m1",
         "type": "message",
@@ -202,26 +200,3 @@ def message(content: list[Any] | None = None, **changes: Any) -> dict[str, Any]:
             "output_tokens_details": {"thinking_tokens": 4},
         },
     } | changes
-
-
-def message_events(*blocks: tuple[dict[str, Any], list[dict[str, Any]]], stop: str = "end_turn") -> list[Any]:
-    """The events of a streamed message: blocks with their deltas."""
-    started = message([], stop_reason=None) | {
-        "usage": {
-            "input_tokens": 10,
-            "output_tokens": 1,
-            "cache_read_input_tokens": 8,
-            "cache_creation_input_tokens": 2,
-        }
-    }
-    events: list[Any] = [("message_start", {"type": "message_start", "message": started}), ("ping", {"type": "ping"})]
-    for index, (block, deltas) in enumerate(blocks):
-        events.append(("content_block_start", {"type": "content_block_start", "index": index, "content_block": block}))
-        events += [
-            ("content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}) for delta in deltas
-        ]
-        events.append(("content_block_stop", {"type": "content_block_stop", "index": index}))
-    usage = {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": 4}}
-    events.append(("message_delta", {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": usage}))
-    events.append(("message_stop", {"type": "message_stop"}))
-    return events

@@ -2,7 +2,7 @@
 
 usage: python -m bench.gateway speed [--rounds 5] [--no-peer] [--write]
 
-One upstream for all, a process that takes no time (`bench/gateway/upstream.py`), one client process, all sides in turns,
+One upstream for all, the model server of `bench.waiting` that thinks for no time and says twenty words, one client process, all sides in turns,
 round after round. `gateway`: prompts as an executor sends them, over the bus to a gateway with full duty: authenticated,
 reserved in four scopes, rate limited, through the breaker, PROMPT_SENT durable before the send and the answer recorded.
 `same call`: the gateway's own provider class in this process, so that the difference is the gateway. `openai SDK`: its
@@ -25,17 +25,18 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.cluster import eventually
-from bench.gateway.instances import OPENAI, instance
 from bench.gateway.parts import KEY, MANY, MODEL_ID, TIRELESS, call_of, cluster_of
 from bench.gateway.parts import ask as repeat
+from bench.gateway.servers import OPENAI, instance
 from bench.peers.environment import PeerAway, python_of
 from bench.report import concluded, goal_row, markdown
+from bench.waiting.provider import provider
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.messages.streams import StreamDelta
@@ -45,12 +46,11 @@ from hobus.launch.cluster.client import connect_bus
 LITELLM = ("litellm[proxy]==1.106.2",)
 DOCUMENT = Path("bench/results/speed.md")
 RESULTS = Path("bench/results/gateway_speed.json")
-ONE, MANY_AT_ONCE, STREAMS = 1, 64, 16
+ONE, MANY_AT_ONCE, STREAMS, WORDS = 1, 64, 16, 20
 LENGTH = 600
 """Characters of the prompt."""
 RATE = {"requests_per_minute": 10_000_000, "requests_burst": 100_000, "tokens_per_minute": MANY, "tokens_burst": MANY}
-GOALS = {"p13_added_ms": 1.5, "p14_per_litellm": 10.0, "p14_per_sdk": 2.0, "p15_added_ms": 1.5, "p15_per_litellm": 20.0}
-SIDES = ("gateway", "same call", "openai SDK", "LiteLLM")
+GOALS = {"p13_added_ms": 1.0, "p14_per_litellm": 8.0, "p14_per_sdk": 2.0, "p15_added_ms": 1.5, "p15_per_litellm": 10.0}
 
 Ask = Callable[[bool], Awaitable[float | None]]
 """One call, streamed or not; of a streamed one seconds until its first words."""
@@ -64,9 +64,6 @@ class Figures:
     per_s: list[float] = field(default_factory=list[float])  # 64 in flight
     first_words_ms: list[float] = field(default_factory=list[float])  # p50, one in flight
     streams_per_s: list[float] = field(default_factory=list[float])  # 16 in flight
-
-
-# --- the sides --------------------------------------------------------------------------------------------------------
 
 
 def through_gateway(bus: Bus) -> Ask:
@@ -92,7 +89,7 @@ def through_gateway(bus: Bus) -> Ask:
 
 def same_call(url: str) -> Ask:
     """The class that asks for the gateway, and nothing else of it."""
-    provider = instance(OPENAI, url, concurrency_max=64)
+    direct = instance(OPENAI, url, concurrency_max=64)
     wanted: Prompt = call_of("WO-direct#1", derive_session_id("door", "direct"), length=LENGTH)
 
     async def ask(streamed: bool) -> float | None:
@@ -102,7 +99,7 @@ def same_call(url: str) -> Ask:
             if not first:
                 first.append(time.perf_counter() - began)
 
-        answer = await provider.complete(wanted, model_id=MODEL_ID, timeout_s=60, on_delta=heard if streamed else None)
+        answer = await direct.complete(wanted, model_id=MODEL_ID, timeout_s=60, on_delta=heard if streamed else None)
         assert answer.outcome == "SUCCESS"
         return first[0] if streamed else None
 
@@ -133,17 +130,6 @@ def by_sdk(url: str, key: str) -> Ask:
 
 
 @contextmanager
-def upstream() -> Generator[str]:
-    """Its address."""
-    command = [sys.executable, "-m", "bench.gateway.upstream"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with process:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        process.kill()
-
-
-@contextmanager
 def litellm(url: str) -> Generator[str]:
     """The address of its proxy in front of this one. Raises PeerAway."""
     python = python_of("litellm-proxy", LITELLM)
@@ -152,24 +138,11 @@ def litellm(url: str) -> Generator[str]:
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="hobus-litellm-") as directory:
         config = Path(directory) / "config.yaml"
-        config.write_text(
-            json.dumps(
-                {
-                    "model_list": [
-                        {
-                            "model_name": MODEL_ID,
-                            "litellm_params": {
-                                "model": f"openai/{MODEL_ID}",
-                                "api_base": f"{url}/v1",
-                                "api_key": "sk-up",
-                            },
-                        }
-                    ],
-                    "general_settings": {"master_key": KEY},
-                    "litellm_settings": {"num_retries": 0, "telemetry": False},
-                }
-            )
-        )
+        model = {"model": f"openai/{MODEL_ID}", "api_base": f"{url}/v1", "api_key": "sk-up"}
+        config.write_text(json.dumps({
+            "model_list": [{"model_name": MODEL_ID, "litellm_params": model}],
+            "general_settings": {"master_key": KEY}, "litellm_settings": {"num_retries": 0, "telemetry": False},
+        }))  # fmt: skip
         command = [str(python.parent / "litellm"), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
         environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
@@ -193,13 +166,8 @@ def _lives(url: str) -> bool:
         return False
 
 
-# --- one round --------------------------------------------------------------------------------------------------------
-
-
-async def taken(
-    ask: Ask, calls: int, at_once: int, *, streamed: bool = False
-) -> tuple[list[float], list[float], float]:
-    """Seconds of each call, seconds until the first words of each, and calls per second."""
+async def taken(ask: Ask, calls: int, at_once: int, *, streamed: bool = False) -> tuple[float, float, float]:
+    """Milliseconds of a call, milliseconds until its first words (p50 each), and calls per second."""
     times: list[float] = []
     firsts: list[float] = []
     left = iter(range(calls))
@@ -209,30 +177,25 @@ async def taken(
             began = time.perf_counter()
             first = await ask(streamed)
             times.append(time.perf_counter() - began)
-            if first is not None:
-                firsts.append(first)
+            firsts.append(first or 0.0)
 
     began = time.perf_counter()
     async with asyncio.TaskGroup() as group:
         for _ in range(at_once):
             group.create_task(worker())
-    return times, firsts, calls / (time.perf_counter() - began)
+    per_s = round(calls / (time.perf_counter() - began), 1)
+    return round(statistics.median(times) * 1000, 2), round(statistics.median(firsts) * 1000, 2), per_s
 
 
 async def one_round(sides: dict[str, Ask], found: dict[str, Figures], scale: float) -> None:
-    """Every side in turn, for each figure."""
     for name, ask in sides.items():
-        times, _, _ = await taken(ask, round(100 * scale), ONE)
-        found[name].p50_ms.append(round(statistics.median(times) * 1000, 2))
+        found[name].p50_ms.append((await taken(ask, round(100 * scale), ONE))[0])
     for name, ask in sides.items():
-        _, _, per_s = await taken(ask, round(800 * scale), MANY_AT_ONCE)
-        found[name].per_s.append(round(per_s, 1))
+        found[name].per_s.append((await taken(ask, round(800 * scale), MANY_AT_ONCE))[2])
     for name, ask in sides.items():
-        _, firsts, _ = await taken(ask, round(60 * scale), ONE, streamed=True)
-        found[name].first_words_ms.append(round(statistics.median(firsts) * 1000, 2))
+        found[name].first_words_ms.append((await taken(ask, round(60 * scale), ONE, streamed=True))[1])
     for name, ask in sides.items():
-        _, _, per_s = await taken(ask, round(200 * scale), STREAMS, streamed=True)
-        found[name].streams_per_s.append(round(per_s, 1))
+        found[name].streams_per_s.append((await taken(ask, round(200 * scale), STREAMS, streamed=True))[2])
 
 
 async def measure(bus_place: Any, url: str, proxy: str | None, rounds: int, scale: float) -> dict[str, Figures]:
@@ -240,8 +203,7 @@ async def measure(bus_place: Any, url: str, proxy: str | None, rounds: int, scal
         sides = {"gateway": through_gateway(bus), "same call": same_call(url), "openai SDK": by_sdk(url, KEY)}
         if proxy is not None:
             sides["LiteLLM"] = by_sdk(proxy, KEY)
-        warm = {name: Figures() for name in sides}
-        await one_round(sides, warm, scale / 4)
+        await one_round(sides, {name: Figures() for name in sides}, scale / 4)
         found = {name: Figures() for name in sides}
         for number in range(rounds):
             await one_round(sides, found, scale)
@@ -250,53 +212,43 @@ async def measure(bus_place: Any, url: str, proxy: str | None, rounds: int, scal
 
 
 def run_all(rounds: int, *, with_peer: bool, scale: float = 1.0) -> dict[str, Figures]:
-    """All sides up, measured, and down."""
     settings = TIRELESS | {
         "budget.budget_mode": "enforce", "gateway.provider_rates": {"mine": RATE}, "gateway.session_rate": RATE,
     }  # fmt: skip
-    with upstream() as url, cluster_of({"mine": url}, settings) as cluster:
-        place = cluster.place
-        if not with_peer:
-            return asyncio.run(measure(place, url, None, rounds, scale))
-        with litellm(url) as proxy:
-            return asyncio.run(measure(place, url, proxy, rounds, scale))
+    with (
+        provider(0.0, WORDS) as model, cluster_of({"mine": model.url}, settings) as cluster,
+        (litellm(model.url) if with_peer else nullcontext()) as proxy,
+    ):  # fmt: skip
+        return asyncio.run(measure(cluster.place, model.url, proxy, rounds, scale))
 
 
-# --- the table --------------------------------------------------------------------------------------------------------
+ADDED, TIMES = float.__sub__, float.__truediv__
+REACHED: dict[str, tuple[str, str, str, Callable[[float, float], float]]] = {
+    "p13_added_ms": ("gateway", "same call", "p50_ms", ADDED),
+    "p14_per_sdk": ("gateway", "openai SDK", "per_s", TIMES),
+    "p15_added_ms": ("gateway", "same call", "first_words_ms", ADDED),
+    "p13_litellm_added_ms": ("LiteLLM", "openai SDK", "p50_ms", ADDED),
+    "p14_per_litellm": ("gateway", "LiteLLM", "per_s", TIMES),
+    "p15_litellm_added_ms": ("LiteLLM", "openai SDK", "first_words_ms", ADDED),
+    "p15_per_litellm": ("gateway", "LiteLLM", "streams_per_s", TIMES),
+}
 
 
 def goals(found: dict[str, Figures]) -> dict[str, float]:
-    """Each goal's figure, the median over the rounds; only those whose sides were measured."""
-
-    def of(one: str, two: str, figure: str, how: Callable[[float, float], float]) -> float:
-        pairs = zip(getattr(found[one], figure), getattr(found[two], figure), strict=True)
-        return round(statistics.median(how(mine, theirs) for mine, theirs in pairs), 2)
-
-    reached = {
-        "p13_added_ms": of("gateway", "same call", "p50_ms", lambda mine, theirs: mine - theirs),
-        "p14_per_sdk": of("gateway", "openai SDK", "per_s", lambda mine, theirs: mine / theirs),
-        "p15_added_ms": of("gateway", "same call", "first_words_ms", lambda mine, theirs: mine - theirs),
+    """Each figure, the median over the rounds; only those whose sides were measured."""
+    return {
+        name: round(statistics.median(map(how, getattr(found[one], figure), getattr(found[two], figure))), 2)
+        for name, (one, two, figure, how) in REACHED.items()
+        if one in found and two in found
     }
-    if "LiteLLM" in found:
-        reached |= {
-            "p13_litellm_added_ms": of("LiteLLM", "openai SDK", "p50_ms", lambda mine, theirs: mine - theirs),
-            "p14_per_litellm": of("gateway", "LiteLLM", "per_s", lambda mine, theirs: mine / theirs),
-            "p15_litellm_added_ms": of("LiteLLM", "openai SDK", "first_words_ms", lambda mine, theirs: mine - theirs),
-            "p15_per_litellm": of("gateway", "LiteLLM", "streams_per_s", lambda mine, theirs: mine / theirs),
-        }
-    return reached
 
 
 def table(found: dict[str, Figures]) -> str:
     """The sides, then the goals."""
-    first = markdown(
-        ("", "p50 ms, 1 in flight", "calls/s, 64 in flight", "first words p50 ms", "streams/s, 16 in flight"),
-        [
-            (name, *(round(statistics.median(getattr(found[name], one)), 1) for one in Figures.__dataclass_fields__))
-            for name in SIDES
-            if name in found
-        ],
-    )
+    columns = ("", "p50 ms, 1 in flight", "calls/s, 64 in flight", "first words p50 ms", "streams/s, 16 in flight")
+    medians = {
+        name: [round(statistics.median(values), 1) for values in asdict(one).values()] for name, one in found.items()
+    }
     reached = goals(found)
     rows = (
         ("P13", "added p50 at one in flight", "at most", "p13_added_ms", " ms"),
@@ -306,16 +258,15 @@ def table(found: dict[str, Figures]) -> str:
         ("P15", "streams/s at 16 / LiteLLM proxy", "at least", "p15_per_litellm", "x"),
     )
     lines = [goal_row(goal, what, side, GOALS[name], reached.get(name), unit) for goal, what, side, name, unit in rows]
-    second = markdown(("", "what", "goal", "reached"), itertools.chain(*lines))
-    beside = ""
+    told = [markdown(columns, [(name, *one) for name, one in medians.items()])]
+    told.append(markdown(("", "what", "goal", "reached"), itertools.chain(*lines)))
     if "LiteLLM" in found:
         added, first_added = reached["p13_litellm_added_ms"], reached["p15_litellm_added_ms"]
-        beside = f"\n\nLiteLLM's proxy adds {added} ms to a call of the SDK, and {first_added} ms to its first words."
-    return f"{first}\n\n{second}{beside}"
+        told.append(f"LiteLLM's proxy adds {added} ms to a call of the SDK, and {first_added} ms to its first words.")
+    return "\n\n".join(told)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """How many rounds, how large, with whom."""
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-peer", action="store_true", help="without LiteLLM; no registry is asked")
     parser.add_argument("--scale", type=float, default=1.0, help="calls of a round, as a share of the usual number")

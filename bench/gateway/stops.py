@@ -17,16 +17,15 @@ import argparse
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.cancels import GOAL_MS
-from bench.cluster import Cluster, cancelled
-from bench.gateway.parts import MODEL_ID, TIRELESS, Books, ask, call_of, cluster_of
+from bench.cluster import cancelled
+from bench.gateway.parts import MANY, MODEL_ID, TIRELESS, Books, ask, call_of, cluster_of
 from bench.gateway.servers import Request, served
 from bench.report import judged, percentile
 from hobus.bus.errors import RuntimeFault
@@ -43,6 +42,7 @@ WAYS = ("prompt", "turn")
 """Who takes a call back."""
 DEADLINES_S = (0.5, 1.0, 2.0, 4.0)
 TURN_DEADLINES_S = (1.0, 2.0, 4.0)
+ALONE = {"ho2.classify": False, "ho3.enabled": False, "budget.budget_mode": "off"}
 RESERVE_MS = 200
 """`gateway.fallback_reserve_ms`: what each model that may still be asked keeps of the call's time."""
 LIMIT_S = 30.0
@@ -51,8 +51,6 @@ RESULTS = Path("bench/results")
 
 @dataclass(slots=True)
 class Cancels:
-    """Calls that were taken back at one point."""
-
     way: str
     at: str
     reached_ms: list[float] = field(default_factory=list[float])
@@ -60,7 +58,6 @@ class Cancels:
 
     @property
     def faults(self) -> list[str]:
-        """What must not be."""
         p99 = round(percentile(self.reached_ms, 99), 1)
         found = [f"{self.way} {self.at}: p99 {p99} ms"] if p99 > GOAL_MS else []
         return [*found, f"{self.way} {self.at}: {self.open} still open"] if self.open else found
@@ -68,13 +65,11 @@ class Cancels:
 
 @dataclass(slots=True)
 class Deadlines:
-    """Calls with one deadline along the chain."""
-
     what: str
     last: str  # what the last model of the chain does
     deadline_ms: int
     late_ms: list[float] = field(default_factory=list[float])  # answered so long after the deadline; negative: before
-    outcomes: dict[str, int] = field(default_factory=dict[str, int])
+    outcomes: Counter[str] = field(default_factory=Counter[str])
     models: dict[str, int] = field(default_factory=dict[str, int])  # calls of each
 
     @property
@@ -83,17 +78,15 @@ class Deadlines:
         name = f"{self.what}, last one {self.last}, {self.deadline_ms} ms"
         found = [f"{name}: {max(self.late_ms)} ms late"] if max(self.late_ms) > GOAL_MS else []
         right = ("success", "degraded") if self.last == "whole" else ("timeout", "error")
-        found += [f"{name}: {count} {told}" for told, count in self.outcomes.items() if not told.startswith(right)]
-        return found
+        return found + [f"{name}: {n} {told}" for told, n in self.outcomes.items() if not told.startswith(right)]
 
 
 class _Hanging:
     """A provider that hangs, and says when each connection ended."""
 
-    def __init__(self, way: str) -> None:
-        self.way = way
-        self.begun = asyncio.Event()
-        self.ended = asyncio.Event()
+    def __init__(self) -> None:
+        self.way = "silent"
+        self.begun, self.ended = asyncio.Event(), asyncio.Event()
         self.ended_at = 0.0
         self.loop = asyncio.get_running_loop()
         self.books = Books(lambda call: self.way)
@@ -109,48 +102,34 @@ class _Hanging:
             self.ended_at = time.monotonic()
             self.loop.call_soon_threadsafe(self.ended.set)
 
-    def again(self) -> None:
-        """Gets ready for the next call."""
-        self.begun.clear()
-        self.ended.clear()
-
 
 async def measure_cancels(count: int, ways: tuple[str, ...] = WAYS) -> list[Cancels]:
-    """So many of each, one after the other, on one cluster."""
-    provider = _Hanging("silent")
-    settings = {**TIRELESS, "gateway.breaker.silence_ms": 60_000, "budget.session_token_limit": 1_000_000_000}
-    settings |= {"ho2.classify": False, "ho3.enabled": False, "budget.budget_mode": "off"}
-    rows: list[Cancels] = []
+    provider = _Hanging()
+    settings = {**TIRELESS, **ALONE, "gateway.breaker.silence_ms": 60_000, "budget.session_token_limit": MANY}
+    # A turn's answer is always streamed.
+    rows = [Cancels(way, at) for way in ways for at in HANGS if (way, at) != ("turn", "stuck")]
     with ExitStack() as stack:
         server = stack.enter_context(served(provider.behave))
         cluster = await asyncio.to_thread(stack.enter_context, cluster_of({"mine": server.url}, settings))
         place = cluster.place
         async with (
-            connect_bus(place, "ho1") as bus,
-            connect_bus(place, "door") as door,
-            connect_bus(place, "operator") as operator,
-        ):
-            for way in ways:
-                for at in HANGS:
-                    if (way, at) == ("turn", "stuck"):
-                        continue  # a turn's answer is always streamed
-                    provider.way = "stuck" if at == "streamed" else at
-                    row = Cancels(way, at)
-                    for number in range(count):
-                        provider.again()
-                        name = f"{way}-{at}-{number}"
-                        if way == "prompt":
-                            await _one(provider, row, _prompt(bus, row, name), None)
-                        else:
-                            cancel = partial(cancelled, operator, derive_session_id("door", name), name)
-                            await _one(provider, row, _turn(door, name), cancel)
-                    rows.append(row)
+            connect_bus(place, "ho1") as bus, connect_bus(place, "door") as door, connect_bus(place, "operator") as operator,
+        ):  # fmt: skip
+            for row in rows:
+                provider.way = "stuck" if row.at == "streamed" else row.at
+                for number in range(count):
+                    provider.begun.clear()
+                    provider.ended.clear()
+                    name = f"{row.way}-{row.at}-{number}"
+                    if row.way == "prompt":
+                        await _one(provider, row, _prompted(bus, name, LIMIT_S, stream=row.at == "streamed"), None)
+                    else:
+                        cancel = cancelled(operator, derive_session_id("door", name), name)
+                        await _one(provider, row, _turned(door, name, LIMIT_S), cancel)
     return rows
 
 
-async def _one(
-    provider: _Hanging, row: Cancels, asking: Awaitable[Any], take_back: Callable[[], Awaitable[Any]] | None
-) -> None:
+async def _one(provider: _Hanging, row: Cancels, asking: Awaitable[Any], take_back: Awaitable[None] | None) -> None:
     """A call that hangs is taken back: by a command, or by whoever asks."""
     asked = asyncio.ensure_future(asking)
     await asyncio.wait_for(provider.begun.wait(), LIMIT_S)
@@ -158,33 +137,13 @@ async def _one(
     if take_back is None:
         asked.cancel()
     else:
-        await take_back()
-    await _until_ended(provider, row, at)
-    await asyncio.gather(asked, return_exceptions=True)
-
-
-def _prompt(bus: Bus, row: Cancels, name: str) -> Awaitable[Any]:
-    wanted = call_of(f"WO-{name}#1", derive_session_id("door", name), stream=row.at == "streamed")
-    return bus.request(
-        "gateway", wanted, expect=PromptResponse, timeout_s=LIMIT_S, message_id=wanted.idempotency_key,
-        on_stream=(lambda _: None) if wanted.stream else None,
-    )  # fmt: skip
-
-
-def _turn(door: Bus, name: str) -> Awaitable[Any]:
-    turn = ProcessTurn(session_id=None, input_id=name, text=f"{name} is what I ask")
-    return process_turn(door, turn, timeout_s=LIMIT_S, retry_interval_s=0.2)
-
-
-async def _until_ended(provider: _Hanging, row: Cancels, at: float) -> None:
+        await take_back
     try:
         await asyncio.wait_for(provider.ended.wait(), 3.0)
         row.reached_ms.append(round((provider.ended_at - at) * 1000, 2))
     except TimeoutError:
         row.open += 1
-
-
-# --- deadlines --------------------------------------------------------------------------------------------------------
+    await asyncio.gather(asked, return_exceptions=True)
 
 
 def measure_deadlines(calls: int, what: str, last: str, deadlines_s: tuple[float, ...]) -> list[Deadlines]:
@@ -192,73 +151,66 @@ def measure_deadlines(calls: int, what: str, last: str, deadlines_s: tuple[float
     ways = (*CHAIN[:2], last)
     names = [f"m{number}" for number in range(1, len(ways) + 1)]
     following = [{"provider_id": name, "model_id": MODEL_ID} for name in names[1:]]
-    settings = TIRELESS | {
+    settings = TIRELESS | ALONE | {
         "gateway.fallbacks": [{"provider_id": names[0], "model_id": MODEL_ID, "routes": following}],
         "gateway.fallback_reserve_ms": RESERVE_MS,
-        "ho2.classify": False,
-        "ho3.enabled": False,
-        "budget.budget_mode": "off",
-    }
+    }  # fmt: skip
     with ExitStack() as stack:
         now = dict.fromkeys(names, "whole")  # at first, until each is loaded
         books = {name: Books(lambda _call, name=name: now[name]) for name in names}
         urls = {name: stack.enter_context(served(one.behave)).url for name, one in books.items()}
         cluster = stack.enter_context(cluster_of(urls, settings))
-        asyncio.run(_each_asked(cluster, names))
-        now.update(zip(names, ways, strict=True))
-        return asyncio.run(_all_deadlines(cluster, calls, what, last, deadlines_s, books))
+
+        async def measure() -> list[Deadlines]:
+            async with connect_bus(cluster.place, "ho1") as bus:
+                for (
+                    name
+                ) in names:  # an SDK is loaded beside the gateway's start; how long that takes is not the subject
+                    wanted = call_of(
+                        f"WO-{name}#1", derive_session_id("door", name), provider_id=name, model_id=MODEL_ID
+                    )
+                    assert (await ask(bus, wanted, timeout_s=LIMIT_S)).outcome == "SUCCESS"
+            now.update(zip(names, ways, strict=True))
+            rows = [Deadlines(what, last, round(deadline_s * 1000)) for deadline_s in deadlines_s]
+            async with connect_bus(cluster.place, "ho1" if what == "prompt" else "door") as bus:
+                for row, deadline_s in zip(rows, deadlines_s, strict=True):
+                    before = {name: len(one.calls) for name, one in books.items()}
+                    for number in range(calls):
+                        began = time.monotonic()
+                        asked = (_prompted if what == "prompt" else _turned)(
+                            bus, f"d{row.deadline_ms}n{number}", deadline_s
+                        )
+                        row.outcomes[await asked] += 1
+                        row.late_ms.append(round((time.monotonic() - began - deadline_s) * 1000, 1))
+                    row.models = {name: len(one.calls) - before[name] for name, one in books.items()}
+            return rows
+
+        return asyncio.run(measure())
 
 
-async def _each_asked(cluster: Cluster, names: list[str]) -> None:
-    """A provider's SDK is loaded beside the gateway's start; how long that takes is not the subject."""
-    async with connect_bus(cluster.place, "ho1") as bus:
-        for name in names:
-            wanted = call_of(f"WO-{name}#1", derive_session_id("door", name), provider_id=name, model_id=MODEL_ID)
-            assert (await ask(bus, wanted, timeout_s=LIMIT_S)).outcome == "SUCCESS"
-
-
-async def _all_deadlines(
-    cluster: Cluster, calls: int, what: str, last: str, deadlines_s: tuple[float, ...], books: Mapping[str, Books]
-) -> list[Deadlines]:
-    rows: list[Deadlines] = []
-    async with connect_bus(cluster.place, "ho1" if what == "prompt" else "door") as bus:
-        for deadline_s in deadlines_s:
-            row = Deadlines(what, last, round(deadline_s * 1000))
-            before = {name: len(one.calls) for name, one in books.items()}
-            outcomes: Counter[str] = Counter()
-            for number in range(calls):
-                name = f"d{row.deadline_ms}n{number}"
-                began = time.monotonic()
-                outcomes[await (_prompted if what == "prompt" else _turned)(bus, name, deadline_s)] += 1
-                row.late_ms.append(round((time.monotonic() - began - deadline_s) * 1000, 1))
-            row.outcomes = dict(outcomes)
-            row.models = {name: len(one.calls) - before[name] for name, one in books.items()}
-            rows.append(row)
-    return rows
-
-
-async def _prompted(bus: Bus, name: str, deadline_s: float) -> str:
-    wanted = call_of(f"WO-{name}#1", derive_session_id("door", name))
+async def _prompted(bus: Bus, name: str, timeout_s: float, *, stream: bool = False) -> str:
+    wanted = call_of(f"WO-{name}#1", derive_session_id("door", name), stream=stream)
+    heard: Callable[[Any], None] | None = (lambda _: None) if stream else None
+    asked = bus.request(
+        "gateway", wanted, expect=PromptResponse, timeout_s=timeout_s, message_id=wanted.idempotency_key, on_stream=heard,
+    )  # fmt: skip
     try:
-        answer = await bus.request(
-            "gateway", wanted, expect=PromptResponse, timeout_s=deadline_s, message_id=wanted.idempotency_key
-        )
+        answer = await asked
     except RuntimeFault as fault:
         return f"fault {fault.code}"
     return f"{answer.outcome.lower()} {answer.error_code or ''}".strip()
 
 
-async def _turned(door: Bus, name: str, deadline_s: float) -> str:
+async def _turned(door: Bus, name: str, timeout_s: float) -> str:
     turn = ProcessTurn(session_id=None, input_id=name, text=f"{name} is what I ask")
     try:
-        result = await process_turn(door, turn, timeout_s=deadline_s, retry_interval_s=0.2)
+        result = await process_turn(door, turn, timeout_s=timeout_s, retry_interval_s=0.2)
     except RuntimeFault as fault:
         return f"fault {fault.code}"
     return f"{result.outcome} {result.code or ''}".strip()
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """How many of each."""
     parser.add_argument("--cancels", type=int, default=200, help="of each row; 0: none")
     parser.add_argument("--calls", type=int, default=10, help="at each deadline; 0: none")
 

@@ -1,7 +1,7 @@
-"""`fuzzer.py`: attacks one socket as it is told on its standard input, and prints as JSON what it was told.
+"""An attacker of one socket: `python -m bench.hostile.fuzzer WORDS` attacks as it is told (JSON), and prints as JSON what it was told.
 
-One JSON object, `Words`. Every life is a process of its own, forked before it touches ZeroMQ; a key that is cut off
-is not heard again for a while. A life ends when it is cut off, or after `life_max` frames.
+Every life is a process of its own, forked before it touches ZeroMQ; a key that is cut off is not heard again for a while. A
+life ends when it is cut off, or after `life_max` frames.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ How = Literal["frames", "topics", "strangers", "lines"]
 
 @dataclass(frozen=True)
 class Words:
-    """What is attacked, as whom, how often, how fast."""
-
     name: str
     """Of the attack: no two of them use the same names for their peers."""
     how: How
@@ -68,8 +66,6 @@ class Words:
 
 @dataclass
 class Seen:
-    """What came of it."""
-
     sent: int = 0
     lives: int = 0
     cut_off: int = 0
@@ -78,30 +74,23 @@ class Seen:
     kinds: Counter[str] = field(default_factory=Counter[str])
     told: Counter[str] = field(default_factory=Counter[str])
 
-    def add(self, said: dict[str, Any]) -> None:
-        """One life more."""
-        self.sent += said["sent"]
-        self.lives += said["lives"]
-        self.cut_off += said["cut_off"]
-        self.let_in += said["let_in"]
-        self.kinds.update(said["kinds"])
-        self.told.update(said["told"])
+    def count(self, kind: str) -> None:
+        self.sent += 1
+        self.kinds[kind] += 1
 
 
 def attack(words: Words) -> Seen:
-    """All of it, one life after the other."""
     seen, number = Seen(), 0
-    while seen.sent < words.frames:
+    while seen.sent < words.frames and number <= words.frames:
         number += 1
-        count = min(words.life_max, words.frames - seen.sent)
-        life = _life_of(words, number, count)
-        before = seen.sent
-        seen.add(_forked(life))
+        before, count = seen.sent, min(words.life_max, words.frames - seen.sent)
+        for name, value in _forked(_life_of(words, number, count)).items():
+            if isinstance(value, dict):
+                getattr(seen, name).update(value)
+            else:
+                setattr(seen, name, getattr(seen, name) + value)
         if seen.sent == before:
-            seen.lives += 1
             time.sleep(0.1)  # it was not let in: its key or pid is still banned
-        if number > words.frames:
-            break
     return seen
 
 
@@ -137,9 +126,6 @@ def _forked(life: Callable[[Seen], None]) -> dict[str, Any]:
     return json.loads(text)
 
 
-# --- frames and topics ------------------------------------------------------------------------------------------------
-
-
 def _frames(words: Words, rng: random.Random, count: int, number: int, seen: Seen) -> None:
     """One connection: hello if it has a name, then what `Frames` makes, at the pace."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -161,8 +147,7 @@ def _frames(words: Words, rng: random.Random, count: int, number: int, seen: See
             name, parts = ("topics", subscription(rng)) if words.how == "topics" else maker.one()
             if not _sent(dealer, monitor, parts):
                 break
-            seen.sent += 1
-            seen.kinds[name] += 1
+            seen.count(name)
             _listen(dealer, words, seen)
             pace.wait()
         until = time.monotonic() + _LAST_WORDS_S
@@ -179,7 +164,6 @@ def _frames(words: Words, rng: random.Random, count: int, number: int, seen: See
 
 
 def _name(words: Words, worker: dict[str, str], number: int) -> tuple[str, str]:
-    """Instance and token."""
     epoch = f"{words.name}x{number}"
     if worker:
         return f"{worker['name']}@{epoch}", ""
@@ -237,20 +221,14 @@ def _told(parts: list[bytes], words: Words) -> str:
 
 
 class _Pace:
-    """So many a second."""
-
     def __init__(self, rate: float) -> None:
         self._rate = rate
         self._began = time.monotonic()
         self._count = 0
 
     def wait(self) -> None:
-        """After each one."""
         self._count += 1
         time.sleep(max(0.0, self._began + self._count / self._rate - time.monotonic()))
-
-
-# --- below frames ---------------------------------------------------------------------------------------------------
 
 
 def _wires(words: Words, rng: random.Random, count: int, seen: Seen) -> None:
@@ -264,8 +242,7 @@ def _wires(words: Words, rng: random.Random, count: int, seen: Seen) -> None:
             while stream.recv(4096):
                 pass
             seen.told["closed"] += 1
-        seen.sent += 1
-        seen.kinds["wire"] += 1
+        seen.count("wire")
         pace.wait()
 
 
@@ -302,8 +279,7 @@ def _strangers(words: Words, rng: random.Random, count: int, seen: Seen) -> None
             event = struct.unpack("=hi", monitor.recv_multipart()[0])[0]
         seen.let_in += event == zmq.EVENT_HANDSHAKE_SUCCEEDED
         seen.told["not let in" if event else "no answer"] += 1
-        seen.sent += 1
-        seen.kinds[kind] += 1
+        seen.count(kind)
         dealer.disable_monitor()
         monitor.close(linger=0)
         dealer.close(linger=0)
@@ -313,9 +289,6 @@ def _strangers(words: Words, rng: random.Random, count: int, seen: Seen) -> None
 def _keys(dealer: zmq.Socket[bytes], server: str, public: str, secret: str) -> None:
     dealer.curve_serverkey = server.encode()
     dealer.curve_publickey, dealer.curve_secretkey = public.encode(), secret.encode()
-
-
-# --- lines ------------------------------------------------------------------------------------------------------------
 
 
 def _lines(words: Words, rng: random.Random, count: int, seen: Seen) -> None:
@@ -331,14 +304,11 @@ def _lines(words: Words, rng: random.Random, count: int, seen: Seen) -> None:
             if kind == "line":
                 answer = CommandAnswer.model_validate_json(connection.makefile("rb").readline())
                 seen.told[answer.code or "accepted"] += 1
-        seen.sent += 1
-        seen.kinds[kind] += 1
+        seen.count(kind)
         pace.wait()
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    given = json.loads(sys.stdin.readline())
-    for name in ("roles", "services", "workers"):
-        given[name] = tuple(given[name])
+    given = {name: tuple(one) if isinstance(one, list) else one for name, one in json.loads(sys.argv[1]).items()}
     print(json.dumps(attack(Words(**given)).__dict__), flush=True)

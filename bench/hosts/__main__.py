@@ -13,20 +13,105 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.charges import charges_of
-from bench.cluster import temporary
-from bench.hosts.site import Site, site
-from bench.hosts.wire import why_not
-from bench.outside import asking_for
-from bench.random_kills import DEADLINE_S, ask_again, looked_at
+from bench.cluster import Cluster, eventually, temporary
+from bench.far_worker import FarWorker, token_of, workers
+from bench.hosts.wire import Hosts, why_not
+from bench.outside import Outside, asking_for, with_outside
+from bench.people import DEADLINE_S, Asked, Looked, ask, ask_on, looked_at
 from bench.report import arguments, concluded, markdown
+from bench.waiting.provider import Provider
+from hobus.bus.messages.control import Peers, ReadPeers
+from hobus.launch.cluster.client import ask_operator
+
+PATIENT = {"launcher.ready_timeout_ms": 120_000}
+"""Eight hosts that start on one machine keep each other waiting."""
+CLOCK = "import time\n_time = time.time\ntime.time = lambda: _time() + {shift}\n"
+"""A worker's `sitecustomize`: the product reads the wall clock by this function alone."""
+
+
+@dataclass(slots=True)
+class Site:
+    """A cluster on host 0 with a model server, a worker on each other host, people who ask."""
+
+    hosts: Hosts
+    cluster: Cluster
+    outside: Outside
+    model: Provider
+    workers: dict[int, FarWorker] = field(default_factory=dict[int, FarWorker])
+    answers: list[Asked] = field(default_factory=list[Asked])
+    back_s: list[float] = field(default_factory=list[float])
+
+    def join(self, host: int, directory: Path, clock_s: int) -> FarWorker:
+        """A worker of this host joins; its wall clock goes so much before."""
+        env = self.outside.environment()
+        if clock_s:
+            place = directory / f"clock{host}"
+            place.mkdir()
+            (place / "sitecustomize.py").write_text(CLOCK.format(shift=clock_s))
+            env["PYTHONPATH"] = f"{place}:{env['PYTHONPATH']}"
+        with self.hosts.inside(host):
+            self.workers[host] = FarWorker(directory / f"host{host}", ["join", token_of(self.cluster)], env=env)
+        return self.workers[host].works()
+
+    def name(self, host: int) -> str:
+        return self.workers[host].said.partition(" as ")[2].split()[0]
+
+    def rows(self) -> dict[str, int]:
+        """The workers elsewhere that the broker knows, and how many orders each has."""
+        peers = asyncio.run(ask_operator(self.cluster.place, "broker", ReadPeers(), Peers)).peers
+        return {row.instance.partition("@")[0]: row.in_flight for row in peers if row.host}
+
+    def busy(self, host: int) -> None:
+        eventually(lambda: self.rows().get(self.name(host)), within_s=30)
+
+    def back(self, host: int) -> None:
+        """Until the broker has its worker again; how long that takes is kept."""
+        began = time.monotonic()
+        eventually(lambda: self.name(host) in self.rows(), within_s=60)
+        self.back_s.append(round(time.monotonic() - began, 1))
+
+    @contextmanager
+    def people(self, count: int, pause_s: float) -> Iterator[None]:
+        """Meanwhile these people ask on, each in a session of its own; all have an answer, or none, afterwards."""
+        is_over = threading.Event()
+        asking = ask_on(self.cluster, count, is_over.is_set, self.answers, questions=QUESTIONS, pause_s=pause_s)
+        thread = threading.Thread(target=lambda: asyncio.run(asking))
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+
+@contextmanager
+def site(directory: Path, count: int, clock_s: Mapping[int, int]) -> Iterator[Site]:
+    """All of it up, on `count` hosts, and gone afterwards."""
+    with Hosts(count) as hosts, workers(directory / "far") as started:
+        model = Provider(THINK_S, 1, 0)
+        with hosts.inside(0):
+            model.start()
+        outside, cluster = with_outside(directory, {**PATIENT, **model.settings(), "ho2.classify": False})
+        try:
+            with hosts.inside(0):
+                cluster.up("--listen", f"{hosts.address(0)}:0")
+            made = Site(hosts, cluster, outside, model)
+            for host in range(1, count):
+                started.append(made.join(host, directory / "far", clock_s.get(host, 0)))
+            yield made
+        finally:
+            hosts.heal()
+            cluster.end()
+            model.kill()
+
 
 QUESTIONS = ("tell me of {}", f"{asking_for('charge_keyed')} for {{}}", f"{asking_for('charge_unkeyed')} for {{}}")
 THINK_S = 0.15
@@ -41,8 +126,6 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long things are."""
-
     span_s: float = 10.0
     asleep_s: float = 60.0
 
@@ -58,9 +141,6 @@ class Row:
     pause_s: float = 0.2
 
 
-# --- faults -----------------------------------------------------------------------------------------------------------
-
-
 def _wire(**links: float) -> Callable[[Site, Times], None]:
     def fault(at: Site, times: Times) -> None:
         at.hosts.links(**links)
@@ -70,8 +150,6 @@ def _wire(**links: float) -> Callable[[Site, Times], None]:
 
 
 def _cut(a: int, b: int, *, one_way: bool) -> Callable[[Site, Times], None]:
-    """Twice, while its worker has orders."""
-
     def fault(at: Site, times: Times) -> None:
         at.hosts.links(delay_ms=10)
         for _ in range(2):
@@ -88,7 +166,7 @@ def _cut(a: int, b: int, *, one_way: bool) -> Callable[[Site, Times], None]:
 def _killed(at: Site, times: Times) -> None:
     at.busy(1)
     at.hosts.kill(1)
-    at.gone(1)
+    eventually(lambda: at.name(1) not in at.rows(), within_s=60)
     time.sleep(times.span_s)
 
 
@@ -124,61 +202,41 @@ ROWS = {
     "clock": Row("clocks an hour before and behind", 3, _wire(delay_ms=10), clock_s={1: HOUR_S, 2: -HOUR_S}),
 }
 
-# --- a row ------------------------------------------------------------------------------------------------------------
 
-
-@dataclass(slots=True)
-class Seen:
-    """What a row left."""
-
-    cells: tuple[object, ...]
-    faults: list[str]
-    figures: dict[str, Any]
-
-
-def seen(directory: Path, name: str, times: Times, *, people: int) -> Seen:
-    """One cluster, one fault."""
+def seen(directory: Path, name: str, times: Times, *, people: int) -> tuple[list[object], list[str], Looked]:
+    """One cluster, one fault: its cells of the table, what must not be, and what became of what was asked."""
     row = ROWS[name]
-    with site(directory, row.hosts, {"ho2.classify": False}, think_s=THINK_S, clock_s=row.clock_s) as at:
-        assert at.model is not None
-        began = time.monotonic()
-        with at.people(people, QUESTIONS, row.pause_s):
+    with site(directory, row.hosts, row.clock_s) as at:
+        with at.people(people, row.pause_s):
             row.fault(at, times)
         at.hosts.heal()
         with at.hosts.inside(0):
             model = at.model.stats()
-        first = {asked.input_id: asked.result["outcome"] for asked in at.answers}
-        told = asyncio.run(ask_again(at.cluster, at.answers))
+        for one in at.answers:
+            if not one.is_answered:
+                asyncio.run(ask(at.cluster.place, one))
         assert at.cluster("down").code == 0
-        storm = looked_at(at.cluster, at.answers, Counter(), time.monotonic() - began, first)
-        storm.errors = told
-        charges, storm.wrongly_charged = charges_of(at.cluster.entries(), at.outside)
-        faults = [*storm.faults, *at.cluster.defects()]
+        looked = looked_at(at.cluster, at.outside, at.answers)
+        faults = [*looked.faults, *at.cluster.defects()]
         if model["doubled"]:
             faults.append(f"the model was asked the same {model['doubled']} times too often")
-        if storm.slowest_s > DEADLINE_S + 1:
-            faults.append(f"somebody heard nothing for {storm.slowest_s} s, beyond the deadline of {DEADLINE_S} s")
+        if looked.slowest_s > DEADLINE_S + 1:
+            faults.append(f"somebody heard nothing for {looked.slowest_s} s, beyond the deadline of {DEADLINE_S} s")
         ends = at.cluster.entries("WO_COMPLETED")
         elsewhere = [entry for entry in ends if entry.origin.startswith("ho1/remote-")]
         off_s = {round((entry.at_us - entry.ledger_at_us) / 1e6 / HOUR_S) * HOUR_S for entry in elsewhere}
         if not elsewhere or not off_s.issuperset(row.clock_s.values()):
             faults.append(f"the row shows nothing: {len(elsewhere)} orders done elsewhere, by clocks {off_s} s off")
-    done, in_doubt = (sum(getattr(one, what) for one in charges.values()) for what in ("completed", "in_doubt"))
-    cells = (
-        f"{name}: {row.words}",
-        row.hosts,
-        f"{len(at.answers)}, {sum(outcome == 'success' for outcome in first.values())}",
-        storm.answered_when_asked_again,
-        f"{len(storm.lost)}, {len(storm.answered_twice)}",
-        f"{model['calls']} ({model['doubled']})",
-        f"{len(elsewhere)} of {len(ends)}",
-        f"{done}, {in_doubt} ({len(storm.wrongly_charged)})",
-        f"{storm.p50_s}, {storm.slowest_s} of {DEADLINE_S}",
-        ", ".join(map(str, at.back_s)) or "-",
-        at.hosts.dropped(),
-        storm.record,
-    )
-    return Seen(cells, [f"{name}: {one}" for one in faults], asdict(storm) | {"row": name})
+    done, in_doubt = (sum(one[what] for one in looked.charges.values()) for what in ("completed", "in_doubt"))
+    lost, twice, wrongly = (len(looked.wrong[what]) for what in ("lost", "answered twice", "wrongly charged"))
+    cells = [
+        f"{name}: {row.words}", row.hosts, f"{len(at.answers)}, {looked.turns.get('success', 0)}",
+        looked.answered_when_asked_again, f"{lost}, {twice}", f"{model['calls']} ({model['doubled']})",
+        f"{len(elsewhere)} of {len(ends)}", f"{done}, {in_doubt} ({wrongly})",
+        f"{looked.p50_s}, {looked.slowest_s} of {DEADLINE_S}", ", ".join(map(str, at.back_s)) or "-", at.hosts.dropped(),
+        looked.record,
+    ]  # fmt: skip
+    return cells, [f"{name}: {one}" for one in faults], looked
 
 
 def main() -> int:
@@ -190,16 +248,21 @@ def main() -> int:
     given = parser.parse_args()
     if words := why_not():
         raise SystemExit(words)
-    times, rows = Times(given.seconds, given.asleep), list[Seen]()
+    times, table, faults, figures = (
+        Times(given.seconds, given.asleep),
+        list[list[object]](),
+        list[str](),
+        dict[str, Any](),
+    )
     for name in given.rows:
         with temporary("hosts") as directory:
-            rows.append(seen(directory, name, times, people=given.people))
-        print(*rows[-1].cells, sep=" | ", flush=True)
-    faults = [one for row in rows for one in row.faults]
+            cells, wrong, looked = seen(directory, name, times, people=given.people)
+        print(*cells, sep=" | ", flush=True)
+        table.append(cells)
+        faults += wrong
+        figures[name] = asdict(looked)
     how = f"{given.people} people, a model that thinks {THINK_S} s, a host asleep for {given.asleep:.0f} s"
-    figures = {"rows": [row.figures for row in rows]}
-    table = markdown(COLUMNS, [row.cells for row in rows])
-    return concluded(given, table, faults, results=RESULTS, figures=figures, name="hosts", how=how)
+    return concluded(given, markdown(COLUMNS, table), faults, results=RESULTS, figures=figures, name="hosts", how=how)
 
 
 if __name__ == "__main__":

@@ -75,8 +75,6 @@ def _own_namespace() -> Iterator[None]:
 
 @dataclass(slots=True)
 class Direction:
-    """From one host to another."""
-
     delay_s: float = 0.0
     loss: float = 0.0
     bytes_per_s: float = 0.0  # 0: as fast as it can
@@ -126,10 +124,7 @@ class Hosts:
             os.close(fd)
 
     def address(self, host: int) -> str:
-        """Its IP address."""
         return f"10.77.0.{host + 1}"
-
-    # --- the wire -----------------------------------------------------------------------------------------------------
 
     def link(self, a: int, b: int, *, delay_ms: float = 0.0, loss: float = 0.0, bytes_per_s: float = 0.0) -> None:
         """Between these two, each way: a delay, the share of packets that is lost, how much it carries."""
@@ -137,7 +132,6 @@ class Hosts:
             wire.delay_s, wire.loss, wire.bytes_per_s = delay_ms / 1000, loss, bytes_per_s
 
     def links(self, *, delay_ms: float = 0.0, loss: float = 0.0, bytes_per_s: float = 0.0) -> None:
-        """The same between all."""
         for a, b in self._wires:
             self.link(a, b, delay_ms=delay_ms, loss=loss, bytes_per_s=bytes_per_s)
 
@@ -152,7 +146,6 @@ class Hosts:
             wire.is_cut = False
 
     def dropped(self) -> int:
-        """Packets that did not arrive so far."""
         return sum(wire.dropped for wire in self._wires.values())
 
     def _carry(self, host: int) -> None:
@@ -185,8 +178,6 @@ class Hosts:
         with suppress(BlockingIOError):
             os.write(self._devices[host], packet)
 
-    # --- what runs on a host ------------------------------------------------------------------------------------------
-
     @contextmanager
     def inside(self, host: int) -> Iterator[None]:
         """What this thread starts, binds or connects meanwhile is on that host."""
@@ -195,7 +186,6 @@ class Hosts:
             yield
 
     def run(self, host: int, argv: list[str], **options: object) -> subprocess.Popen[bytes]:
-        """A process on that host."""
         with self.inside(host):
             return subprocess.Popen(argv, **options)  # type: ignore[call-overload]
 
@@ -215,7 +205,6 @@ class Hosts:
         self._signal(host, signal.SIGSTOP)
 
     def wake(self, host: int) -> None:
-        """It goes on, and so do its links."""
         self._signal(host, signal.SIGCONT)
         self.heal()
 

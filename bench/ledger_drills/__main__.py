@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.ledger_drills import around, calls, stored
-from bench.ledger_drills.rows import Row
+from bench.ledger_drills.rig import Row
 from bench.report import arguments, concluded, markdown
 
 RESULTS = Path("bench/results/ledger_drills.json")
@@ -40,21 +40,15 @@ def rows(folder: Path, *, full: bool, jobs: int, said: Callable[[Row], None] = l
 
 def _drills(folder: Path) -> list[Callable[..., Row]]:
     return [
-        stored.torn_without_index,
-        partial(stored.torn_with_index, folder / "torn"),
-        stored.flips_without_index,
-        partial(stored.flips_with_index, folder / "flips"),
-        partial(stored.flips_of_index, folder / "index"),
+        stored.torn_without_index, partial(stored.torn_with_index, folder / "torn"), stored.flips_without_index,
+        partial(stored.flips_with_index, folder / "flips"), partial(stored.flips_of_index, folder / "index"),
         partial(stored.segments, folder / "segments", with_index=True),
         partial(stored.segments, folder / "segments-alone", with_index=False),
-        *(partial(calls.failed, fault) for fault in calls.FAULTS),
-        calls.lying,
-        partial(calls.killed, folder / "killed"),
-        partial(calls.limited, folder / "limited"),
-        partial(around.clocks, folder / "clocks"),
-        partial(around.openers, folder / "openers"),
+        *(partial(calls.failed, fault) for fault in calls.FAULTS), calls.lying,
+        partial(calls.killed, folder / "killed"), partial(calls.limited, folder / "limited"),
+        partial(around.clocks, folder / "clocks"), partial(around.openers, folder / "openers"),
         partial(around.duplicates, folder / "duplicates"),
-    ]
+    ]  # fmt: skip
 
 
 def _cells(row: Row) -> list[object]:

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import multiprocessing
 import random
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
-from bench.ledger_drills.rig import Ledger, SmallBus, SteppedClock, start, write
-from bench.ledger_drills.rows import SMALL, Acked, Row, body_of, made, on_disk
+from bench.ledger_drills.rig import (
+    SMALL,
+    Acked,
+    Ledger,
+    Row,
+    SmallBus,
+    SteppedClock,
+    body_of,
+    made,
+    on_disk,
+    start,
+    write,
+)
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.ledger_service.opening import discard_index, open_ledger
@@ -66,38 +78,32 @@ def openers(folder: Path, *, full: bool) -> Row:
 
 def _contest(path: Path) -> list[str]:
     """What each of the openers said; all have ended when this returns."""
-    gate, opened = os.pipe()
-    children: list[tuple[int, int]] = []
+    context = multiprocessing.get_context("fork")
+    gate = context.Event()
+    openers = []
     for _ in range(OPENERS):
-        reading, writing = os.pipe()
-        child = os.fork()
-        if not child:
-            os.close(opened)
-            os.read(gate, 1)  # ends for all at once, when the parent closes the other end
-            _open_and_stay(path, writing)
-        os.close(writing)
-        children.append((child, reading))
-    os.close(opened)
-    os.close(gate)
-    said: list[str] = []
-    for _, reading in children:
-        said.append(os.read(reading, 16).decode())
-        os.close(reading)
-    for child, _ in children:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        hears, says = context.Pipe(duplex=False)
+        process = context.Process(target=_open_and_stay, args=(path, gate, says))
+        process.start()
+        openers.append((process, hears))
+    gate.set()  # for all at once
+    said = [hears.recv() for _, hears in openers]
+    for process, _ in openers:
+        process.kill()
+        process.join()
     return said
 
 
-def _open_and_stay(path: Path, writing: int) -> None:
-    word = b"broken"
+def _open_and_stay(path: Path, gate: Any, says: Any) -> None:
+    gate.wait()
+    word = "broken"
     try:
-        open_ledger(RealDisk(path), SMALL)
-        word = b"has"
+        held = open_ledger(RealDisk(path), SMALL)  # as long as it has a name
+        word = "has" if held else word
     except LedgerError as error:
-        word = b"refused" if error.code == "rejected" else error.code.encode()
+        word = "refused" if error.code == "rejected" else error.code
     finally:
-        os.write(writing, word)
+        says.send(word)
         signal.pause()
 
 

@@ -14,19 +14,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.ledger_drills.lying_disk import LyingDisk, LyingFile, cut_power
-from bench.ledger_drills.rig import SmallBus, medium, start
-from bench.ledger_drills.rows import SMALL, Acked, Outcome, Row, on_disk, outcome, write_batches
+from bench.ledger_drills.rig import (
+    SMALL,
+    Acked,
+    LyingDisk,
+    LyingFile,
+    Outcome,
+    Row,
+    SmallBus,
+    cut_power,
+    medium,
+    on_disk,
+    outcome,
+    start,
+    write_batches,
+)
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
-from hobus.bus.sim.disk import SimDisk, SimMedium
+from hobus.bus.sim.disk import SimDisk
 
 FIRST, SECOND = range(7), range(7, 10)
 """Batches before and after a restart in the middle; a segment holds two or three."""
-_DISK_CALLS = frozenset(
-    {"open", "exists", "list", "make_dir", "rename", "remove", "sync_dir", "free_bytes", "lock"}
-)  # fmt: skip
-_FILE_CALLS = frozenset({"read_at", "write_at", "sync", "truncate", "size", "close"})
 CHANGING = frozenset({"make_dir", "rename", "remove", "sync_dir", "write_at", "sync", "truncate"})
 """Calls that a disk refuses that was remounted read-only; and `open` to write."""
 
@@ -37,25 +45,20 @@ Strike = Callable[[int, str, Callable[[], None]], None]
 class WatchedDisk:
     """A disk whose every call, on itself and on its files, is numbered and may be struck."""
 
-    def __init__(
-        self, inner: Any, strike: Strike = lambda _number, _name, _partly: None, *, index_in_memory: bool = False
-    ) -> None:
+    def __init__(self, inner: Any, strike: Strike = lambda *_: None, *, index_in_memory: bool = False) -> None:
         self.inner = inner
         self.index_in_memory = index_in_memory
         self.strike = strike
         self.calls: list[str] = []
 
     def step(self, name: str, partly: Callable[[], None] = lambda: None) -> None:
-        """One call."""
         self.calls.append(name)
         self.strike(len(self.calls) - 1, name, partly)
 
     def real_path(self, path: str) -> str | None:
-        """Not a call to the file system."""
         return None if self.index_in_memory else self.inner.real_path(path)
 
     def __getattr__(self, name: str) -> Any:
-        assert name in _DISK_CALLS, name
         return partial(self._call, name)
 
     def _call(self, name: str, *args: Any, **named: Any) -> Any:
@@ -67,19 +70,16 @@ class WatchedDisk:
 
 class _WatchedFile:
     def __init__(self, disk: WatchedDisk, inner: Any) -> None:
-        self._disk = disk
-        self._inner = inner
+        self._disk, self._inner = disk, inner
 
     def __getattr__(self, name: str) -> Any:
-        assert name in _FILE_CALLS, name
         return partial(self._call, name)
 
     def _call(self, name: str, *args: Any) -> Any:
-        def partly() -> None:
-            if name == "write_at":
-                self._inner.write_at(args[0], args[1][: len(args[1]) // 2])
-
-        self._disk.step(name, partly)
+        half = (
+            partial(self._inner.write_at, args[0], args[1][: len(args[1]) // 2]) if name == "write_at" else lambda: None
+        )
+        self._disk.step(name, half)
         return getattr(self._inner, name)(*args)
 
 
@@ -104,7 +104,7 @@ def _tear(disk: Any) -> None:
     handle.close()
 
 
-def lived(disk: WatchedDisk, tell: Callable[[str, int], None] = lambda _name, _sequence: None) -> Acked:
+def lived(disk: WatchedDisk, tell: Callable[[str, int], None] = lambda *_: None) -> Acked:
     """What was acknowledged of that life, as far as it came. Only refusals and errors of the disk may end it."""
     acked = Acked()
     with suppress(LedgerError, OSError):
@@ -118,39 +118,35 @@ def _count() -> list[str]:
     return disk.calls
 
 
-def _failing(fault: Fault, at: int) -> Strike:
-    """Call `at` fails, behind half of it if it is a write; the later ones too if it is for good."""
-
-    def strike(number: int, name: str, partly: Callable[[], None]) -> None:
-        due = number >= at if fault.for_good else number == at
-        if due and (
-            fault.only is None or name in fault.only or (name == "open to write" and fault.error == errno.EROFS)
-        ):
-            with suppress(OSError):
-                partly()
-            raise OSError(fault.error, os.strerror(fault.error))
-
-    return strike
-
-
 class Fault(NamedTuple):
-    """How calls fail."""
-
     name: str
     error: int
     only: frozenset[str] | None  # these calls; None: every one
     for_good: bool  # that call and all later ones; else that one alone
 
+    def strike(self, at: int) -> Strike:
+        """Call `at` fails, behind half of it if it is a write; the later ones too if it is for good."""
 
+        def strike(number: int, name: str, partly: Callable[[], None]) -> None:
+            is_due = number >= at if self.for_good else number == at
+            is_write = name == "open to write" and self.error == errno.EROFS
+            if is_due and (self.only is None or name in self.only or is_write):
+                with suppress(OSError):
+                    partly()
+                raise OSError(self.error, os.strerror(self.error))
+
+        return strike
+
+
+WRITES = frozenset({"write_at"})
 FAULTS = (
     Fault("each call fails once (EIO)", errno.EIO, None, for_good=False),
     Fault("each call fails, and all after it (EIO)", errno.EIO, None, for_good=True),
-    Fault(
-        "the disk is full from each write on (ENOSPC)", errno.ENOSPC, frozenset({"write_at", "make_dir"}), for_good=True
-    ),
-    Fault("each write alone finds no space (ENOSPC)", errno.ENOSPC, frozenset({"write_at"}), for_good=False),
+    Fault("the disk is full from each write on (ENOSPC)", errno.ENOSPC, WRITES | {"make_dir"}, for_good=True),
+    Fault("each write alone finds no space (ENOSPC)", errno.ENOSPC, WRITES, for_good=False),
     Fault("remounted read-only at each call (EROFS)", errno.EROFS, CHANGING, for_good=True),
 )
+KEPT: tuple[Outcome, ...] = ("whole", "repaired")
 
 
 def failed(fault: Fault, *, full: bool) -> Row:
@@ -162,17 +158,13 @@ def failed(fault: Fault, *, full: bool) -> Row:
         for power_cut in (False, True):
             device = medium()
             disk = SimDisk(device)
-            acked = lived(WatchedDisk(disk, _failing(fault, at)))
+            acked = lived(WatchedDisk(disk, fault.strike(at)))
             disk.kill()
-            found = _after(device, acked, power_cut=power_cut)
-            row.count(found, ("whole", "repaired"), f"{calls[at]} {at}, power cut: {power_cut}")
+            if power_cut:
+                device.crash()
+            found = asyncio.run(outcome(SimDisk(device), acked, instance="ledger/1@3"))
+            row.count(found, KEPT, f"{calls[at]} {at}, power cut: {power_cut}")
     return row
-
-
-def _after(device: SimMedium, acked: Acked, *, power_cut: bool) -> Outcome:
-    if power_cut:
-        device.crash()
-    return asyncio.run(outcome(SimDisk(device), acked, instance="ledger/1@3"))
 
 
 def lying(*, full: bool) -> Row:
@@ -191,12 +183,10 @@ def lying(*, full: bool) -> Row:
 
         disk.strike = strike
         acked = lived(disk)
-        first = asyncio.run(outcome(LyingDisk(files), acked, instance="ledger/1@3"))
-        row.count(first, ("whole", "repaired"), f"sync {at}, page cache")
-        cut_power(files)
-        row.count(
-            asyncio.run(outcome(LyingDisk(files), acked, instance="ledger/1@4")), ("whole", "repaired"), f"sync {at}"
-        )
+        for instance in ("ledger/1@3", "ledger/1@4"):
+            found = asyncio.run(outcome(LyingDisk(files), acked, instance=instance))
+            row.count(found, KEPT, f"sync {at}, {instance}")
+            cut_power(files)
     return row
 
 
@@ -212,7 +202,7 @@ def killed(folder: Path, *, full: bool) -> Row:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         acked, _ = _in_child(folder / "case", strike)
-        row.count(on_disk(folder / "case", acked), ("whole", "repaired"), f"call {at}")
+        row.count(on_disk(folder / "case", acked), KEPT, f"call {at}")
     return row
 
 
@@ -225,8 +215,8 @@ def limited(folder: Path, *, full: bool) -> Row:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-        acked, _ = _in_child(folder / "case", lambda _number, _name, _partly: None, before=limit, index_in_memory=True)
-        row.count(on_disk(folder / "case", acked), ("whole", "repaired"), f"{size} bytes")
+        acked, _ = _in_child(folder / "case", lambda *_: None, before=limit, index_in_memory=True)
+        row.count(on_disk(folder / "case", acked), KEPT, f"{size} bytes")
     return row
 
 

@@ -1,60 +1,103 @@
-"""What the ledger's tests stand on: a bus whose clock the test moves, a disk that fails on command, and writes to make."""
+"""What ledger drills and tests stand on: a bus whose clock they move, a ledger that is spoken to by its handlers, entries to write."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import struct
-from collections.abc import Callable, Container
-from contextlib import asynccontextmanager
-from typing import Any
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 from uuid import UUID
-from zlib import crc32
 
+from hobus.bus.disk import RealDisk
 from hobus.bus.dispatch import Call
-from hobus.bus.messages.ledger import Ack, Entry, Lookup, Part, Read, Tail, Write, WriteEntry
+from hobus.bus.errors import LedgerError, RuntimeFault
+from hobus.bus.messages.ledger import Ack, Entry, Tail, Write, WriteEntry
 from hobus.bus.sim.disk import SimDisk, SimMedium
 from hobus.config.sections.record import LedgerConfig
-from hobus.ledger_service.frame import HEADER_BYTES, Built, build_frame, store_at
 from hobus.ledger_service.service import LedgerService
-from hobus.ledger_service.writer import Outcome
+from hobus.ledger_service.verify import is_ledger, verify_directory
 
-MASK = bytes(range(101, 117))
-SESSION = "session/0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
+
+@dataclass
+class LyingFile:
+    """Cache and device of one file; `dirty` is what a sync would bring from one to the other."""
+
+    cache: bytearray = field(default_factory=bytearray)
+    device: bytearray = field(default_factory=bytearray)
+    dirty: list[tuple[int, int]] = field(default_factory=list)
+
+
+class LyingDisk(SimDisk):
+    """Names are durable at once (they are not what is tested); bytes are durable as the device has them."""
+
+    def __init__(self, files: dict[str, LyingFile]) -> None:
+        super().__init__(SimMedium(1 << 30))
+        self.lying = files
+        self.fail_next_sync = False
+
+    def open(self, path: str, *, create: bool = False, write: bool = True):
+        if path not in self.lying:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            self.lying[path] = LyingFile()
+        return _Handle(self, self.lying[path])
+
+    def list(self, path: str = "") -> list[str]:
+        return sorted(name.rpartition("/")[2] for name in self.lying if name.rpartition("/")[0] == path)
+
+    def exists(self, path: str) -> bool:
+        return path in self.lying or any(name.startswith(f"{path}/") for name in self.lying)
+
+
+def cut_power(files: dict[str, LyingFile]) -> None:
+    """What the device has is what there is."""
+    for file in files.values():
+        file.cache[:] = file.device
+        file.dirty.clear()
+
+
+@dataclass
+class _Handle:
+    disk: LyingDisk
+    file: LyingFile
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return bytes(self.file.cache[offset : offset + size])
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        end = offset + len(data)
+        if len(self.file.cache) < end:
+            self.file.cache.extend(bytes(end - len(self.file.cache)))
+        self.file.cache[offset:end] = data
+        self.file.dirty.append((offset, end))
+
+    def sync(self) -> None:
+        dirty, self.file.dirty = self.file.dirty, []
+        if self.disk.fail_next_sync:
+            self.disk.fail_next_sync = False
+            raise OSError(errno.EIO, "injected")
+        for start, end in dirty:
+            if len(self.file.device) < end:
+                self.file.device.extend(bytes(end - len(self.file.device)))
+            self.file.device[start:end] = self.file.cache[start:end]
+
+    def size(self) -> int:
+        return len(self.file.cache)
+
+    def close(self) -> None:
+        """Nothing to give back."""
 
 
 def ledger_config(**changed: Any) -> LedgerConfig:
-    """Small figures, so that borders are near."""
     values: dict[str, Any] = {
-        "segment_bytes": 65_536,
-        "reserve_bytes": 4_096,
-        "bodies_max_bytes": 32_768,
-        "lazy_commit_ms": 10,
-        "outage_wait_ms": 1_000,
-        "search": {"enabled": True},
-    }
+        "segment_bytes": 65_536, "reserve_bytes": 4_096, "bodies_max_bytes": 32_768, "lazy_commit_ms": 10,
+        "outage_wait_ms": 1_000, "search": {"enabled": True},
+    }  # fmt: skip
     return LedgerConfig(**{**values, **changed})
-
-
-def stored_frame(
-    first_sequence: int,
-    chain: bytes,
-    entries: list[bytes],
-    bodies: list[tuple[bytes, bytes]],
-    *,
-    at: int = 0,
-    mask: bytes = MASK,
-) -> Built:
-    """One batch as it is stored at byte `at` of a segment."""
-    built = build_frame(first_sequence, chain, entries, [salt + data for salt, data in bodies], mask)
-    return built._replace(data=store_at(built, at, mask))
-
-
-def in_format(version: int, frame: bytearray) -> bytes:
-    """The same batch as another version of the software would have written its header."""
-    struct.pack_into("<H", frame, 8, version)
-    struct.pack_into("<I", frame, HEADER_BYTES - 12, crc32(frame[: HEADER_BYTES - 12]))
-    return bytes(frame)
 
 
 class SteppedClock:
@@ -102,7 +145,6 @@ class SmallBus:
         await self._sleeping[-1]
 
     async def release(self) -> None:
-        """Let the index interval pass."""
         for _ in range(3):
             await asyncio.sleep(0)
         for sleeper in self._sleeping:
@@ -113,77 +155,16 @@ class SmallBus:
             await asyncio.sleep(0)
 
 
-class FailingDisk:
-    """A disk whose n-th write or sync (counted from 0 over all files) fails, or tears first."""
-
-    def __init__(self, inner: SimDisk, path: str | None = None) -> None:
-        self.inner = inner
-        self.calls: list[str] = []
-        self.fail_at: int | None = None
-        self.error = errno.EIO
-        self.torn_bytes: int | None = None
-        self.free: int | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def open(self, path: str, *, create: bool = False, write: bool = True) -> Any:
-        return _FailingHandle(self, self.inner.open(path, create=create, write=write))
-
-    def free_bytes(self) -> int:
-        return self.inner.free_bytes() if self.free is None else self.free
-
-    def step(self, what: str, partly: Callable[[], None] = lambda: None) -> None:
-        self.calls.append(what)
-        if self.fail_at is not None and len(self.calls) > self.fail_at:
-            partly()
-            raise OSError(self.error, "injected")
-
-
-class _FailingHandle:
-    def __init__(self, disk: FailingDisk, inner: Any) -> None:
-        self._disk = disk
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def write_at(self, offset: int, data: bytes) -> None:
-        torn = self._disk.torn_bytes
-        self._disk.step("write", lambda: self._inner.write_at(offset, data[:torn]) if torn else None)
-        self._inner.write_at(offset, data)
-
-    def sync(self) -> None:
-        self._disk.step("sync")
-        self._inner.sync()
-
-
 def medium(capacity_bytes: int = 1 << 30) -> SimMedium:
-    """A device."""
     return SimMedium(capacity_bytes)
 
 
 def write(submission_id: str, stream: str = "ho1m", *, body: bytes | None = b"payload", **fields: Any) -> WriteEntry:
-    """One entry to write."""
     values: dict[str, Any] = {
-        "submission_id": submission_id,
-        "stream": stream,
-        "event_type": "WO_COMPLETED",
-        "at_us": 1_700_000_000_000_000,
-        "bodies": [] if body is None else [body],
-    }
+        "submission_id": submission_id, "stream": stream, "event_type": "WO_COMPLETED",
+        "at_us": 1_700_000_000_000_000, "bodies": [] if body is None else [body],
+    }  # fmt: skip
     return WriteEntry(**{**values, **fields})
-
-
-def take_over(tenure: int, prev: str, session: str = SESSION) -> WriteEntry:
-    """A TookOver, as an owner derives it."""
-    return write(f"TookOver:{session}/{tenure}", session, event_type="TookOver", prev=prev, tenure=tenure)
-
-
-def append(name: str, prev: str, tenure: int, session: str = SESSION, **fields: Any) -> WriteEntry:
-    """An entry of a session's journal."""
-    values = {"event_type": "StepStarted", "prev": prev, "tenure": tenure, **fields}
-    return write(name, session, **values)
 
 
 def call(sender: str = "operator/1@7") -> Call:
@@ -192,8 +173,6 @@ def call(sender: str = "operator/1@7") -> Call:
 
 
 class Ledger:
-    """A started service, spoken to by its handlers."""
-
     def __init__(self, service: LedgerService, bus: SmallBus) -> None:
         self.service = service
         self.bus = bus
@@ -204,51 +183,121 @@ class Ledger:
             return await self.service.append(list(entries), origin)
         return (await self.service.on_write(Write(entries=list(entries)), call(sender))).acks
 
-    async def write_together(
-        self,
-        *writes: list[WriteEntry],
-        resting: int = 0,
-        follows: str = "",
-        denied: Container[int] = (),
-        origin: str = "ho2/1@7",
-    ) -> list[Outcome]:
-        """As one frame of independent writes, past the tables; so many entries at the end of the last one rest on it.
-
-        `follows`: the entry that this last one follows.
-        """
-        parts = [Part(len(entries)) for entries in writes[:-1]] + [Part(len(writes[-1]), resting, follows)]
-        entries = [entry for one in writes for entry in one]
-        answer = self.service._open().writer.submit(entries, origin, parts=parts, denied=denied)
-        self.service._commit_soon(urgent=True)
-        return await answer
-
-    async def lookup(
-        self, *submission_ids: str, once: tuple[str, ...] = (), bodies: bool = False
-    ) -> list[Entry | None]:
-        question = Lookup(submission_ids=list(submission_ids), once=list(once), with_bodies=bodies)
-        return (await self.service.on_lookup(question, call())).entries
-
-    async def read(self, stream: str, **fields: Any) -> list[Entry]:
-        return (await self.service.on_read(Read(stream=stream, **{"limit": 1000, **fields}), call())).entries
-
     async def all(self, **fields: Any) -> list[Entry]:
         question = Tail(**{"after": -1, "limit": 10_000, **fields})
         return (await self.service.on_tail(question, call())).entries
 
 
 async def start(disk: Any, config: LedgerConfig | None = None, bus: SmallBus | None = None) -> Ledger:
-    """A running ledger on this disk."""
     bus = bus or SmallBus()
     service = LedgerService(disk, config or ledger_config())
     await service.start(bus)
     return Ledger(service, bus)
 
 
-@asynccontextmanager
-async def running(disk: Any, config: LedgerConfig | None = None, bus: SmallBus | None = None):
-    """A running ledger on this disk, drained at the end."""
-    ledger = await start(disk, config, bus)
+Outcome = Literal["refused", "told", "repaired", "whole", "lost", "invented"]
+"""refused: the start or a read said damaged. told: the start did not look there, `verify` says it. repaired: a batch was
+set aside and recorded. whole: as if nothing had been. lost, invented: an acknowledged entry is not as it was, or one is
+there that nobody wrote."""
+
+SMALL = ledger_config(segment_bytes=2_048)
+"""Several segments after a dozen batches."""
+EXAMPLES_MAX = 5
+
+
+@dataclass(slots=True)
+class Row:
+    """One drill, with or without the index file."""
+
+    drill: str
+    index: str
+    cases: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict[str, int])
+    lost: int = 0
+    wrong: int = 0  # any other outcome than what docs/ledger.md promises for the case
+    examples: list[str] = field(default_factory=list[str])
+
+    def count(self, outcome: Outcome, expected: Iterable[Outcome], what: str) -> None:
+        """One case; `what` names it, should it be wrong."""
+        self.cases += 1
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+        if outcome in expected:
+            return
+        self.lost += outcome == "lost"
+        self.wrong += outcome != "lost"
+        if len(self.examples) < EXAMPLES_MAX:
+            self.examples.append(f"{self.drill}: {what}: {outcome}")
+
+
+class Acked(dict[str, int]):
+    """Submission id -> sequence of everything that was acknowledged; contents follow from the id (`body_of`)."""
+
+
+def body_of(name: str) -> bytes:
+    """The body of an entry: text for one, runs of NUL that fill sectors for the next."""
+    number = int(name.rpartition("e")[2])
+    return bytes(700 + number) if number % 3 == 1 else name.encode() * 20
+
+
+async def write_batches(ledger: Any, numbers: Iterable[int], acked: Acked, tell: Callable[[str, int], None]) -> None:
+    """A batch of two entries per number."""
+    for number in numbers:
+        names = [f"e{number}", f"twin-e{number}"]
+        for ack in await ledger.write(*(write(name, body=body_of(name), once=f"k:{name}") for name in names)):
+            acked[ack.submission_id] = ack.sequence
+            tell(ack.submission_id, ack.sequence)
+
+
+async def made(disk: Any, batches: int, config: LedgerConfig = SMALL, *, ids: str = "00000000") -> Acked:
+    acked = Acked()
+    ledger = await start(disk, config, SmallBus(SteppedClock(ids=ids)))
+    await write_batches(ledger, range(batches), acked, lambda _name, _sequence: None)
+    await ledger.service.drain()
+    return acked
+
+
+async def outcome(disk: Any, acked: Acked, config: LedgerConfig = SMALL, *, instance: str = "ledger/1@9") -> Outcome:
+    """What a start makes of it; one that succeeds must have, and go on giving, everything that was acknowledged."""
     try:
-        yield ledger
+        ledger = await start(disk, config, SmallBus(instance=instance))
+    except (LedgerError, OSError):
+        return "refused"
+    try:
+        return await _judged(ledger, acked)
+    except (RuntimeFault, sqlite3.DatabaseError):  # the latter: it is fenced, and its next start makes the index anew
+        return "refused"
     finally:
-        await ledger.service.drain()
+        ledger.service.stop()
+
+
+async def _judged(ledger: Any, acked: Acked) -> Outcome:
+    entries = await ledger.all(with_bodies=True)
+    found = {entry.submission_id: entry for entry in entries}
+    if [entry.sequence for entry in entries] != list(range(len(entries))):
+        return "lost"
+    for name, sequence in acked.items():
+        if name not in found or found[name].sequence != sequence or found[name].bodies != [body_of(name)]:
+            return "lost"
+    repaired = False
+    for name, entry in found.items():
+        if entry.event_type == "RECOVERED":
+            repaired = True
+        elif entry.bodies != [body_of(name)] or entry.once != f"k:{name}":
+            return "invented"
+    names = [name for name, entry in found.items() if entry.event_type != "RECOVERED"]
+    again = await ledger.write(*(write(name, body=body_of(name), once=f"k:{name}") for name in names)) if names else []
+    if any(ack.outcome != "known" or ack.sequence != found[ack.submission_id].sequence for ack in again):
+        return "lost"
+    (ack,) = await ledger.write(write("afterwards-e0", body=body_of("afterwards-e0"), once="k:afterwards-e0"))
+    if ack.outcome == "committed" and ack.sequence != len(entries):
+        return "lost"
+    return "repaired" if repaired else "whole"
+
+
+def on_disk(path: Path, acked: Acked, config: LedgerConfig = SMALL) -> Outcome:
+    """`outcome` for a directory; where the start does not look, `verify` is asked."""
+    with suppress(OSError):
+        is_faulty = is_ledger(path) and not verify_directory(path).ok
+        verdict = asyncio.run(outcome(RealDisk(path), acked, config))
+        return "told" if verdict in ("whole", "lost", "invented") and is_faulty else verdict
+    return "refused"

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from itertools import combinations, permutations
 from pathlib import Path
 
-from bench.ledger_drills.rig import medium
-from bench.ledger_drills.rows import Acked, Outcome, Row, made, on_disk, outcome
+from bench.ledger_drills.rig import Acked, Outcome, Row, made, medium, on_disk, outcome
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.sim.disk import SimDisk, SimMedium
@@ -110,7 +109,6 @@ def flips_without_index(*, full: bool) -> Row:
 
 
 def _bits(size: int, committed: int, *, every: bool, full: bool) -> Iterator[tuple[int, bool]]:
-    """Bits to flip, and whether each is of a batch."""
     step = (1 if every else 9) if full else (29 if every else 135)
     yield from ((bit, True) for bit in range(0, committed * 8, step))
     yield from ((bit, False) for bit in range(committed * 8, size * 8, 9 if full else 135))

@@ -7,23 +7,96 @@ sessions it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.builders import shipped_snapshot
-from bench.memory_eval.learners import Memory, Shown, labels_of
-from bench.memory_eval.worlds import DAY_US, SIGNALS, Habit, Planted, World
-from hobus.bus.messages.memory import Labels
+from bench.memory_eval.worlds import DAY_US, SIGNALS, Habit, Session, Turn, World
+from hobus.actors.ho2_supervisor.learning.consolidation import Crossing, Lesson, make_artifact
+from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
+from hobus.actors.ho3_memory.agent_memory import AgentMemory
+from hobus.actors.ho3_memory.event_time import PointInTime, format_timestamp
+from hobus.actors.ho3_memory.records import Fact
+from hobus.bus.messages.ids import LOCAL, RunId
+from hobus.bus.messages.memory import GateResult, Labels
+from hobus.config.sections.record import Ho3Config
+
+AGENT = "ADMIN"
+_WEIGHT = 0.8
+Shown = list[tuple[str, str]]
+"""Signals, each with a line of it; a signal may have several."""
+
+
+def line_of(signal_id: str) -> str:
+    """15 tokens, as in the measurement that the goal was set by: what the embedded model says where it has no better words."""
+    return f"This person's turns often carry the tool {signal_id.partition(':')[2]}; expect it again."
+
+
+@cache
+def labels_of(signal_id: str) -> Labels:
+    """Where its line applies: one domain and one task of the vocabulary, always the same ones."""
+    vocabulary = shipped_snapshot().config.classify_labels
+    place = sum(signal_id.encode())
+    domain, task = vocabulary.domain, vocabulary.task
+    return Labels(domain=[domain[place % len(domain)]], task=[task[place // len(domain) % len(task)]])
+
+
+class Memory:
+    """The product's memory: each turn's signals are logged, and each gate that it crosses is consolidated at once."""
+
+    def __init__(self, config: Ho3Config) -> None:
+        shipped = shipped_snapshot()
+        self._agent = shipped.agents[AGENT]
+        self._budget = TokenBudget(shipped.config.budget.ho3_bias_budget, shipped.config.attention.chars_per_token)
+        self._config = config
+        self._memory = AgentMemory(AGENT, config)
+        self._seq = 0
+        self._turns = 0
+
+    def observe(self, session: Session, turn: Turn) -> None:
+        self._turns += 1
+        for signal_id in turn.signals:
+            event_id = f"EVT-{session.session_id}-{self._turns}-{signal_id}"
+            about = turn.at_us, signal_id, session.session_id
+            name = f"HO3_SIGNAL:{AGENT}/{event_id}"
+            self._apply(Fact("signal", self._seq, AGENT, name, *about, principal=LOCAL))
+        moment = PointInTime(turn.at_us, self._seq)
+        for signal_id in turn.signals:
+            if (gate := self._memory.gate(signal_id, LOCAL, moment)).crossed:
+                self._consolidate(session, gate, moment)
+
+    def shown(self, at_us: int, *turns_labels: Labels) -> list[Shown]:
+        moment = PointInTime(at_us, self._seq)
+        found = list(self._memory.list_active_biases(moment, principal=LOCAL, session_id=None))
+        as_of_ts = format_timestamp(at_us)
+        chosen = [select_biases(found, labels, self._budget, as_of_ts) for labels in turns_labels]
+        return [[(one.source_signal_ids[0], one.context_line) for one in artifacts] for artifacts in chosen]
+
+    def _consolidate(self, session: Session, gate: GateResult, moment: PointInTime) -> None:
+        """As HO2 does it, with what a model would say of the signal."""
+        evidence = self._memory.accumulator(gate.signal_id, LOCAL, moment, with_ids=True)
+        assert evidence is not None
+        run_id = RunId(session_id=session.session_id, run_seq=self._turns)
+        crossing = Crossing(self._agent, run_id, gate, evidence, format_timestamp(moment.at_us))
+        lesson = Lesson("task_pattern", labels_of(gate.signal_id), line_of(gate.signal_id), _WEIGHT)
+        made = make_artifact(crossing, lesson, model="offline", pack_version="1", memory=self._config)
+        name = f"HO3_OVERLAY:{made.artifact_id}/{self._seq}"
+        self._apply(Fact("overlay", self._seq, AGENT, name, moment.at_us, made.artifact_id, artifact=made))
+
+    def _apply(self, fact: Fact) -> None:
+        assert self._memory.apply(fact)
+        self._seq += 1
+
 
 _QUIET_US = 14 * DAY_US
 """What was planted has not been resisted if it is in force at any time from its first event until so long after its last."""
 _YEAR_US = 365 * DAY_US
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """The signals that had a line at a time; `turns` of the person were before it."""
 
     at_us: int
@@ -33,60 +106,28 @@ class Read:
     labelled_tokens: int
 
 
-@dataclass(slots=True)
-class Score:
-    """Of one learner in some worlds. Per world: shares per read. Per habit or planted signal: a value each."""
-
-    hits: list[float] = field(default_factory=list[float])
-    false: list[float] = field(default_factory=list[float])
-    missed: list[float] = field(default_factory=list[float])
-    tokens: list[float] = field(default_factory=list[float])
-    labelled_tokens: list[float] = field(default_factory=list[float])
-    flips: list[float] = field(default_factory=list[float])  # per signal and year
-    learn_turns: list[int | None] = field(default_factory=list[int | None])  # None: never
-    forget_days: list[float] = field(default_factory=list[float])
-    resisted: dict[str, list[bool]] = field(default_factory=dict[str, list[bool]])
+Score = Mapping[str, list[Any]]
+"""Of one learner in some worlds, by what is measured. Per world: shares per read. Per habit or planted signal: a value each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What is told of a score; None where there was nothing to measure."""
-
-    precision: float | None
-    recall: float | None
-    f1: float
-    tokens: float
-    labelled_tokens: float
-    lines: float
-    learn_turns_p50: float | None
-    never_learned: float | None
-    forget_days_p50: float | None
-    flips_per_signal_year: float
-    resisted: dict[str, float]
-
-
-def reads_of(world: World, learner: Memory, *, every: int = 1) -> list[Read]:
-    """The learner goes through the world; of the person's sessions one in so many is read."""
+def _reads_of(world: World, learner: Memory) -> list[Read]:
+    """The learner goes through the world, and is read at each of the person's sessions."""
     reads: list[Read] = []
-    turns = count = 0
+    turns = 0
     for session in world.sessions:
         if session.is_own:
-            if count % every == 0:
-                reads.append(_read(learner, session.turns[0].at_us, turns, session.turns[0].signals))
-            count += 1
+            first = session.turns[0]
+            own = [labels_of(signal) for signal in first.signals]
+            labels = Labels(
+                domain=[one for each in own for one in each.domain], task=[one for each in own for one in each.task]
+            )
+            shown, labelled = learner.shown(first.at_us, _EVERYTHING, labels)
+            lines = frozenset(signal for signal, _ in shown)
+            reads.append(Read(first.at_us, turns, lines, _tokens(shown), _tokens(labelled)))
             turns += len(session.turns)
         for turn in session.turns:
             learner.observe(session, turn)
     return reads
-
-
-def _read(learner: Memory, at_us: int, turns: int, signals: Sequence[str]) -> Read:
-    own = [labels_of(signal) for signal in signals]
-    labels = Labels(
-        domain=[one for each in own for one in each.domain], task=[one for each in own for one in each.task]
-    )
-    shown, labelled = learner.shown(at_us, _EVERYTHING, labels)
-    return Read(at_us, turns, frozenset(signal for signal, _ in shown), _tokens(shown), _tokens(labelled))
 
 
 _SHIPPED = shipped_snapshot().config
@@ -97,99 +138,63 @@ def _tokens(shown: Shown) -> int:
     return sum(len(line) // _SHIPPED.attention.chars_per_token for _, line in shown)
 
 
-# --- judging ----------------------------------------------------------------------------------------------------------
+def measured(make: Callable[[], Memory], worlds: Iterable[World]) -> Score:
+    """A new learner for each world."""
+    score: defaultdict[str, list[Any]] = defaultdict(list)
+    for world in worlds:
+        reads = _reads_of(world, make())
+        count = len(reads)
+        known = [{one.signal for one in world.habits if one.start_us <= read.at_us < one.end_us} for read in reads]
+        befores = [frozenset[str](), *(read.lines for read in reads)]
+        flips = sum(len(read.lines ^ before) for read, before in zip(reads, befores, strict=False))
+        score["hits"].append(sum(len(read.lines & truth) for read, truth in zip(reads, known, strict=True)) / count)
+        score["false"].append(sum(len(read.lines - truth) for read, truth in zip(reads, known, strict=True)) / count)
+        score["missed"].append(sum(len(truth - read.lines) for read, truth in zip(reads, known, strict=True)) / count)
+        score["tokens"].append(sum(read.tokens for read in reads) / count)
+        score["labelled_tokens"].append(sum(read.labelled_tokens for read in reads) / count)
+        score["flips"].append(flips / SIGNALS * _YEAR_US / (reads[-1].at_us - reads[0].at_us))  # per signal and year
+        for habit in world.habits:
+            _add_habit(score, habit, world, reads)
+        for one in world.planted:
+            during = [read for read in reads if one.start_us <= read.at_us <= one.end_us + _QUIET_US]
+            score[f"resisted {one.attack}"].append(not any(one.signal in read.lines for read in during))
+    return score
 
 
-def add(score: Score, world: World, reads: Sequence[Read]) -> None:
-    """The world's reads are in the score."""
-    count = len(reads)
-    hits = false = missed = flips = 0
-    before: frozenset[str] = frozenset()
-    for read in reads:
-        truth = {habit.signal for habit in world.habits if habit.start_us <= read.at_us < habit.end_us}
-        hits += len(read.lines & truth)
-        false += len(read.lines - truth)
-        missed += len(truth - read.lines)
-        flips += len(read.lines ^ before)
-        before = read.lines
-    score.hits.append(hits / count)
-    score.false.append(false / count)
-    score.missed.append(missed / count)
-    score.tokens.append(sum(read.tokens for read in reads) / count)
-    score.labelled_tokens.append(sum(read.labelled_tokens for read in reads) / count)
-    score.flips.append(flips / SIGNALS * _YEAR_US / (reads[-1].at_us - reads[0].at_us))
-    for habit in world.habits:
-        _add_habit(score, habit, _until_next(habit, world), reads)
-    for planted in world.planted:
-        score.resisted.setdefault(planted.attack, []).append(_is_resisted(planted, reads))
-
-
-def _until_next(habit: Habit, world: World) -> int | None:
-    """When the same signal is a habit again."""
-    later = [one.start_us for one in world.habits if one.signal == habit.signal and one.start_us >= habit.end_us]
-    return min(later, default=None)
-
-
-def _add_habit(score: Score, habit: Habit, next_us: int | None, reads: Sequence[Read]) -> None:
+def _add_habit(score: Mapping[str, list[Any]], habit: Habit, world: World, reads: Sequence[Read]) -> None:
     during = [read for read in reads if habit.start_us <= read.at_us < habit.end_us]
     if not during:
         return
     known = [read for read in during if habit.signal in read.lines]
-    score.learn_turns.append(known[0].turns - during[0].turns if known else None)
-    after = [read for read in reads if read.at_us >= habit.end_us and (next_us is None or read.at_us < next_us)]
-    if not known or not after:
-        return
-    # One that is known to the end of the world, or until it is a habit again, was forgotten then at the earliest.
-    still = [read.at_us for read in after if habit.signal in read.lines]
-    score.forget_days.append((still[-1] - habit.end_us) / DAY_US if still else 0.0)
+    score["learn_turns"].append(known[0].turns - during[0].turns if known else None)  # None: never
+    later = [one.start_us for one in world.habits if one.signal == habit.signal and one.start_us >= habit.end_us]
+    until_us = min(later, default=None)  # when the same signal is a habit again
+    after = [read for read in reads if read.at_us >= habit.end_us and (until_us is None or read.at_us < until_us)]
+    if known and after:
+        # One that is known to the end of the world, or until it is a habit again, was forgotten then at the earliest.
+        still = [read.at_us for read in after if habit.signal in read.lines]
+        score["forget_days"].append((still[-1] - habit.end_us) / DAY_US if still else 0.0)
 
 
-def _is_resisted(planted: Planted, reads: Iterable[Read]) -> bool:
-    until_us = planted.end_us + _QUIET_US
-    return not any(planted.signal in read.lines for read in reads if planted.start_us <= read.at_us <= until_us)
-
-
-def measured(make: Callable[[], Memory], worlds: Iterable[World], *, every: int = 1) -> Score:
-    """A new learner for each world, read in one session of so many."""
-    score = Score()
-    for world in worlds:
-        add(score, world, reads_of(world, make(), every=every))
-    return score
-
-
-def figures_of(*scores: Score) -> Figures:
-    """Of these scores together."""
-    whole = _together(scores)
-    hits, false, missed = sum(whole.hits), sum(whole.false), sum(whole.missed)
-    learned = [turns for turns in whole.learn_turns if turns is not None]
-    worlds = len(whole.tokens)
-    return Figures(
-        precision=_rounded(hits / (hits + false)) if hits + false else None,
-        recall=_rounded(hits / (hits + missed)) if hits + missed else None,
-        f1=round(2 * hits / (2 * hits + false + missed), 3) if hits else 0.0,
-        tokens=round(sum(whole.tokens) / worlds, 1),
-        labelled_tokens=round(sum(whole.labelled_tokens) / worlds, 1),
-        lines=round((hits + false) / worlds, 2),
-        learn_turns_p50=median(learned) if learned else None,
-        never_learned=_rounded(1 - len(learned) / len(whole.learn_turns)) if whole.learn_turns else None,
-        forget_days_p50=_rounded(median(whole.forget_days)) if whole.forget_days else None,
-        flips_per_signal_year=round(sum(whole.flips) / worlds, 1),
-        resisted={name: round(sum(each) / len(each), 3) for name, each in sorted(whole.resisted.items())},
-    )
-
-
-def _rounded(value: float) -> float:
-    return round(value, 3)
-
-
-def _together(scores: Iterable[Score]) -> Score:
-    whole = Score()
+def figures_of(*scores: Score) -> dict[str, Any]:
+    """What is told of these scores together; None where there was nothing to measure."""
+    whole: defaultdict[str, list[Any]] = defaultdict(list)
     for score in scores:
-        for name, values in asdict(score).items():
-            kept: Any = getattr(whole, name)
-            if isinstance(kept, list):
-                kept.extend(values)
-            else:
-                for attack, each in values.items():
-                    kept.setdefault(attack, []).extend(each)
-    return whole
+        for name, values in score.items():
+            whole[name] += values
+    hits, false, missed = (sum(whole[name]) for name in ("hits", "false", "missed"))
+    learned = [turns for turns in whole["learn_turns"] if turns is not None]
+    worlds, count = len(whole["tokens"]), len(whole["learn_turns"])
+    resisted = {name: one for name, one in sorted(whole.items()) if name.startswith("resisted ")}
+    return {
+        "precision": round(hits / (hits + false), 3) if hits + false else None,
+        "recall": round(hits / (hits + missed), 3) if hits + missed else None,
+        "f1": round(2 * hits / (2 * hits + false + missed), 3) if hits else 0.0,
+        "tokens": round(sum(whole["tokens"]) / worlds, 1),
+        "labelled_tokens": round(sum(whole["labelled_tokens"]) / worlds, 1),
+        "learn_turns_p50": median(learned) if learned else None,
+        "never_learned": round(1 - len(learned) / count, 3) if count else None,
+        "forget_days_p50": round(median(whole["forget_days"]), 3) if whole["forget_days"] else None,
+        "flips_per_signal_year": round(sum(whole["flips"]) / worlds, 1),
+        **{name: round(sum(one) / len(one), 3) for name, one in resisted.items()},
+    }

@@ -28,8 +28,6 @@ _PAUSE_US = 10 * 60 * 1_000_000
 
 
 class Turn(NamedTuple):
-    """When it was, and the signals that it teaches."""
-
     at_us: int
     signals: tuple[str, ...]
 
@@ -52,8 +50,6 @@ class Habit(NamedTuple):
 
 
 class Planted(NamedTuple):
-    """A signal that is no habit, by whom it came, and when."""
-
     attack: str
     signal: str
     start_us: int
@@ -79,8 +75,6 @@ class Plant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How one kind of world is made."""
-
     what: str
     habits: Callable[[Random, int], list[Habit]]
     plants: Callable[[Random, int], list[Plant]] = lambda _draw, _days: []
@@ -91,7 +85,6 @@ class Kind:
 
 
 def world(kind: str, seed: int) -> World:
-    """The same one for the same kind and seed."""
     draw, made = Random(f"{kind}/{seed}"), KINDS[kind]
     background = {signal: draw.choice(BACKGROUND) for signal in NAMES}
     habits = made.habits(draw, made.days)
@@ -126,7 +119,6 @@ def _own_sessions(draw: Random, made: Kind, background: dict[str, float], habits
 
 
 def _script(made: Kind) -> list[Session]:
-    """One turn an hour."""
     if not made.script:
         return []
     return [Session("", (Turn(_at(hour / 24), (made.script,)),), is_own=False) for hour in range(24 * made.days)]
@@ -142,9 +134,6 @@ def _span(plant: Plant) -> tuple[int, int]:
 
 def _at(day: float) -> int:
     return _BEGIN_US + round(day * DAY_US)
-
-
-# --- habits -----------------------------------------------------------------------------------------------------------
 
 
 def _habit(draw: Random, signal: str, start_day: float, length_days: float) -> Habit:
@@ -176,9 +165,6 @@ def _ending(draw: Random, days: int) -> list[Habit]:
     starts = [(signal, draw.uniform(1, change / 2)) for signal in names[:6]]
     before = [_habit(draw, signal, start, change - start) for signal, start in starts]
     return before + [_habit(draw, signal, change, days) for signal in names[6:]]
-
-
-# --- what is planted --------------------------------------------------------------------------------------------------
 
 
 def _plant(attack: str, names: tuple[str, ...], *sessions: tuple[float, int]) -> Plant:

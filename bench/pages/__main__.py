@@ -6,14 +6,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bench.pages import attention, entries, protocol, settings
+from bench.pages import protocol
+from bench.pages.settings import attention_page, entries_page, settings_page
 
 ROOT = Path(__file__).parents[2]
 PAGES: Mapping[str, Callable[[], str]] = {
     "bus/PROTOCOL.md": protocol.render,
-    "docs/ledger.md": entries.page,
-    "docs/configuration.md": settings.page,
-    "docs/attention.md": attention.page,
+    "docs/ledger.md": entries_page,
+    "docs/configuration.md": settings_page,
+    "docs/attention.md": attention_page,
 }
 
 

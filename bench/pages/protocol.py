@@ -39,34 +39,25 @@ _FORM = (
 )
 _TYPES = {
     r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$": "time",
-    r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$": "uuid",
-    r"^[A-Za-z0-9._:@-]+$": "key",
-    rf"^{PRINCIPAL_PATTERN}$": "principal",
-    rf"^{PRINCIPAL_PATTERN}?$": "principal",
-    r"^[!-~]+$": "word",
+    r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$": "uuid", r"^[A-Za-z0-9._:@-]+$": "key",
+    rf"^{PRINCIPAL_PATTERN}$": "principal", rf"^{PRINCIPAL_PATTERN}?$": "principal", r"^[!-~]+$": "word",
     r"^[ -~]*$": "line",
-}
+}  # fmt: skip
 _TOLD_BY_TYPE = re.compile(r"(^|; )(ISO 8601, UTC, microseconds|(empty|None|0): (none|nothing|not (known|said)))$")
 _TOLD_BY_ROUTE = re.compile(r"^([A-Z][\w, ]* -> [\w ]+(, post)?: |Answer to \w+[:,.]? ?)")
 _AS_ARRAY = " An array."
 
 _KINDS = {
-    Kind.REQUEST: "awaits one answer",
-    Kind.REPLY: "the answer",
-    Kind.FAILURE: "the other answer: `bus.failure`",
-    Kind.POST: "awaits nothing",
-    Kind.PUBLISH: "to subscribers; unused in this version",
-    Kind.STREAM: "a part on the way to the answer",
-    Kind.CANCEL: "the request is no longer needed",
-    Kind.HELLO: "peer to server: who it is",
-    Kind.READY: "peer to server: its readiness",
-    Kind.BEAT: "both ways: the loop is alive",
-    Kind.CREDIT: "peer to server: its slots",
+    Kind.REQUEST: "awaits one answer", Kind.REPLY: "the answer", Kind.FAILURE: "the other answer: `bus.failure`",
+    Kind.POST: "awaits nothing", Kind.PUBLISH: "to subscribers; unused in this version",
+    Kind.STREAM: "a part on the way to the answer", Kind.CANCEL: "the request is no longer needed",
+    Kind.HELLO: "peer to server: who it is", Kind.READY: "peer to server: its readiness",
+    Kind.BEAT: "both ways: the loop is alive", Kind.CREDIT: "peer to server: its slots",
     Kind.BYE: "peer to server: it leaves",
     Kind.WELCOME: "server to peer: welcome, joined, refused, rehello, or a failure",
     Kind.JOIN: "worker elsewhere to broker: enrol my key",
     Kind.TOOLS: "worker to broker: the tools that it can run now",
-}
+}  # fmt: skip
 _CONTROL: tuple[type[Message], ...] = (
     control.Hello, control.Welcome, control.Join, control.Joined, control.Refused, control.Rehello, control.Ready,
     control.Beat, control.Credit, control.AnnounceTools, control.Bye, control.Cancelled, control.Probe,
@@ -75,20 +66,15 @@ _CONTROL: tuple[type[Message], ...] = (
 
 
 def render() -> str:
-    """The whole page."""
     preface = Path(__file__).with_name("protocol.md").read_text(encoding="utf-8")
     facts = {
-        "protocol": str(HEADER_VERSION),
-        "header_max": str(HEADER_MAX_BYTES),
-        "header_room": str(HEADER_ROOM_BYTES),
-        "id_max": str(ID_MAX_CHARS),
-        "header_fields": _block(_lines(Header)),
+        "protocol": str(HEADER_VERSION), "header_max": str(HEADER_MAX_BYTES), "header_room": str(HEADER_ROOM_BYTES),
+        "id_max": str(ID_MAX_CHARS), "header_fields": _block(_lines(Header)),
         "kinds": _block(f"{kind.name} {int(kind)}  {_KINDS[kind]}" for kind in Kind),
-        "hello": f"`{control.Hello.TYPE}`",
-        "tap_version": str(TAP_VERSION),
+        "hello": f"`{control.Hello.TYPE}`", "tap_version": str(TAP_VERSION),
         "tap_fields": ", ".join(f"`{name}`" for name in TapRecord._fields),
         "verdicts": ", ".join(f"`{verdict}`" for verdict in VERDICTS),
-    }
+    }  # fmt: skip
     for name, value in facts.items():
         preface = preface.replace("{" + name + "}", value)
     by_type = {cls.TYPE: cls for cls in (*CLASSES.values(), *_CONTROL)}

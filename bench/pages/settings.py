@@ -1,26 +1,102 @@
-"""docs/configuration.md, from the schema and the shipped values."""
+"""docs/configuration.md, docs/attention.md and the entries in docs/ledger.md, from schema, shipped values and catalogue."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from hobus.bus.messages.ledger import STREAMS
+from hobus.bus.record.catalog import KINDS, SESSION, EntryKind
 from hobus.config.assets import AgentFile, Approval, Permissions
+from hobus.config.attention_template import AnyStage, AppliesTo, PipelineFallback, Template, TemplateBudget
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.parse import parse_json
 from hobus.config.schema import AdminConfig
+
+_PARTS = (("applies_to", AppliesTo), ("budget", TemplateBudget), ("fallback", PipelineFallback))
+
+
+def attention_page() -> str:
+    parts = [Path(__file__).with_name("attention.md").read_text(encoding="utf-8")]
+    parts.append("\n## Keys of a template\n\n")
+    parts.extend(_key_rows("", Template))
+    for name, model in _PARTS:
+        parts.extend(_key_rows(f"{name}.", model))
+    parts.append(
+        "\n## Stages\n\nEach has `stage` (its name in the trace, unique in its template), `type`, `config` (if its type needs any) "
+        "and `enabled` (default true).\n"
+    )
+    kinds: dict[str, list[str]] = {}
+    for stage in get_args(AnyStage):
+        config = stage.model_fields["config"].annotation
+        told = f"{_sentence(config)}\n\n{''.join(_key_rows('', config))}"
+        kinds.setdefault(told, []).extend(f"`{kind}`" for kind in get_args(stage.model_fields["type"].annotation))
+    parts.extend(f"\n### {', '.join(names)}\n\n{told}" for told, names in kinds.items())
+    return "".join(parts)
+
+
+def _key_rows(path: str, model: type[BaseModel]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        if field.description is not None:
+            yield f"- `{path}{name}`: {field.description}{_default(field)}\n"
+
+
+def _default(field: FieldInfo) -> str:
+    """What a key means that is left out, where its description does not say it."""
+    value: Any = None if field.is_required() else field.get_default(call_default_factory=True)
+    return f" (default: `{value}`)" if isinstance(value, str) else ""
+
+
+def _sentence(model: type[BaseModel]) -> str:
+    return " ".join((model.__doc__ or "").split("\n\n")[0].split())
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "ledger.md"
+BEGIN, END = "<!-- entries: begin -->", "<!-- entries: end -->"
+
+
+def lists() -> str:
+    """A list per stream; what most of its entries share is said above them."""
+    parts: list[str] = []
+    for stream in (SESSION, *STREAMS):
+        kinds = [kind for kind in KINDS if kind.stream == stream]
+        name = "session/<session>" if stream == SESSION else stream
+        writers = Counter(_writers(kind) for kind in kinds).most_common(1)[0][0]
+        parts.append("\n".join((f"`{name}`, by {writers}:\n", *(_line(kind, writers) for kind in kinds))))
+    return "\n\n".join(parts)
+
+
+def _writers(kind: EntryKind) -> str:
+    return ", ".join(kind.writers)
+
+
+def _line(kind: EntryKind, writers: str) -> str:
+    searched = {body.number for body in kind.searched}
+    texts = ", ".join(f"*{text}*" if number in searched else text for number, text in enumerate(kind.texts, start=1))
+    said = (
+        kind.means.removeprefix(f"Entry {kind.event_type}: ").replace(f" (entry {kind.event_type})", "").rstrip("."),
+        f"by {_writers(kind)}" if _writers(kind) != writers else "",
+        f"texts: {texts}" if texts else "",
+    )
+    return f"- {kind.event_type}{' **!**' if kind.is_barrier else ''}: {'; '.join(filter(None, said))}"
+
+
+def entries_page() -> str:
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return f"{before}{BEGIN}\n{lists()}\n{END}{rest.partition(END)[2]}"
+
 
 _OPERATORS = ("bus", "ledger", "launcher", "ho1", "ho2")
 """Sections that an agent's owner need not know."""
 
 
-def page() -> str:
-    """The whole page."""
+def settings_page() -> str:
     shipped: Any = parse_json((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
     parts = [Path(__file__).with_name("settings.md").read_text(encoding="utf-8")]
     ours = [name for name in AdminConfig.model_fields if name not in _OPERATORS]
@@ -65,7 +141,6 @@ def _rows(path: str, section: type[BaseModel], shipped: Any, told: dict[str, str
 
 
 def _is_bare(row: str) -> bool:
-    """Whether a row tells neither a value nor a meaning."""
     return row.partition("`: ")[2].strip() in ("", "`null`")
 
 

@@ -20,7 +20,6 @@ _LINK = re.compile(r"\[([^\]\n]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that lie outside."""
     from mkdocs.structure.files import File  # noqa: PLC0415 - of the extra `docs`, which tests go without
 
     for path, page in OUTSIDE.items():

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 
 class PeerAway(Exception):
@@ -53,3 +55,33 @@ def python_or_exit(name: str, requirements: Sequence[str]) -> Path:
         return python_of(name, requirements)
     except PeerAway as away:
         raise SystemExit(str(away)) from None
+
+
+class LinePeer:
+    """A peer's script of this folder in its own interpreter, which answers each line of JSON by one."""
+
+    def __init__(self, python: Path, script: str, given: Mapping[str, Any]) -> None:
+        words = [str(python), "-E", str(Path(__file__).with_name(script)), json.dumps(given)]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def ask(self, asked: Any) -> Any:
+        self.tell(asked)
+        return self.heard()
+
+    def tell(self, asked: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+
+    def heard(self) -> Any:
+        assert self.process.stdout is not None
+        if not (line := self.process.stdout.readline()):
+            raise SystemExit("the peer ended; its own words stand above")
+        return json.loads(line)

@@ -27,8 +27,6 @@ GIVEN = json.loads(sys.argv[1])
 
 
 class TwoCalls(BaseChatModel):
-    """Asks for the tool, then answers."""
-
     @property
     def _llm_type(self) -> str:
         return "two-calls"
@@ -64,7 +62,7 @@ def main() -> None:
     saver = SqliteSaver(connection)
     saver.setup()
     app = graph.compile(checkpointer=saver)
-    print("ready", flush=True)
+    print(json.dumps("ready"), flush=True)
     known: set[str] = set()
     for line in sys.stdin:
         asked = json.loads(line)
@@ -107,7 +105,6 @@ def take_all(app: Any, names: list[str], turns: int) -> list[float]:
 
 
 def turn_said(number: int) -> list[Any]:
-    """The four messages of one earlier turn."""
     call = f"call-{number}"
     return [
         HumanMessage(content=GIVEN["question"]),
@@ -118,7 +115,6 @@ def turn_said(number: int) -> list[Any]:
 
 
 def stored_bytes(connection: sqlite3.Connection) -> int:
-    """The database as it lies on disk, its write-ahead log folded in."""
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     pages, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
     return pages * size

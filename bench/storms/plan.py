@@ -35,13 +35,11 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """What tells it from the others of a round."""
         frozen = f" frozen {'+'.join(self.frozen)}" if self.frozen else ""
         return f"{self.kind}: {'+'.join(self.killed)}{frozen}"
 
     @property
     def ends_the_cluster(self) -> bool:
-        """Whether it has to be started again before everybody can be answered."""
         return "launcher" in self.killed or (self.frozen_die and "launcher" in self.frozen)
 
 
@@ -89,7 +87,6 @@ def _triple(hit: Sequence[str], draw: random.Random) -> Plan:
 
 
 def _drawn(plan: Plan, draw: random.Random) -> Plan:
-    """This plan, with what is left to chance drawn."""
     after_s = round(draw.random() * (0.3 if plan.during else ASKED_S_MAX), 3)
     drawn = replace(plan, after_s=after_s, at_effect=not plan.during and draw.random() < 1 / 3)
     if not plan.frozen:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bench.report import arguments, machine, measured_on, put_between, rows_table, say_machine, write_json
+from bench.report import arguments, machine, measured_on, rows_table, told
 from bench.waiting.rows import ROWS, SMALL, Row, Sizes
 
 DOCUMENT, RESULTS = Path("bench/results/speed.md"), Path("bench/results/waiting.json")
@@ -46,14 +46,9 @@ def main() -> int:
         parser.error(f"no row {unknown[0]}; there are {', '.join(ROWS)}")
     before = machine()
     rows = measure(names, SMALL if given.small else Sizes(), has_peer=not (given.no_peer or given.small))
-    measured = measured_on(before)
-    say_machine(measured)
-    print(rows_table(rows))
-    result = {"measured_on": measured, "rows": [asdict(row) for row in rows]}
-    write_json(given.json, result)
-    if given.write:
-        write_json(RESULTS, result)
-        put_between("waiting", "one key, a new cluster each row", rows_table(rows), DOCUMENT)
+    figures, how = {"rows": [asdict(row) for row in rows]}, "one key, a new cluster each row"
+    to = {"results": RESULTS, "name": "waiting", "how": how, "document": DOCUMENT}
+    told(given, rows_table(rows), figures, measured=measured_on(before), **to)
     return 1 if any(row.missed for row in rows) else 0
 
 

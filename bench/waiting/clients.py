@@ -36,8 +36,6 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where is asked, by whom, for what model."""
-
     port: int
     key: str
     model: str
@@ -122,20 +120,14 @@ async def at_once(asks: Iterable[Awaitable[Heard]]) -> tuple[list[Heard], float]
 
 
 def said_of(heard: Sequence[Heard], took_s: float) -> dict[str, Any]:
-    """Figures of many requests."""
     times = [one.took_s for one in heard]
     firsts = [one.first_s for one in heard if one.first_s is not None]
     refused_s = [one.took_s for one in heard if one.is_refused and not one.is_right]
     return {
-        "took_s": round(took_s, 1),
-        "p50_s": round(percentile(times, 50), 2),
-        "p99_s": round(percentile(times, 99), 2),
-        "asked": len(heard),
-        "right": sum(one.is_right for one in heard),
-        "degraded": sum(one.outcome == "degraded" for one in heard),
-        "refused": len(refused_s),
-        "refused_after_s": round(percentile(refused_s, 99), 2),
-        "first_words_p50_s": round(percentile(firsts, 50), 2),
+        "took_s": round(took_s, 1), "p50_s": round(percentile(times, 50), 2),
+        "p99_s": round(percentile(times, 99), 2), "asked": len(heard), "right": sum(one.is_right for one in heard),
+        "degraded": sum(one.outcome == "degraded" for one in heard), "refused": len(refused_s),
+        "refused_after_s": round(percentile(refused_s, 99), 2), "first_words_p50_s": round(percentile(firsts, 50), 2),
         "first_words_max_s": round(max(firsts, default=0.0), 2),
         "outcomes": dict(Counter(one.outcome for one in heard).most_common()),
-    }
+    }  # fmt: skip

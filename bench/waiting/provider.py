@@ -22,8 +22,6 @@ from bench.builders import shipped_snapshot
 
 @dataclass(slots=True)
 class Stats:
-    """Of all connections."""
-
     calls: int = 0
     now: int = 0
     most: int = 0
@@ -54,7 +52,6 @@ def _calls(asked: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def serve(think_s: float, pieces: int, gap_s: float, port: int) -> None:
-    """For ever."""
     stats = Stats()
 
     async def complete(asked: dict[str, Any], writer: asyncio.StreamWriter) -> None:
@@ -109,16 +106,17 @@ async def serve(think_s: float, pieces: int, gap_s: float, port: int) -> None:
 
 @dataclass(slots=True)
 class Provider:
-    """That process, as its starter holds it."""
-
     think_s: float
     pieces: int
     gap_ms: float
     port: int = 0
     process: subprocess.Popen[str] | None = None
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
     def start(self) -> None:
-        """Serves, on the port that it had before if it had one."""
         words = [str(one) for one in (self.think_s, self.pieces, self.gap_ms, self.port)]
         command = [sys.executable, "-m", "bench.waiting.provider", *words]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -126,25 +124,21 @@ class Provider:
         self.port = int(self.process.stdout.readline())
 
     def kill(self) -> None:
-        """It is away."""
         assert self.process is not None
         self.process.kill()
         with self.process:  # its pipe is closed, and it is waited for
             pass
 
     def calls(self) -> int:
-        """That it was asked so far."""
         return self.stats()["calls"]
 
     def stats(self) -> dict[str, int]:
-        """What it counted so far."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats", timeout=30) as answer:
+        with urllib.request.urlopen(f"{self.url}/stats", timeout=30) as answer:
             return json.loads(answer.read())
 
     def settings(self) -> dict[str, Any]:
-        """By which a cluster asks it."""
         instance = {
-            "kind": "openai", "base_url": f"http://127.0.0.1:{self.port}/v1", "key": None, "any_model": True, "models": [],
+            "kind": "openai", "base_url": f"{self.url}/v1", "key": None, "any_model": True, "models": [],
             "concurrency_max": None, "max_tokens_field": "max_tokens", "structured": "json_schema", "omit": [],
         }  # fmt: skip
         shipped = shipped_snapshot().config.gateway.providers["offline"].model_dump(mode="json")
@@ -154,7 +148,6 @@ class Provider:
 
 @contextmanager
 def provider(think_s: float, pieces: int = 1, gap_ms: float = 0.0) -> Iterator[Provider]:
-    """Up, and gone afterwards."""
     made = Provider(think_s, pieces, gap_ms)
     made.start()
     try:

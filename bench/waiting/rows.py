@@ -6,16 +6,17 @@ import asyncio
 import json
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from bench.cluster import Cluster, cluster, eventually, family_in, temporary
+from bench.builders import shipped_snapshot
+from bench.cluster import Cluster, cluster, cpu_s_of, eventually, family_in, temporary
 from bench.gateway.speed import KEY, MODEL_ID, litellm
 from bench.outside import asking_for, with_outside
 from bench.peers.environment import PeerAway, python_of
@@ -31,7 +32,6 @@ from hobus.launch.cluster.client import connect_bus
 from hobus.launch.http import keys
 
 AGENT = "ADMIN"
-NO_CLASSIFY = {"ho2.classify": False}
 OWN = {"agent_id": "CLERK", "agent_class": "RESIDENT", "classification": "beside"}
 """What `hobus init --agent` writes in place of the shipped agent's: it is classified while it is answered."""
 QUICK = OWN | {"agent_id": "QUICK", "model": {"provider_id": "quick", "model_id": "offline-rules-1"}}
@@ -71,47 +71,33 @@ class Row:
     missed: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
 
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """The peer is measured in here, if it is there."""
+        try:
+            yield
+        except PeerAway as away:
+            self.notes.append(str(away))
+
     def must(self, is_met: bool, words: str) -> None:
-        """A goal, and what is said where it is missed."""
         if not is_met:
             self.missed.append(words)
 
 
-# --- clusters ---------------------------------------------------------------------------------------------------------
-
-
-def key_of(found: Cluster) -> str:
-    """A new key of its door."""
-    clock = SystemClock()
-    name = f"bench-{clock.new_id()[:8]}"
-    return keys.create(found.home, name, new_id=clock.new_id, now_us=0, ttl_s=None)
-
-
 def door_of(found: Cluster, agent_id: str = AGENT) -> Door:
-    """Its door, with a key of ours that it knows already."""
-    port = int(found.home.bound(http=True).rpartition(":")[2])
-    door = Door(port, key_of(found), agent_id)
+    """Its door, with a new key that it knows already."""
+    clock = SystemClock()
+    key = keys.create(found.home, f"bench-{clock.new_id()[:8]}", new_id=clock.new_id, now_us=0, ttl_s=None)
+    door = Door(int(found.home.bound(http=True).rpartition(":")[2]), key, agent_id)
     eventually(lambda: asyncio.run(door.ask("hello")).status not in (0, 401), within_s=30)
     return door
 
 
 @contextmanager
-def doored(changes: dict[str, Any], address: str = "127.0.0.1:0") -> Iterator[tuple[Cluster, Door]]:
-    """A cluster as shipped but for these settings, with its door."""
-    with cluster(changes, "--http", address) as found:
-        yield found, door_of(found)
-
-
-@contextmanager
-def doored_agent(model_s: float) -> Iterator[tuple[Cluster, Door]]:
-    """An agent of one's own with the shipped agent's tools, whose model thinks for so long; and a quick one beside it."""
-    shipped = json.loads((SHIPPED_ROOT / "agents" / f"{AGENT}.json").read_text())
-    provider = json.loads((SHIPPED_ROOT / "admin_config.json").read_text())["gateway"]["providers"]["offline"]
-    providers = {"offline": provider | {"latency_ms": round(model_s * 1000)}, "quick": provider}
-    with cluster(
-        {"gateway.providers": providers}, "--http", "127.0.0.1:0", agents=[shipped | OWN, shipped | QUICK]
-    ) as found:
-        yield found, door_of(found, OWN["agent_id"])
+def doored(changes: dict[str, Any], agents: Sequence[dict[str, Any]] = ()) -> Iterator[tuple[Cluster, Door]]:
+    """A cluster as shipped but for these settings and further agents, with its door, where the first of them is asked."""
+    with cluster(changes, "--http", "127.0.0.1:0", agents=agents) as found:
+        yield found, door_of(found, agents[0]["agent_id"] if agents else AGENT)
 
 
 async def warm(door: Door) -> None:
@@ -131,40 +117,33 @@ def pss_kb(found: Cluster) -> int:
     return total
 
 
-# --- turns and tools (P22) ------------------------------------------------------------------------------------------
-
-
 def turns(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
-    """So many clients at once, each one turn of a model that is asked twice and a tool; each cluster is a new one.
+    """So many clients at once, each one turn of a model that is asked twice and a tool; each cluster is a new one (P22).
 
     The agent is one's own, whose message is classified while it is answered; the shipped one's is classified before.
     """
+    shipped = json.loads((SHIPPED_ROOT / "agents" / f"{AGENT}.json").read_text())
+    offline = shipped_snapshot().config.gateway.providers["offline"].model_dump(mode="json")
+    providers = {"offline": offline | {"latency_ms": round(sizes.model_s * 1000)}, "quick": offline}
     for number in sizes.turns:
-        with doored_agent(sizes.model_s) as (found, door):
+        with doored({"gateway.providers": providers}, [shipped | OWN, shipped | QUICK]) as (found, door):
             alone = asyncio.run(door.ask(QUESTION))
             asyncio.run(warm(door))
             ours = asyncio.run(_waited(found, door, number, sizes.model_s)) | {"alone_s": round(alone.took_s, 1)}
-        row = Row(
-            "turns",
-            f"{number} at once, model {sizes.model_s:g} s",
-            ours,
-            goal="the peer's time; 60 KB per waiting turn",
-        )
+        row = Row("turns", f"{number} at once, model {sizes.model_s:g} s", ours)
+        row.goal = "the peer's time; 60 KB per waiting turn"
         row.must(ours["right"] == number, f"{number - ours['right']} of {number} not right")
         row.must(ours["kb_per_waiting"] <= 60 or number < 64, f"{ours['kb_per_waiting']} KB per waiting turn")
         if has_peer:
-            try:
+            with row.beside():
                 row.peer = langgraph(number, sizes.model_s, 0.0)
                 row.must(ours["took_s"] <= row.peer["took_s"], f"{ours['took_s']} s beside {row.peer['took_s']}")
-            except PeerAway as away:
-                row.notes.append(str(away))
         yield row
 
 
 async def _waited(found: Cluster, door: Door, number: int, model_s: float) -> dict[str, Any]:
     """Their figures, with the most memory that they took while they waited, and the CPU that each cost."""
     before_kb, cpu = pss_kb(found), sum(found.cpu_s().values())
-
     most_kb = before_kb
 
     async def look() -> None:
@@ -185,13 +164,8 @@ async def _waited(found: Cluster, door: Door, number: int, model_s: float) -> di
 def langgraph(threads: int, model_s: float, tool_s: float) -> dict[str, Any]:
     """The same in LangGraph. Raises PeerAway."""
     script = Path(__file__).parent.parent / "peers" / "langgraph_waiting.py"
-    python = python_of("langgraph", LANGGRAPH)
-    done = subprocess.run(
-        [str(python), "-E", str(script), str(threads), str(model_s), str(tool_s)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [str(python_of("langgraph", LANGGRAPH)), "-E", str(script), str(threads), str(model_s), str(tool_s)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise PeerAway(f"LangGraph ended with {done.stderr.strip().splitlines()[-1:]}")
     return json.loads(done.stdout)
@@ -217,47 +191,32 @@ def tools(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
         yield row
 
 
-# --- streams (P23) ----------------------------------------------------------------------------------------------------
-
-
 def streams(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
-    """So many streams at once, from a real HTTP provider; asked of itself by the same clients, too.
+    """So many streams at once, from a real HTTP provider; asked of itself by the same clients, too (P23).
 
     Without a classification, which is a call of its own that the peer does not make.
     """
     for number in sizes.streams:
         with provider(0.2, sizes.pieces, sizes.gap_ms) as model:
             own = asyncio.run(_streamed(Door(model.port, "none", "m"), number, sizes.pieces))
-            with doored(model.settings() | NO_CLASSIFY) as (found, door):
+            with doored(model.settings() | {"ho2.classify": False}) as (found, door):
                 asyncio.run(door.ask("tell me a story", stream=True))
                 cpu = sum(found.cpu_s().values())
-                ours = asyncio.run(_streamed(door, number, sizes.pieces))
+                ours = asyncio.run(_streamed(door, number, sizes.pieces)) | {"model_s": own["took_s"]}
                 ours["cpu_ms_per_piece"] = round((sum(found.cpu_s().values()) - cpu) * 1000 / number / sizes.pieces, 3)
-            row = Row(
-                "streams",
-                f"{number} of {sizes.pieces} pieces, one each {sizes.gap_ms:g} ms",
-                ours | {"model_s": own["took_s"]},
-            )
-            row.goal = (
-                "none cut" if number > 64 else "1.1 of the model's time, first words + 0.1 s, half of the peer's CPU"
-            )
+            row = Row("streams", f"{number} of {sizes.pieces} pieces, one each {sizes.gap_ms:g} ms", ours)
+            row.goal = "none cut"
             row.must(ours["whole"] == number, f"{number - ours['whole']} of {number} not whole")
             if number <= 64:
-                late_s = ours["first_words_p50_s"] - own["first_words_p50_s"]
-                row.must(
-                    ours["took_s"] <= 1.1 * own["took_s"], f"{ours['took_s'] / own['took_s']:.2f} of the model's time"
-                )
+                row.goal = "1.1 of the model's time, first words + 0.1 s, half of the peer's CPU"
+                late_s, times = ours["first_words_p50_s"] - own["first_words_p50_s"], ours["took_s"] / own["took_s"]
+                row.must(times <= 1.1, f"{times:.2f} of the model's time")
                 row.must(late_s <= 0.1, f"first words + {late_s:.2f} s")
             if has_peer:
-                try:
+                with row.beside():
                     row.peer = asyncio.run(_litellm(model, number, sizes.pieces))
-                    limit = row.peer["cpu_ms_per_piece"] / 2
-                    row.must(
-                        ours["cpu_ms_per_piece"] <= limit,
-                        f"{ours['cpu_ms_per_piece']} ms of CPU a piece, not {limit:.3f}",
-                    )
-                except PeerAway as away:
-                    row.notes.append(str(away))
+                    used, limit = ours["cpu_ms_per_piece"], row.peer["cpu_ms_per_piece"] / 2
+                    row.must(used <= limit, f"{used} ms of CPU a piece, not {limit:.3f}")
             yield row
 
 
@@ -267,65 +226,44 @@ async def _streamed(door: Door, number: int, pieces: int) -> dict[str, Any]:
 
 
 async def _litellm(model: Provider, number: int, pieces: int) -> dict[str, Any]:
-    """The same through its proxy."""
-    with litellm(f"http://127.0.0.1:{model.port}") as url:
+    """The same through its proxy. Raises PeerAway."""
+    with litellm(model.url) as url:
         port = int(url.rpartition(":")[2])
         door = Door(port, KEY, MODEL_ID)
         await door.ask("hello", stream=True)
-        listening = [
-            one.pid for one in psutil.net_connections("tcp") if one.laddr and one.laddr.port == port and one.pid
-        ]
-        processes = [
-            one
-            for pid in set(listening)
-            for one in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True))
-        ]
-        before = sum(sum(one.cpu_times()[:2]) for one in processes)
+        of_port = {one.pid for one in psutil.net_connections("tcp") if one.laddr and one.laddr.port == port and one.pid}
+        processes = [psutil.Process(pid) for pid in of_port]
+        before = cpu_s_of(processes)
         said = await _streamed(door, number, pieces)
-        used_s = sum(sum(one.cpu_times()[:2]) for one in processes) - before
+        used_s = cpu_s_of(processes) - before
     return said | {"cpu_ms_per_piece": round(used_s * 1000 / number / pieces, 3)}
 
-
-# --- overload (R13) ---------------------------------------------------------------------------------------------------
 
 Ask = Callable[[], Awaitable[Heard]]
 
 
 def overload(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
-    """Arrivals at three times the capacity, whoever waits; fast and slow model, over HTTP and over the bus."""
+    """Arrivals at three times the capacity, whoever waits; fast and slow model, over HTTP and over the bus (R13)."""
     del has_peer
-    for model_s in sizes.overload_models_s:
-        for way in ("HTTP", "bus"):
-            with doored({"gateway.providers.offline.latency_ms": round(model_s * 1000)}) as (found, door):
-                ours = asyncio.run(_overloaded(found, door, way, sizes.overload_s))
-            row = Row(
-                "overload",
-                f"{way}, model {model_s:g} s, three times {ours['capacity']:g} turns/s for {sizes.overload_s:g} s",
-                ours,
-            )
-            row.goal = "goodput 0.9 of capacity; refused within 1 s; none degraded; normal within 5 s"
-            row.must(
-                ours["goodput"] >= 0.9 * ours["capacity"], f"goodput {ours['goodput']} of {ours['capacity']} turns/s"
-            )
-            row.must(ours["refused_after_s"] <= 1, f"refused after {ours['refused_after_s']} s")
-            row.must(not ours["degraded"], f"{ours['degraded']} degraded")
-            others = ours["asked"] - ours["right"] - ours["refused"] - ours["degraded"]
-            row.must(not others, f"{others} ended otherwise")
-            row.must(
-                ours["afterwards_s"] <= 2 * ours["alone_s"] + 0.5,
-                f"{ours['afterwards_s']} s afterwards, {ours['alone_s']} alone",
-            )
-            yield row
+    for model_s, way in product(sizes.overload_models_s, ("HTTP", "bus")):
+        with doored({"gateway.providers.offline.latency_ms": round(model_s * 1000)}) as (found, door):
+            ours = asyncio.run(_overloaded(found, door, way, sizes.overload_s))
+        what = f"{way}, model {model_s:g} s, three times {ours['capacity']:g} turns/s for {sizes.overload_s:g} s"
+        row = Row("overload", what, ours)
+        row.goal = "goodput 0.9 of capacity; refused within 1 s; none degraded; normal within 5 s"
+        row.must(ours["goodput"] >= 0.9 * ours["capacity"], f"goodput {ours['goodput']} of {ours['capacity']} turns/s")
+        row.must(ours["refused_after_s"] <= 1, f"refused after {ours['refused_after_s']} s")
+        row.must(not ours["degraded"], f"{ours['degraded']} degraded")
+        others = ours["asked"] - ours["right"] - ours["refused"] - ours["degraded"]
+        row.must(not others, f"{others} ended otherwise")
+        then_s, alone_s = ours["afterwards_s"], ours["alone_s"]
+        row.must(then_s <= 2 * alone_s + 0.5, f"{then_s} s afterwards, {alone_s} alone")
+        yield row
 
 
 async def _overloaded(found: Cluster, door: Door, way: str, seconds: float) -> dict[str, Any]:
     async with connect_bus(found.place, "door") as bus:
-        clock = SystemClock()
-
-        async def by_bus() -> Heard:
-            return await _asked_by_bus(bus, clock.new_id())
-
-        ask: Ask = by_bus if way == "bus" else lambda: door.ask(QUESTION)
+        ask: Ask = (lambda: _asked_by_bus(bus)) if way == "bus" else lambda: door.ask(QUESTION)
         await ask()
         alone = await ask()
         capacity = await _capacity(ask, alone.took_s, min(30.0, seconds))
@@ -337,27 +275,23 @@ async def _overloaded(found: Cluster, door: Door, way: str, seconds: float) -> d
             await asyncio.sleep(max(0.0, at - time.monotonic()))
             arriving.append(asyncio.create_task(ask()))
         late_s = time.monotonic() - began - seconds
-        open_until = time.monotonic() + 5
-        afterwards: Heard | None = None
-        await asyncio.sleep(max(0.0, open_until - time.monotonic()))
+        await asyncio.sleep(5)
         afterwards = await ask()
         heard = await asyncio.gather(*arriving)
         said = said_of(heard, time.monotonic() - began)
-        # The first ones cannot be answered before a turn's own time is over.
-        window = (began + alone.took_s, began + seconds)
-        good = sum(one.is_right and window[0] <= one.ended_at <= window[1] for one in heard)
+    # The first ones cannot be answered before a turn's own time is over.
+    begin, end = began + alone.took_s, began + seconds
+    good = sum(one.is_right and begin <= one.ended_at <= end for one in heard)
     return said | {
-        "capacity": round(capacity, 1),
-        "goodput": round(good / max(0.001, window[1] - window[0]), 1),
-        "alone_s": round(alone.took_s, 2),
-        "afterwards_s": round(afterwards.took_s, 2) if afterwards.is_right else 999.0,
+        "capacity": round(capacity, 1), "goodput": round(good / max(0.001, end - begin), 1),
+        "alone_s": round(alone.took_s, 2), "afterwards_s": round(afterwards.took_s, 2) if afterwards.is_right else 999.0,
         "arrivals_late_s": round(late_s, 1),
-    }
+    }  # fmt: skip
 
 
-async def _asked_by_bus(bus: Bus, input_id: str) -> Heard:
+async def _asked_by_bus(bus: Bus) -> Heard:
     """One turn, asked once: who is told to come back is refused."""
-    began = time.monotonic()
+    began, input_id = time.monotonic(), bus.new_id()
     try:
         turn = ProcessTurn(input_id=input_id, text=QUESTION)
         result = await bus.request("host", turn, expect=TurnResult, timeout_s=600, message_id=input_id)

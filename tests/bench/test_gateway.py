@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.gateway import secrets
-from bench.gateway.compared import compared
+from bench.gateway.audit import compared
 from bench.gateway.parts import Call
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.record.payload import pack_payload

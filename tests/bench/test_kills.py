@@ -12,7 +12,7 @@ from bench.kills import DEADLINE_S, EVERYBODY, Cell, faults_of
 ROOT = Path(__file__).parents[2]
 GOOD = Cell(
     process="ho1", point="tool_effect", tool="charge_keyed", outcome="success", code="", tool_code="",
-    answered_after_ms=900, answers=1, same_again=True, effects=1, tool_runs=2, prompts=2, prompts_unknown=0,
+    answered_after_ms=900, answers=1, same_again=True, effects=1, tool_runs=2, prompts=2,
     prompts_open=0, open_at_kill=0, tool_orders=1, tool_ends=1, record="ok",
 )  # fmt: skip
 IN_DOUBT = replace(GOOD, tool="charge_unkeyed", tool_runs=1, tool_code="unknown_outcome")
@@ -42,7 +42,7 @@ def test_a_tool_without_a_key_is_in_doubt_where_its_executor_died_and_never_run_
 
 def test_a_further_model_call_is_right_where_the_gateway_died_with_an_answer_that_nobody_has():
     """Of a gateway that had nothing open, or of anybody else, it is a fault."""
-    lost = replace(GOOD, process="gateway", point="in_llm2", open_at_kill=1, prompts=3, prompts_unknown=1)
+    lost = replace(GOOD, process="gateway", point="in_llm2", open_at_kill=1, prompts=3)
     assert faults_of(lost) == []
     assert len(faults_of(replace(lost, open_at_kill=0))) == 1
     assert len(faults_of(replace(lost, process="ho2"))) == 1

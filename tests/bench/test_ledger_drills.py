@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.ledger_drills.__main__ import rows
-from bench.ledger_drills.rows import Row
+from bench.ledger_drills.rig import Row
 from bench.ledger_drills.stored import segments
 
 

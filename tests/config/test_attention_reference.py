@@ -7,12 +7,12 @@ import re
 from typing import get_args
 
 from bench.pages.__main__ import ROOT
-from bench.pages.attention import page
+from bench.pages.settings import attention_page
 from hobus.config.attention_template import AnyStage, Template
 
 
 def test_every_stage_and_key_is_on_the_page() -> None:
-    text = page()
+    text = attention_page()
     for stage in get_args(AnyStage):
         (kind,) = get_args(stage.model_fields["type"].annotation)
         section = re.split(rf"### .*`{kind}`.*\n", text)[1].partition("###")[0]

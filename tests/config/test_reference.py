@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import get_args
 
-from bench.pages.settings import page
+from bench.pages.settings import settings_page
 from hobus.config.schema import AdminConfig
 from tests.architecture.test_defaults import SECTIONS
 
 
 def test_every_setting_is_on_the_page() -> None:
-    text = page()
+    text = settings_page()
     for section, field in AdminConfig.model_fields.items():
         model = next(one for one in get_args(field.annotation) or [field.annotation] if one is not type(None))
         for name in model.model_fields:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.ledger_drills.rig import SESSION, append, take_over, write
 from hobus.bus.messages.ledger import STREAMS
 from hobus.ledger_service.admission import ELSEWHERE, Earlier, StreamHead, advance, judge
+from tests.ledger_service.rig import SESSION, append, take_over, write
 
 OWNER = "ho2/1@7"
 HEAD = StreamHead("last", 3, OWNER)

@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.ledger_drills.rig import MASK, in_format, stored_frame
 from hobus.ledger_service.frame import (
     GENESIS,
     HEADER_BYTES,
@@ -14,6 +13,7 @@ from hobus.ledger_service.frame import (
     read_header,
 )
 from hobus.ledger_service.mask import apply_mask
+from tests.ledger_service.rig import MASK, in_format, stored_frame
 
 SALT = bytes(range(16))
 AT = 424

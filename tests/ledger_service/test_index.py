@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.ledger_drills.rig import running, start, write
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ledger import Provenance
@@ -30,6 +29,7 @@ from hobus.ledger_service.index import (
 )
 from hobus.ledger_service.segment import EntryPlace
 from hobus.ledger_service.verify import verify_directory
+from tests.ledger_service.rig import running, start, write
 
 CHAIN = bytes(32)
 

@@ -2,11 +2,11 @@
 
 import shutil
 
-from bench.ledger_drills.rig import SmallBus, ledger_config, start, write
 from hobus.bus.disk import RealDisk
 from hobus.ledger_service.index import read_positions
 from hobus.ledger_service.opening import INDEX
 from hobus.ledger_service.verify import verify_directory
+from tests.ledger_service.rig import SmallBus, ledger_config, start, write
 
 CONFIG = ledger_config()
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.ledger_drills.rig import SESSION, append, ledger_config, running, take_over, write
 from hobus.bus.disk import RealDisk
 from hobus.ledger_service import index as index_module
 from hobus.ledger_service import limits
 from hobus.ledger_service.index import Index, hash_key
 from hobus.ledger_service.tables import Known
+from tests.ledger_service.rig import SESSION, append, ledger_config, running, take_over, write
 
 HASHES = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bench.ledger_drills.rig import SESSION, medium, running, write
 from hobus.bus.messages.ledger import Provenance, WriteEntry
 from hobus.bus.record.catalog import find_kind, may_write_entry, read_body
 from hobus.bus.sim.disk import SimDisk
+from tests.ledger_service.rig import SESSION, medium, running, write
 
 SID = SESSION.removeprefix("session/")
 OTHER = "11111111-1c1b-5b0e-9a59-7b0e4d1c6f21"

@@ -2,12 +2,12 @@
 
 import pytest
 
-from bench.ledger_drills.rig import SESSION, append, ledger_config, running, start, take_over, write
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ledger import Provenance
 from hobus.ledger_service.reader import EntryFilter, find_entries, find_head, find_sessions, read_entries
 from hobus.ledger_service.segment import name_segment
+from tests.ledger_service.rig import SESSION, append, ledger_config, running, start, take_over, write
 
 OF_SESSION = Provenance(session_id=SESSION.removeprefix("session/"))
 CONFIG = ledger_config(segment_bytes=4_096)

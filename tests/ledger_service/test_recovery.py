@@ -5,18 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from bench.ledger_drills.lying_disk import LyingDisk, cut_power
-from bench.ledger_drills.rig import (
-    FailingDisk,
-    SmallBus,
-    in_format,
-    ledger_config,
-    medium,
-    running,
-    start,
-    stored_frame,
-    write,
-)
+from bench.ledger_drills.rig import LyingDisk, cut_power
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.record.catalog import read_body
@@ -29,6 +18,17 @@ from hobus.ledger_service.recovery import recover
 from hobus.ledger_service.segment import SegmentFiles, name_segment
 from hobus.ledger_service.source import Damage
 from hobus.ledger_service.verify import verify_directory
+from tests.ledger_service.rig import (
+    FailingDisk,
+    SmallBus,
+    in_format,
+    ledger_config,
+    medium,
+    running,
+    start,
+    stored_frame,
+    write,
+)
 
 FIRST = f"segments/{name_segment(0)}"
 

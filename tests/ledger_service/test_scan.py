@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from bench.ledger_drills.rig import MASK, stored_frame
 from hobus.ledger_service.frame import GENESIS, HEADER_BYTES
 from hobus.ledger_service.mask import SECTOR_BYTES
 from hobus.ledger_service.scan import Damage, SegmentTail, Whole, read_next_whole
 from hobus.ledger_service.source import Source
+from tests.ledger_service.rig import MASK, stored_frame
 
 SALT = bytes(range(1, 17))
 

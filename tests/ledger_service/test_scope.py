@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bench.ledger_drills.rig import SESSION, call, medium, running, take_over, write
 from hobus.bus.catalog import ROLES
 from hobus.bus.errors import BusError
 from hobus.bus.messages.ledger import EVERY_SESSION, STREAMS, GetBody, Lookup, Query, Read, Tail
@@ -14,6 +13,7 @@ from hobus.bus.record.payloads.governance import Denied
 from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import service
 from hobus.ledger_service.scope import READS, may_read, may_read_entry
+from tests.ledger_service.rig import SESSION, call, medium, running, take_over, write
 
 JOURNAL = {
     "SESSION_START", "SESSION_END", "TookOver", "RunRequested", "RunStarted", "RunAttached", "HostCommandReceived",

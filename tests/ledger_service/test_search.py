@@ -9,18 +9,6 @@ from unittest.mock import patch
 
 import pytest
 
-from bench.ledger_drills.rig import (
-    SESSION,
-    SmallBus,
-    append,
-    call,
-    ledger_config,
-    medium,
-    running,
-    start,
-    take_over,
-    write,
-)  # fmt: skip
 from hobus.bus import limits as bus_limits
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import BusError, LedgerError
@@ -35,6 +23,18 @@ from hobus.config.sections.record import SearchConfig
 from hobus.ledger_service import full_text, limits
 from hobus.ledger_service.finding import choose_rarest
 from hobus.ledger_service.search_index import FILE, IndexedText, SearchIndex, Tokens
+from tests.ledger_service.rig import (
+    SESSION,
+    SmallBus,
+    append,
+    call,
+    ledger_config,
+    medium,
+    running,
+    start,
+    take_over,
+    write,
+)  # fmt: skip
 
 ID = SESSION.removeprefix("session/")
 OTHER_ID = derive_session_id("somebody", "else")

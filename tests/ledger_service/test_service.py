@@ -5,18 +5,6 @@ import shutil
 
 import pytest
 
-from bench.ledger_drills.rig import (
-    SESSION,
-    SmallBus,
-    append,
-    call,
-    ledger_config,
-    medium,
-    running,
-    start,
-    take_over,
-    write,
-)
 from hobus.bus import limits as bus_limits
 from hobus.bus.catalog import ROWS
 from hobus.bus.disk import RealDisk
@@ -39,6 +27,18 @@ from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import limits, recovery, tables
 from hobus.ledger_service.index import FILES
 from hobus.ledger_service.service import LedgerService
+from tests.ledger_service.rig import (
+    SESSION,
+    SmallBus,
+    append,
+    call,
+    ledger_config,
+    medium,
+    running,
+    start,
+    take_over,
+    write,
+)
 
 
 def test_every_message_of_the_catalog_has_its_handler():

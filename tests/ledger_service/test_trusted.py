@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bench.ledger_drills.rig import medium, running, start, write
 from hobus.bus.errors import LedgerError
 from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import writer as writing
@@ -18,6 +17,7 @@ from hobus.ledger_service.intake import Batch, Intake, Sealed, seal
 from hobus.ledger_service.segment import ActiveSegment
 from hobus.ledger_service.source import Untrue, require_true
 from hobus.ledger_service.writer import Writer
+from tests.ledger_service.rig import medium, running, start, write
 
 Spoil = Callable[[pytest.MonkeyPatch, Writer], None]
 

@@ -7,7 +7,6 @@ from itertools import product
 
 import pytest
 
-from bench.ledger_drills.rig import SmallBus, SteppedClock, ledger_config, running, start, stored_frame, write
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.base import pack
@@ -19,6 +18,7 @@ from hobus.ledger_service.opening import INDEX, open_ledger
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.segment import name_segment
 from hobus.ledger_service.verify import Verifier, is_ledger, verify_directory
+from tests.ledger_service.rig import SmallBus, SteppedClock, ledger_config, running, start, stored_frame, write
 
 CONFIG = ledger_config(segment_bytes=4_096)
 

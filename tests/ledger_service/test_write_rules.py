@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import strategies as st
 
-from bench.ledger_drills.rig import SESSION, append, medium, running, start, take_over, write
 from hobus.bus.messages.ledger import STREAMS, WriteEntry
 from hobus.bus.sim.disk import SimDisk
 from tests.laws import law
+from tests.ledger_service.rig import SESSION, append, medium, running, start, take_over, write
 
 
 @dataclass

@@ -5,7 +5,12 @@ import errno
 
 import pytest
 
-from bench.ledger_drills.rig import (
+from hobus.bus import limits as bus_limits
+from hobus.bus.errors import BusError, LedgerError
+from hobus.bus.messages.ledger import Ack, GetBody, Lookup, Read, ReadLedgerStats, Tail
+from hobus.bus.sim.disk import SimDisk
+from hobus.ledger_service import limits, service
+from tests.ledger_service.rig import (
     FailingDisk,
     SmallBus,
     SteppedClock,
@@ -16,11 +21,6 @@ from bench.ledger_drills.rig import (
     start,
     write,
 )
-from hobus.bus import limits as bus_limits
-from hobus.bus.errors import BusError, LedgerError
-from hobus.bus.messages.ledger import Ack, GetBody, Lookup, Read, ReadLedgerStats, Tail
-from hobus.bus.sim.disk import SimDisk
-from hobus.ledger_service import limits, service
 
 
 async def _stats(ledger):

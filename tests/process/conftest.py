@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import Cluster, cluster_in, forging
+from bench.cluster import FORGE, Cluster, cluster_in
 from bench.gateway.servers import served
+from hobus.launch.launcher.children import make_environment
+from tests.process.commands import CommandForge
 
 
 @pytest.fixture(scope="session", autouse=True)
 def commands_are_forked() -> Iterator[None]:
     """For all tests here: each command is a process of its own, and none of them loads everything anew."""
-    with forging():
-        yield
+    FORGE.append(CommandForge(make_environment()))
+    yield
+    FORGE.pop().close()
 
 
 @pytest.fixture

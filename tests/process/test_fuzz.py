@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 
 import pytest
 
 from bench.cluster import cluster
-from bench.hostile.fuzz import TARGETS, add_options, faults_of, fuzz
+from bench.hostile.__main__ import TARGETS, faults_of, fuzz, options
 
 pytestmark = pytest.mark.process
 
 
 def test_nonsense_at_every_socket_harms_nobody_but_its_sender() -> None:
     """By counts, not by times: everything was sent, the servers said no and recorded it, and every turn was answered."""
-    parser = argparse.ArgumentParser()
-    add_options(parser)
-    options = parser.parse_args(["--frames", "200", "--seed", "7", "--alone", "0.1"])
+    given = options().parse_args(["--frames", "200", "--seed", "7", "--alone", "0.1"])
     with cluster({"bus.listen": "127.0.0.1:0"}) as up:
-        result = asyncio.run(fuzz(up, options))
+        result = asyncio.run(fuzz(up, given))
+        up.verify()
     assert faults_of(result) == []
     assert [row["target"] for row in result["rows"]] == list(TARGETS)
     for row in result["rows"]:

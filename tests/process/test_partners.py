@@ -14,7 +14,7 @@ from jsonschema_rs import Draft202012Validator
 
 from bench.builders import prompt
 from bench.cluster import Cluster, eventually
-from bench.gateway.instances import ANTHROPIC, OPENAI, instance
+from bench.gateway.servers import ANTHROPIC, OPENAI, instance
 from hobus.bus.messages.gateway import PromptMessage, PromptResponse, ToolSpec
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.catalog import read_body

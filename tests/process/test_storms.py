@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.storms.__main__ import run_row
 from bench.storms.plan import Plan
+from bench.storms.running import run_row
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -24,5 +24,5 @@ def test_nobody_is_left_unanswered_charged_twice_or_without_an_owner(tmp_path: P
     """Eight people, a run that nobody waits for and a follow-up in each storm; the record and the outside agree."""
     row = run_row(tmp_path, STORMS, seed=1)
     assert row.broken == [], row  # how long it took, `python -m bench.storms` judges
-    assert all(sum(storm.outcomes.values()) >= 8 for storm in row.storms)
+    assert all(len(storm.asked) >= 8 for storm in row.storms)
     assert row.shown > 60 and not any("moment" in who for storm in row.storms for who in storm.struck)

@@ -10,23 +10,25 @@ import time
 import pytest
 
 from bench.builders import prompt
-from bench.gateway.instances import ANTHROPIC, KEY, OPENAI, instance
 from bench.gateway.servers import (
+    ANTHROPIC,
     DONE,
+    KEY,
+    OPENAI,
     USAGE_PIECE,
     answering,
     completion,
     head,
+    instance,
     message,
-    message_events,
     piece,
     serving,
-    streaming,
 )
 from hobus.bus.errors import GatewayError
 from hobus.gateway_service import limits
 from hobus.gateway_service.breaker import judge_end
 from hobus.gateway_service.providers.http.faults import without_key
+from tests.gateway_service.servers import message_events, streaming
 
 KINDS = pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
 BOTH = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])

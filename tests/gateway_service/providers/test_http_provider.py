@@ -8,26 +8,27 @@ import json
 import pytest
 
 from bench.builders import prompt
-from bench.gateway.instances import ANTHROPIC, KEY, OPENAI, instance
 from bench.gateway.servers import (
+    ANTHROPIC,
     DONE,
+    KEY,
+    OPENAI,
     USAGE_PIECE,
     answering,
-    by_path,
     completion,
     head,
+    instance,
     message,
-    message_events,
     piece,
     serving,
     sse,
-    streaming,
 )
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Sampling, Segment, ToolCall
 from hobus.bus.port import Anew
 from hobus.gateway_service.providers.http import openai_wire
+from tests.gateway_service.servers import by_path, message_events, streaming
 
 SCHEMA = {
     "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False,

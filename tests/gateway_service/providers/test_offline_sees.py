@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.gateway.instances import OPENAI
+from bench.gateway.servers import OPENAI
 from hobus.bus.messages.gateway import Prompt, PromptMessage
 from hobus.bus.messages.work_order import Caller, Segment
 from hobus.config.sections.gateway import OpenAIProvider

@@ -8,8 +8,7 @@ from array import array
 import pytest
 
 from bench.builders import prompt
-from bench.gateway.instances import OPENAI, instance
-from bench.gateway.servers import answering, serving
+from bench.gateway.servers import OPENAI, answering, instance, serving
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import make_from
 from hobus.bus.messages.gateway import PromptMessage

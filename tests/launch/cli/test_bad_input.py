@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.ledger_drills.rig import in_format, stored_frame
 from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
@@ -19,6 +18,7 @@ from hobus.launch.sessions.turns import check_text, decode_argument
 from hobus.ledger_service.frame import GENESIS, VERSION
 from hobus.ledger_service.segment import name_segment
 from tests.actors.ho1_executor.tools.packages import install
+from tests.ledger_service.rig import in_format, stored_frame
 
 SHIPPED = json.loads((SHIPPED_ROOT / "agents" / "ADMIN.json").read_text(encoding="utf-8"))
 MINE = SHIPPED | {"agent_id": "MINE"}

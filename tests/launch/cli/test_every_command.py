@@ -15,11 +15,11 @@ import click
 import pytest
 
 import hobus
-from bench.ledger_drills.rig import ledger_config, running, write
 from hobus.bus.disk import RealDisk
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
 from hobus.ledger_service.segment import name_segment
+from tests.ledger_service.rig import ledger_config, running, write
 
 
 def _every(command: click.Command, path: str, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:

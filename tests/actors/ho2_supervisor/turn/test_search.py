@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from bench.ledger_drills.rig import append, call, ledger_config, medium, running, take_over
 from hobus.actors.ho2_supervisor.turn.lookups import choose_hits
 from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.messages.ledger import Provenance, Search
 from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import limits
+from tests.ledger_service.rig import append, call, ledger_config, medium, running, take_over
 
 CONFIG = ledger_config(segment_bytes=8_388_608)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.ledger_drills.rig import ledger_config, running
 from hobus.bus.disk import RealDisk
 from hobus.bus.messages.base import pack
 from hobus.config.files import SHIPPED_ROOT
@@ -18,6 +17,7 @@ from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.recording import make_snapshot_entry
 from hobus.ledger_service.segment import name_segment
+from tests.ledger_service.rig import ledger_config, running
 
 SNAPSHOT = shipped_snapshot()
 ADMIN = "agents/ADMIN.json"

@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from bench.ledger_drills.rig import SESSION, append, ledger_config, running, take_over, write
 from hobus.bus.disk import RealDisk
 from hobus.bus.limits import HITS_MAX
 from hobus.bus.messages.ledger import Provenance
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
 from hobus.ledger_service.segment import name_segment
+from tests.ledger_service.rig import SESSION, append, ledger_config, running, take_over, write
 
 
 async def _record(home, entries: int = 3) -> None:

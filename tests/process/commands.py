@@ -48,7 +48,6 @@ class CommandForge:
         os.close(needed)
 
     def takes(self, words: Sequence[str]) -> bool:
-        """Whether such a command may be forked."""
         return bool(words) and words[0] not in _FRESH
 
     def run(
@@ -70,7 +69,6 @@ class CommandForge:
         return code, *said
 
     def close(self) -> None:
-        """Ended, with whatever it still runs."""
         os.close(self._needs)
         self._directory.cleanup()
 
@@ -92,9 +90,6 @@ def _read_both(out: int, err: int, timeout_s: float) -> tuple[bytes, bytes]:
                     selector.unregister(key.fd)
                     os.close(key.fd)
     return found[out], found[err]
-
-
-# --- the process that forks -------------------------------------------------------------------------------------------
 
 
 def _serve(listening: socket.socket) -> None:
