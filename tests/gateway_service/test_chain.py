@@ -124,11 +124,7 @@ def calls(cluster):
 )
 def test_the_next_model_answers_where_a_provider_fails(make, changes):
     cluster = make(fail, fail, None)
-
-    async def turn():
-        return await cluster.ask(prompt(**changes)), await cluster.entries(rests_s=2)
-
-    response, entries = cluster.run(turn())
+    response, entries = cluster.run(cluster.ask(prompt(**changes))), cluster.run(cluster.entries(rests_s=2))
     assert (response.outcome, response.provider_id, response.model_id) == ("SUCCESS", "third", "third-1")
     assert response.attempts == 3
     sent = [(payload(entry).provider_id, payload(entry).model_id) for entry in of_type(entries, "PROMPT_SENT")]
@@ -176,13 +172,13 @@ def test_the_last_resort_asks_whoever_has_not_just_failed_its_session(make):
         key = f"WO-DEGRADED-{number}#1"
         return cluster.ask_degraded(prompt(key, contract_id="PRC-DEGRADED-001", session_id=session_id))
 
-    async def turn():
-        assert (await cluster.ask(prompt("WO-a#1"))).error_code == "PROVIDER_ERROR"
-        for provider in cluster.providers.values():
-            provider.act = None
-        return [await last_resort(1), await last_resort(2)], await last_resort(3, OTHER_SESSION)
-
-    (mine, again), others = cluster.run(turn())
+    assert cluster.run(cluster.ask(prompt("WO-a#1"))).error_code == "PROVIDER_ERROR"
+    for provider in cluster.providers.values():
+        provider.act = None
+    (mine, again), others = (
+        [cluster.run(last_resort(1)), cluster.run(last_resort(2))],
+        cluster.run(last_resort(3, OTHER_SESSION)),
+    )
     assert (mine.provider_id, again.provider_id, others.provider_id) == ("second", "offline", "offline")
     assert (mine.instead_of, again.instead_of, others.instead_of) == ("503", "", "")
 
@@ -252,13 +248,9 @@ def test_what_a_provider_refuses_is_not_asked_elsewhere(make):
 def test_a_hung_provider_leaves_time_for_its_fallbacks(make):
     """Two of three hang: the third answers within the caller's deadline, each that follows having kept its reserve."""
     cluster = make(hang, hang, None, breaker=HASTY)
-
-    async def turn():
-        began = cluster.world.loop.time()
-        response = await cluster.ask(prompt(), timeout_s=10)
-        return response, cluster.world.loop.time() - began, await cluster.entries(rests_s=2)
-
-    response, took_s, entries = cluster.run(turn())
+    began = cluster.world.loop.time()
+    response = cluster.run(cluster.ask(prompt(), timeout_s=10))
+    took_s, entries = cluster.world.loop.time() - began, cluster.run(cluster.entries(rests_s=2))
     assert (response.outcome, response.provider_id) == ("SUCCESS", "third")
     assert took_s <= 10 - 3
     assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == ["DEADLINE_EXCEEDED"] * 2
@@ -269,27 +261,19 @@ def test_a_hung_provider_leaves_time_for_its_fallbacks(make):
 def test_a_chain_shares_the_time_that_its_turn_has(make, due_s, answered_s):
     """An order may be given more time than its turn has: each reserve ends with the sooner of both, once that is ahead."""
     cluster = make(hang, hang, None)
-
-    async def turn():
-        began = cluster.world.loop.time()
-        due_at = None if due_s is None else format_iso(cluster.ho1.now() + due_s)
-        response = await cluster.ask(prompt(due_at=due_at), timeout_s=60)
-        return response.provider_id, cluster.world.loop.time() - began
-
-    provider_id, took_s = cluster.run(turn())
+    began = cluster.world.loop.time()
+    due_at = None if due_s is None else format_iso(cluster.ho1.now() + due_s)
+    response = cluster.run(cluster.ask(prompt(due_at=due_at), timeout_s=60))
+    provider_id, took_s = response.provider_id, cluster.world.loop.time() - began
     assert provider_id == "third"
     assert took_s == pytest.approx(answered_s, abs=0.2)
 
 
 def test_a_chain_that_hangs_whole_ends_with_its_caller(make):
     cluster = make(hang, hang, hang)
-
-    async def turn():
-        began = cluster.world.loop.time()
-        response = await cluster.ask(prompt(), timeout_s=2)
-        return response, cluster.world.loop.time() - began
-
-    response, took_s = cluster.run(turn())
+    began = cluster.world.loop.time()
+    response = cluster.run(cluster.ask(prompt(), timeout_s=2))
+    took_s = cluster.world.loop.time() - began
     assert (response.outcome, took_s < 2) == ("TIMEOUT", True)
     assert calls(cluster) == [1, 1, 1]
 

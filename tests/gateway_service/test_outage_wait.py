@@ -113,13 +113,11 @@ def test_attempts_of_one_call_count_once(start: Start) -> None:
 def test_who_listens_is_told_that_it_waits_and_that_it_goes_on(start: Start) -> None:
     cluster = start(Away())
     told: list[Any] = []
-
-    async def asked() -> PromptResponse:
-        return await cluster.ho1.request(
-            "gateway", prompt("WO-a#1"), expect=PromptResponse, timeout_s=60, on_stream=told.append
+    assert (
+        cluster.run(
+            cluster.ho1.request("gateway", prompt("WO-a#1"), expect=PromptResponse, timeout_s=60, on_stream=told.append)
         )
-
-    assert cluster.run(asked()).outcome == "SUCCESS"
+    ).outcome == "SUCCESS"
     waits = [one.waiting for one in told if isinstance(one, StreamWaiting)]
     assert waits[:2] == ["Provider", None] and waits[-1] is None
 
@@ -134,14 +132,10 @@ def test_nobody_waits_for_a_rest_beyond_the_turns_own_time() -> None:
     """An order lives longer than its turn is waited for: told at once when to come back."""
     cluster = Cluster(Scripted(busy_for_long))
     try:
-
-        async def turn() -> tuple[PromptResponse, float]:
-            began = cluster.world.loop.time()
-            due_at = format_iso(cluster.ho1.now() + 12)
-            response = await cluster.ask(prompt(due_at=due_at), timeout_s=7200)
-            return response, cluster.world.loop.time() - began
-
-        response, took_s = cluster.run(turn())
+        began = cluster.world.loop.time()
+        due_at = format_iso(cluster.ho1.now() + 12)
+        response = cluster.run(cluster.ask(prompt(due_at=due_at), timeout_s=7200))
+        took_s = cluster.world.loop.time() - began
         assert response.error_code == "PROVIDER_RATE_LIMITED" and took_s < 1
         assert response.retry_after_ms == pytest.approx(360_000, abs=1000)
     finally:
@@ -150,12 +144,8 @@ def test_nobody_waits_for_a_rest_beyond_the_turns_own_time() -> None:
 
 def test_nobody_waits_for_a_breaker_beyond_the_turns_own_time(start: Start) -> None:
     cluster = start(Away(), breaker={"failures": 1, "open_ms": 15_000, "probes": 1, "silence_ms": 5000})
-
-    async def turn() -> tuple[PromptResponse, float]:
-        await cluster.ask(prompt("WO-a#1", due_at=format_iso(cluster.ho1.now() + 1)), timeout_s=7200)
-        began = cluster.world.loop.time()
-        response = await cluster.ask(prompt("WO-b#1", due_at=format_iso(cluster.ho1.now() + 3)), timeout_s=7200)
-        return response, cluster.world.loop.time() - began
-
-    response, took_s = cluster.run(turn())
+    cluster.run(cluster.ask(prompt("WO-a#1", due_at=format_iso(cluster.ho1.now() + 1)), timeout_s=7200))
+    began = cluster.world.loop.time()
+    response = cluster.run(cluster.ask(prompt("WO-b#1", due_at=format_iso(cluster.ho1.now() + 3)), timeout_s=7200))
+    took_s = cluster.world.loop.time() - began
     assert response.outcome == "REJECTED" and took_s < 4

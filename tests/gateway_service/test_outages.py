@@ -59,14 +59,10 @@ def test_an_orders_prompt_waits_for_a_restart_of_the_ledger(make):
 def test_an_orders_prompt_fails_unavailable_and_its_late_record_gets_an_end(make):
     """The ledger stays away too long: UNAVAILABLE, no call; the PROMPT_SENT that commits later is ended as not sent."""
     cluster = make(ledger={"outage_wait_ms": 1000})
-
-    async def scenario():
-        cluster.kill_ledger()
-        response = await cluster.ask(prompt())
-        cluster.start_ledger()
-        return response, await cluster.entries(rests_s=2)
-
-    response, entries = cluster.run(scenario())
+    cluster.kill_ledger()
+    response = cluster.run(cluster.ask(prompt()))
+    cluster.start_ledger()
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert (response.outcome, response.error_code) == ("ERROR", "UNAVAILABLE")
     assert cluster.provider.calls == 0 == recorded_sends(entries)
     check_attempts(entries)
@@ -98,15 +94,11 @@ def test_nothing_else_is_reserved_while_a_record_given_up_may_still_commit(make)
 def test_what_a_prompt_given_up_reserved_does_not_refuse_the_last_resort(make, limit, code):
     """It was never sent. Where the budget itself refuses, that is said, and not that the record is silent."""
     cluster = make(ledger={"outage_wait_ms": 1000}, budget={"budget_mode": "enforce", "session_token_limit": limit})
-
-    async def scenario():
-        cluster.kill_ledger()
-        await cluster.ask(prompt())
-        last = await cluster.ask_degraded(prompt("WO-DEGRADED-x", **DEGRADED))
-        cluster.start_ledger()
-        return last, await cluster.entries(rests_s=2)
-
-    last, entries = cluster.run(scenario())
+    cluster.kill_ledger()
+    cluster.run(cluster.ask(prompt()))
+    last = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-x", **DEGRADED)))
+    cluster.start_ledger()
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert last.error_code == code
     monitor = BudgetMonitor()
     for entry in entries:
@@ -197,13 +189,10 @@ def test_the_end_of_a_spooled_call_stands_behind_its_beginning(make, monkeypatch
         cluster.world.network.weather = None
         return answered()
 
-    async def scenario():
-        cluster.provider.act = act
-        cluster.world.network.weather = Loses(Write.TYPE)
-        response = await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
-        return response, await cluster.entries(rests_s=2)
-
-    response, entries = cluster.run(scenario())
+    cluster.provider.act = act
+    cluster.world.network.weather = Loses(Write.TYPE)
+    response = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED)))
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert response.outcome == "SUCCESS"
     assert [entry.event_type for entry in entries if "DEGRADED" in entry.submission_id] == [
         "PROMPT_SENT", "PROMPT_RECEIVED",
@@ -214,15 +203,11 @@ def test_the_end_of_a_spooled_call_stands_behind_its_beginning(make, monkeypatch
 def test_the_degraded_call_goes_ahead_and_its_records_are_spooled(make):
     """Without the ledger the last resort answers; its records reach the ledger when it is back, once."""
     cluster = make()
-
-    async def scenario():
-        cluster.kill_ledger()
-        response = await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
-        spooled = cluster.service.counters()["spooled"]
-        cluster.start_ledger()
-        return response, spooled, await cluster.entries(rests_s=2)
-
-    response, spooled, entries = cluster.run(scenario())
+    cluster.kill_ledger()
+    response = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED)))
+    spooled = cluster.service.counters()["spooled"]
+    cluster.start_ledger()
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert (response.outcome, spooled) == ("SUCCESS", 2)
     check_attempts(entries)
     assert recorded_sends(entries) == cluster.provider.calls == 1
@@ -232,18 +217,14 @@ def test_the_degraded_call_goes_ahead_and_its_records_are_spooled(make):
 def test_spooled_records_survive_the_gateway(make):
     """Ledger away, degraded call, gateway killed: the next gateway hands the spool over before it opens."""
     cluster = make()
-
-    async def scenario():
-        cluster.kill_ledger()
-        await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
-        cluster.kill_gateway()
-        cluster.start_gateway()
-        cluster.start_ledger()
-        await cluster.ready()
-        again = await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
-        return again, await cluster.entries(rests_s=2)
-
-    again, entries = cluster.run(scenario())
+    cluster.kill_ledger()
+    cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED)))
+    cluster.kill_gateway()
+    cluster.start_gateway()
+    cluster.start_ledger()
+    cluster.run(cluster.ready())
+    again = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED)))
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert (again.outcome, cluster.provider.calls) == ("SUCCESS", 1)
     check_attempts(entries)
     assert not cluster.world.media["gateway"].files
@@ -251,25 +232,17 @@ def test_spooled_records_survive_the_gateway(make):
 
 def test_on_ledger_outage_refuse_sends_nothing(make):
     cluster = make(gateway={"on_ledger_outage": "refuse"})
-
-    async def scenario():
-        cluster.kill_ledger()
-        return await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
-
-    response = cluster.run(scenario())
+    cluster.kill_ledger()
+    response = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED)))
     assert response.error_code == "UNAVAILABLE" and cluster.provider.calls == 0
 
 
 def test_a_degraded_call_on_a_full_disk_is_not_sent(make):
     """Neither the ledger nor the disk can take the record: the call is refused, nothing hangs."""
     cluster = make()
-
-    async def scenario():
-        cluster.kill_ledger()
-        cluster.world.media["gateway"].capacity_bytes = 0
-        return await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
-
-    response = cluster.run(scenario())
+    cluster.kill_ledger()
+    cluster.world.media["gateway"].capacity_bytes = 0
+    response = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED)))
     assert response.error_code == "UNAVAILABLE" and cluster.provider.calls == 0
 
 
@@ -387,15 +360,11 @@ def test_an_unknown_outcome_counts_at_its_reservation_and_is_said(make):
 def test_a_gateway_whose_attempt_another_instance_made_answers_its_end(make):
     """Two gateways at once (one frozen and thawed): the second finds the first one's attempt and never sends it again."""
     cluster = make()
-
-    async def scenario():
-        first = await cluster.ask(prompt())
-        # The other instance knows nothing of what the first one did after it opened.
-        old, cluster.service._calls = cluster.service._calls, type(cluster.service._calls)(8)
-        again = await cluster.ask(prompt(), timeout_s=5)
-        return first, again, old, await cluster.entries(rests_s=2)
-
-    first, again, _old, entries = cluster.run(scenario())
+    first = cluster.run(cluster.ask(prompt()))
+    # The other instance knows nothing of what the first one did after it opened.
+    old, cluster.service._calls = cluster.service._calls, type(cluster.service._calls)(8)
+    again = cluster.run(cluster.ask(prompt(), timeout_s=5))
+    _old, entries = old, cluster.run(cluster.entries(rests_s=2))
     assert again == first and cluster.provider.calls == 1
     check_attempts(entries)
 
@@ -403,18 +372,14 @@ def test_a_gateway_whose_attempt_another_instance_made_answers_its_end(make):
 def test_a_gateway_without_the_ledger_at_start_is_not_ready_and_says_why(make):
     """No budget is guessed: requests fail UNAVAILABLE until the ledger has been read."""
     cluster = make(ledger={"outage_wait_ms": 500}, bus={"peer_timeout_ms": 400})
-
-    async def scenario():
-        cluster.kill_gateway()
-        cluster.kill_ledger()
-        cluster.start_gateway()
-        response = await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
-        reason = await cluster.service.ready()
-        cluster.start_ledger()
-        await cluster.ready()
-        return response, reason, await cluster.ask(prompt())
-
-    response, reason, later = cluster.run(scenario())
+    cluster.kill_gateway()
+    cluster.kill_ledger()
+    cluster.start_gateway()
+    response = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED)))
+    reason = cluster.run(cluster.service.ready())
+    cluster.start_ledger()
+    cluster.run(cluster.ready())
+    later = cluster.run(cluster.ask(prompt()))
     assert response.error_code == "UNAVAILABLE" and reason.startswith("ledger: ")
     assert later.outcome == "SUCCESS"
 
@@ -436,19 +401,15 @@ def test_after_a_reload_calls_wait_and_breakers_judge_as_the_new_configuration_s
     breaker = {**values["breaker"], "failures": 1, "open_ms": 7_000}
     settings = {"request_timeout_ms": 6_000, "attempts_max": 1, "breaker": breaker, "outage_wait_ms": 0}
     new = snapshot(gateway=settings).listening("bus", "127.0.0.1:1")  # under a digest of its own
-
-    async def scenario():
-        launcher = cluster.world.client("launcher")
-        await cluster.world.settled()
-        await record_snapshot(launcher, new)
-        await cluster.service.reconfigure(new.digest)
-        clock = cluster.ho1.clock
-        began = clock.monotonic()
-        late = await cluster.ask(prompt(config_digest=new.digest))
-        waited_s = clock.monotonic() - began
-        other = prompt(idempotency_key="another", config_digest=new.digest)
-        return late, waited_s, await cluster.ask(other)
-
-    late, waited_s, other = cluster.world.run(scenario())
+    launcher = cluster.world.client("launcher")
+    cluster.world.run(cluster.world.settled())
+    cluster.world.run(record_snapshot(launcher, new))
+    cluster.world.run(cluster.service.reconfigure(new.digest))
+    clock = cluster.ho1.clock
+    began = clock.monotonic()
+    late = cluster.world.run(cluster.ask(prompt(config_digest=new.digest)))
+    waited_s = clock.monotonic() - began
+    other = prompt(idempotency_key="another", config_digest=new.digest)
+    other = cluster.world.run(cluster.ask(other))
     assert late.outcome == "TIMEOUT" and waited_s < 7
     assert other.error_code == "CIRCUIT_OPEN" and "7 s" in other.error_message

@@ -52,13 +52,9 @@ def test_a_profile_that_is_not_the_provider_s_is_refused_by_name(name, provider_
 def test_the_provider_is_asked_as_the_profile_says_and_the_record_says_so():
     provider = Scripted()
     cluster = Cluster(provider, gateway={"profiles": PROFILES})
-
-    async def turn():
-        await cluster.ask(prompt(provider_profile_id="careful"))
-        refused = await cluster.ask(prompt("WO-b#1", provider_profile_id="careless"))
-        return refused, await cluster.entries(rests_s=2)
-
-    refused, entries = cluster.run(turn())
+    cluster.run(cluster.ask(prompt(provider_profile_id="careful")))
+    refused = cluster.run(cluster.ask(prompt("WO-b#1", provider_profile_id="careless")))
+    entries = cluster.run(cluster.entries(rests_s=2))
     cluster.close()
     (asked,) = provider.prompts
     assert (asked.temperature, asked.reasoning_effort, asked.max_tokens) == (0.1, "High", 50)

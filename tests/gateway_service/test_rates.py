@@ -80,13 +80,9 @@ def test_calls_over_the_limit_wait_their_turn(make):
 
 def test_who_cannot_wait_is_refused_with_the_time_to_come_back(make):
     cluster = make(provider_rates={"offline": rate(requests_per_minute=1)})
-
-    async def turn():
-        first = await timed(cluster, "a")
-        refused = await timed(cluster, "b")
-        return first, refused, await cluster.entries(rests_s=2)
-
-    first, refused, entries = cluster.run(turn())
+    first = cluster.run(timed(cluster, "a"))
+    refused = cluster.run(timed(cluster, "b"))
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert (first[0], refused[0], cluster.provider.calls) == ("", "RATE_LIMITED", 1)
     assert 55_000 < refused[2] <= 60_000
     assert [entry.reason for entry in of_type(entries, "PROMPT_REJECTED")] == ["RATE_LIMITED"]
@@ -104,11 +100,12 @@ def test_refuse_waits_for_nothing(make):
 
 def test_sessions_have_limits_of_their_own(make):
     cluster = make(session_rate=rate(requests_per_minute=1), on_rate_limit="refuse")
-
-    async def turn():
-        return [await timed(cluster, n, **({"session_id": OTHER} if n == 2 else {})) for n in range(3)]
-
-    assert [code for code, _, _ in cluster.run(turn())] == ["", "RATE_LIMITED", ""]
+    assert [
+        code
+        for code, _, _ in [
+            cluster.run(timed(cluster, n, **({"session_id": OTHER} if n == 2 else {}))) for n in range(3)
+        ]
+    ] == ["", "RATE_LIMITED", ""]
 
 
 def test_a_call_never_forgets_a_bucket_of_its_own(make, monkeypatch):
@@ -158,12 +155,8 @@ def test_a_failed_call_counts_as_a_request(make):
 
     provider.act = fail
     cluster = make(provider, provider_rates={"offline": rate(requests_per_minute=1)}, on_rate_limit="refuse")
-
-    async def turn():
-        first = await timed(cluster, "a")
-        provider.act = None
-        return first, await timed(cluster, "b")
-
-    first, second = cluster.run(turn())
+    first = cluster.run(timed(cluster, "a"))
+    provider.act = None
+    second = cluster.run(timed(cluster, "b"))
     assert (first[0], second[0]) == ("PROVIDER_ERROR", "RATE_LIMITED")
     assert answered().outcome == "SUCCESS"

@@ -56,14 +56,12 @@ async def restarted(cluster: Cluster) -> list[str]:
 
 def test_a_start_reads_on_from_the_newest_snapshot(cluster: Cluster) -> None:
     """Ten calls, a snapshot about every three, a restart: little is read, and the budgets are those of the whole."""
-
-    async def scenario() -> tuple[list[str], list[Entry]]:
-        for number in range(10):
-            await cluster.ask(prompt(f"WO-{number}#1", session_id=f"0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f2{number % 3}"))
-            await asyncio.sleep(0.5)
-        return await restarted(cluster), await cluster.entries(rests_s=2)
-
-    seen, entries = cluster.run(scenario())
+    for number in range(10):
+        cluster.run(
+            cluster.ask(prompt(f"WO-{number}#1", session_id=f"0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f2{number % 3}"))
+        )
+        cluster.run(asyncio.sleep(0.5))
+    seen, entries = cluster.run(restarted(cluster)), cluster.run(cluster.entries(rests_s=2))
     snapshots = of_type(entries, "BUDGET_SNAPSHOT")
     assert len(snapshots) >= 3
     assert len(seen) <= 2 * EVERY < len(entries)

@@ -14,11 +14,7 @@ from tests.rig import of_type
 
 def asked(cluster: Cluster, **how):
     """The answer to one prompt, and the record after it."""
-
-    async def turn():
-        return await cluster.ask(prompt(), **how), await cluster.entries(rests_s=2)
-
-    return cluster.run(turn())
+    return cluster.run(cluster.ask(prompt(), **how)), cluster.run(cluster.entries(rests_s=2))
 
 
 @pytest.mark.parametrize(
@@ -91,14 +87,10 @@ def test_a_provider_that_loads_for_ever_ends_with_the_deadline(make):
 
 def test_a_prompt_that_the_ledger_kept_from_leaving_is_in_the_record_once_that_is_back(make):
     cluster = make(ledger={"outage_wait_ms": 500})
-
-    async def turn():
-        cluster.kill_ledger()
-        response = await cluster.ask(prompt())
-        cluster.start_ledger()
-        return response, await cluster.entries(rests_s=2)
-
-    response, entries = cluster.run(turn())
+    cluster.kill_ledger()
+    response = cluster.run(cluster.ask(prompt()))
+    cluster.start_ledger()
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert (response.outcome, response.error_code) == ("ERROR", "UNAVAILABLE")
     assert [entry.reason for entry in of_type(entries, "PROMPT_REJECTED")] == ["UNAVAILABLE"]
     assert cluster.provider.calls == 0

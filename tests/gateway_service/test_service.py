@@ -40,12 +40,8 @@ from tests.rig import of_type
 
 def test_a_call_is_recorded_in_both_directions_and_answered(make):
     cluster = make()
-
-    async def turn():
-        response = await cluster.ask(prompt())
-        return response, await cluster.entries(rests_s=2)
-
-    response, entries = cluster.run(turn())
+    response = cluster.run(cluster.ask(prompt()))
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert (response.outcome, response.content, response.attempts) == ("SUCCESS", "fine", 1)
     assert response.content_ref == "PROMPT_RECEIVED:WO-a#1/1/1"
     assert response.sent_record_id == "PROMPT_SENT:WO-a#1/1"
@@ -62,12 +58,8 @@ def test_a_call_is_recorded_in_both_directions_and_answered(make):
 def test_a_segment_with_a_ref_is_recorded_by_its_ref(make):
     cluster = make()
     segments = [Segment(name="history", ref="RunCompleted:x/1", text="long"), Segment(name="user_input", text="hi")]
-
-    async def turn():
-        await cluster.ask(prompt(messages=[PromptMessage(role="user", segments=segments)]))
-        return await cluster.entries(rests_s=2)
-
-    sent = of_type(cluster.run(turn()), "PROMPT_SENT")[0]
+    cluster.run(cluster.ask(prompt(messages=[PromptMessage(role="user", segments=segments)])))
+    sent = of_type(cluster.run(cluster.entries(rests_s=2)), "PROMPT_SENT")[0]
     (message,) = read_body(sent, 1).messages
     assert message.parts == (SentText("history", "RunCompleted:x/1"), SentText("user_input", None, "hi"))
 
@@ -101,12 +93,8 @@ def test_the_prompt_is_durable_before_the_provider_is_called(make):
 )
 def test_a_rejection_is_recorded_without_text_and_never_sent(make, changes, code):
     cluster = make()
-
-    async def turn():
-        response = await cluster.ask(prompt(**{"text": "SECRET", **changes}))
-        return response, await cluster.entries(rests_s=2)
-
-    response, entries = cluster.run(turn())
+    response = cluster.run(cluster.ask(prompt(**{"text": "SECRET", **changes})))
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert (response.outcome, response.error_code) == ("REJECTED", code)
     rejected = of_type(entries, "PROMPT_REJECTED")
     assert [entry.reason for entry in rejected] == [code]
@@ -116,13 +104,8 @@ def test_a_rejection_is_recorded_without_text_and_never_sent(make, changes, code
 
 def test_only_a_host_may_degrade_and_only_under_its_contract(make):
     cluster = make()
-
-    async def turn():
-        wrong = await cluster.ask_degraded(prompt("WO-DEGRADED-x#1"))
-        right = await cluster.ask_degraded(prompt("WO-DEGRADED-x#1", contract_id="PRC-DEGRADED-001"))
-        return wrong, right
-
-    wrong, right = cluster.run(turn())
+    wrong = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-x#1")))
+    right = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-x#1", contract_id="PRC-DEGRADED-001")))
     assert (wrong.outcome, wrong.error_code) == ("REJECTED", "FORBIDDEN")
     assert right.outcome == "SUCCESS"
 
@@ -137,11 +120,7 @@ def test_a_role_that_may_not_prompt_is_denied_by_the_policy(make):
 def test_the_same_key_is_answered_from_memory_and_from_the_record(make):
     """A second request of a completed call gives the same answer without a call, also after a restart of the gateway."""
     cluster = make()
-
-    async def twice():
-        return await cluster.ask(prompt()), await cluster.ask(prompt())
-
-    first, second = cluster.run(twice())
+    first, second = cluster.run(cluster.ask(prompt())), cluster.run(cluster.ask(prompt()))
     assert first == second and cluster.provider.calls == 1
     cluster.run(asyncio.sleep(0.1))
     cluster.kill_gateway()
@@ -293,11 +272,7 @@ def test_failed_attempts_are_each_recorded_and_retried_within_bounds(make):
         raise GatewayError("PROVIDER_ERROR", "503", retryable=True, facts={"unbilled": True})
 
     cluster = make(Scripted(fail), gateway={"outage_wait_ms": 0})
-
-    async def turn():
-        return await cluster.ask(prompt()), await cluster.entries(rests_s=2)
-
-    response, entries = cluster.run(turn())
+    response, entries = cluster.run(cluster.ask(prompt())), cluster.run(cluster.entries(rests_s=2))
     assert (response.outcome, response.error_code) == ("ERROR", "PROVIDER_ERROR")
     assert cluster.provider.calls == 3 == len(of_type(entries, "PROMPT_FAILED"))
     check_attempts(entries)
@@ -429,12 +404,8 @@ def test_output_is_validated_and_stays_a_success(make):
 
 def test_mode_warn_goes_on_and_warns_once_per_crossing(make):
     cluster = make(budget={"budget_mode": "warn", "session_token_limit": 110})
-
-    async def turn():
-        outcomes = [(await cluster.ask(prompt(f"WO-{n}#1"))).outcome for n in range(20)]
-        return outcomes, await cluster.entries(rests_s=2)
-
-    outcomes, entries = cluster.run(turn())
+    outcomes = [cluster.run(cluster.ask(prompt(f"WO-{n}#1"))).outcome for n in range(20)]
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert set(outcomes) == {"SUCCESS"}
     warned = [payload(entry).scope for entry in of_type(entries, "BUDGET_WARNING")]
     # While one call's reservation still fits again after settling, the next one crosses anew; from 110 used on it stays over.
@@ -471,15 +442,11 @@ def test_an_orders_budget_bounds_prompt_and_answer(make):
         return answered(input_tokens=50, output_tokens=wanted.max_tokens)
 
     provider.act = used
-
-    async def turn():
-        refused = await cluster.ask(prompt("WO-big#1", text="x" * 40_000, token_budget=600, max_tokens=4096))
-        first = await cluster.ask(prompt("WO-a#1", text="x" * 200, token_budget=600, max_tokens=500))
-        second = await cluster.ask(prompt("WO-a#2", text="x" * 160, token_budget=600, max_tokens=500))
-        third = await cluster.ask(prompt("WO-a#3", text="x" * 160, token_budget=600, max_tokens=500))
-        return refused, first, second, third, await cluster.entries(rests_s=2)
-
-    refused, first, second, third, entries = cluster.run(turn())
+    refused = cluster.run(cluster.ask(prompt("WO-big#1", text="x" * 40_000, token_budget=600, max_tokens=4096)))
+    first = cluster.run(cluster.ask(prompt("WO-a#1", text="x" * 200, token_budget=600, max_tokens=500)))
+    second = cluster.run(cluster.ask(prompt("WO-a#2", text="x" * 160, token_budget=600, max_tokens=500)))
+    third = cluster.run(cluster.ask(prompt("WO-a#3", text="x" * 160, token_budget=600, max_tokens=500)))
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert (refused.outcome, refused.error_code) == ("REJECTED", "BUDGET_EXHAUSTED")
     assert "prompt 10000" in refused.error_message and "600 of 600 are left" in refused.error_message
     assert [one.max_tokens for one in provider.prompts] == [500, 10]
@@ -491,24 +458,16 @@ def test_an_orders_budget_bounds_prompt_and_answer(make):
 
 def test_orders_that_are_refused_are_not_remembered(make):
     cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 600})
-
-    async def turn():
-        for number in range(3):
-            await cluster.ask(prompt(f"WO-own{number}#1", text="x" * 400, token_budget=60))
-            await cluster.ask(prompt(f"WO-session{number}#1", text="x" * 4000, token_budget=5000))
-
-    cluster.run(turn())
+    for number in range(3):
+        cluster.run(cluster.ask(prompt(f"WO-own{number}#1", text="x" * 400, token_budget=60)))
+        cluster.run(cluster.ask(prompt(f"WO-session{number}#1", text="x" * 4000, token_budget=5000)))
     assert not [name for name in cluster.service._current.account._state.scopes if name.startswith("work_order")]
 
 
 def test_an_orders_budget_is_only_said_in_mode_warn(make):
     cluster = make()
-
-    async def turn():
-        response = await cluster.ask(prompt(text="x" * 400, token_budget=60, max_tokens=500))
-        return response, await cluster.entries(rests_s=2)
-
-    response, entries = cluster.run(turn())
+    response = cluster.run(cluster.ask(prompt(text="x" * 400, token_budget=60, max_tokens=500)))
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert (response.outcome, cluster.provider.prompts[0].max_tokens) == ("SUCCESS", 500)
     assert [payload(entry).scope for entry in of_type(entries, "BUDGET_WARNING")] == ["work_order:WO-a"]
     assert not [row for row in cluster.service._current.account.report("").scopes if row.scope.startswith("work_order")]
@@ -553,14 +512,11 @@ def test_what_was_held_and_never_recorded_is_released_in_the_record(make):
 
 def test_budgets_and_breakers_are_read(make):
     cluster = make()
-
-    async def turn():
-        await cluster.ask(prompt())
-        budget = await cluster.operator.request("gateway", ReadBudget(session_id=SESSION), expect=Budget, timeout_s=1)
-        breakers = await cluster.operator.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=1)
-        return budget, breakers
-
-    budget, breakers = cluster.run(turn())
+    cluster.run(cluster.ask(prompt()))
+    budget = cluster.run(
+        cluster.operator.request("gateway", ReadBudget(session_id=SESSION), expect=Budget, timeout_s=1)
+    )
+    breakers = cluster.run(cluster.operator.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=1))
     assert [row.scope for row in budget.scopes] == ["agent:ADMIN", "provider:offline", f"session:{SESSION}"]
     assert [(row.used, row.calls, row.cost_usd) for row in budget.scopes] == [(12, 1, 0.0)] * 3
     assert [(row.model_id, row.state) for row in breakers.breakers] == [("offline-rules-1", "closed")]
@@ -603,13 +559,9 @@ def test_an_answer_gets_what_the_window_of_its_model_leaves(make, is_stated):
 
 def test_counters_add_up(make):
     cluster = make()
-
-    async def turn():
-        for number in range(4):
-            await cluster.ask(prompt(f"WO-{number}#1"))
-        return await cluster.entries(rests_s=2)
-
-    entries = cluster.run(turn())
+    for number in range(4):
+        cluster.run(cluster.ask(prompt(f"WO-{number}#1")))
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert cluster.service.counters()["sent"] == cluster.provider.calls == recorded_sends(entries) == 4
 
 

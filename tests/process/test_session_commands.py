@@ -27,14 +27,6 @@ def up(directory: Any, *changes: tuple[str, Any], latency_ms: int = 3000) -> Clu
     return cluster
 
 
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory) -> Iterator[Cluster]:
-    """Shipped settings but for the model's pace; each test has its own session."""
-    cluster = up(tmp_path_factory.mktemp("slow"), ("ho3.enabled", False))
-    yield cluster
-    cluster.end()
-
-
 @pytest.fixture
 def alone(tmp_path) -> Iterator[Cluster]:
     cluster = up(tmp_path)

@@ -24,6 +24,7 @@ from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.link import ZeroMQLink
 from tests.conformance.clusters import RealCluster, bus_settings
 from tests.conformance.desk import prompt
+from tests.played import played
 
 pytestmark = pytest.mark.process
 WORKER = Path(__file__).with_name("bus_worker.py")
@@ -107,40 +108,34 @@ def test_a_caller_learns_of_a_killed_worker_at_once_and_of_a_frozen_one_within_i
         cluster.close()
 
 
-def test_a_thawed_worker_says_hello_and_works_again(cluster: RealCluster, workers: Workers) -> None:
+@played
+async def test_a_thawed_worker_says_hello_and_works_again(cluster: RealCluster, workers: Workers) -> None:
     """What it held went to another one; its own late answer disturbs nobody; then it takes new work."""
-
-    async def scenario() -> None:
-        frozen = workers.start("gateway/1@w1")
-        caller = await cluster.start(None, role="ho1")
-        await ask(caller, "echo warm")
-        asked = asyncio.ensure_future(ask(caller, "sleep 0.2"))
-        await asyncio.sleep(0.1)
-        frozen.send_signal(signal.SIGSTOP)
-        other = workers.start("gateway/2@w2")
-        assert (await asked).content == "0.2"
-        frozen.send_signal(signal.SIGCONT)
-        await listed(await cluster.start(None, role="operator"), "gateway/1@w1")
-        other.kill()
-        assert (await ask(caller, "echo again", "gateway/1@w1")).content == "again"
-
-    cluster.run(scenario())
+    frozen = workers.start("gateway/1@w1")
+    caller = await cluster.start(None, role="ho1")
+    await ask(caller, "echo warm")
+    asked = asyncio.ensure_future(ask(caller, "sleep 0.2"))
+    await asyncio.sleep(0.1)
+    frozen.send_signal(signal.SIGSTOP)
+    other = workers.start("gateway/2@w2")
+    assert (await asked).content == "0.2"
+    frozen.send_signal(signal.SIGCONT)
+    await listed(await cluster.start(None, role="operator"), "gateway/1@w1")
+    other.kill()
+    assert (await ask(caller, "echo again", "gateway/1@w1")).content == "again"
 
 
-def test_a_late_server_is_found_without_losing_the_first_frames(cluster: RealCluster, workers: Workers) -> None:
+@played
+async def test_a_late_server_is_found_without_losing_the_first_frames(cluster: RealCluster, workers: Workers) -> None:
     """Peers may start before the broker's socket is bound again; what they asked meanwhile is answered."""
-
-    async def scenario() -> None:
-        workers.start("gateway/1@w1")
-        caller = await cluster.start(None, role="ho1")
-        await ask(caller, "echo warm")
-        cluster._stop_broker()
-        asked = [asyncio.ensure_future(ask(caller, f"echo {number}")) for number in range(50)]
-        await asyncio.sleep(1.5)
-        cluster._start_broker()
-        assert [(await one).content for one in asked] == [str(number) for number in range(50)]
-
-    cluster.run(scenario())
+    workers.start("gateway/1@w1")
+    caller = await cluster.start(None, role="ho1")
+    await ask(caller, "echo warm")
+    cluster._stop_broker()
+    asked = [asyncio.ensure_future(ask(caller, f"echo {number}")) for number in range(50)]
+    await asyncio.sleep(1.5)
+    cluster._start_broker()
+    assert [(await one).content for one in asked] == [str(number) for number in range(50)]
 
 
 def test_a_restart_is_noticed_by_the_new_connection_and_not_by_the_next_beat() -> None:
@@ -194,24 +189,21 @@ def test_more_than_the_high_water_mark_may_arrive_while_a_loop_stands_still(monk
     assert frames == [b"%d" % number for number in range(5000)] + [b"last"]
 
 
-def test_large_messages_both_ways_do_not_stop_the_beats(cluster: RealCluster, workers: Workers) -> None:
+@played
+async def test_large_messages_both_ways_do_not_stop_the_beats(cluster: RealCluster, workers: Workers) -> None:
     """Megabytes through the drained reader: everybody is still there afterwards."""
-
-    async def scenario() -> None:
-        workers.start("gateway/1@w1")
-        caller = await cluster.start(None, role="ho1")
-        for _ in range(5):
-            answers = [asyncio.ensure_future(ask(caller, "big 4000000")) for _ in range(4)]
-            for answer in answers:
-                assert len((await answer).content) == 4_000_000
-        operator = await cluster.start(None, role="operator")
+    workers.start("gateway/1@w1")
+    caller = await cluster.start(None, role="ho1")
+    for _ in range(5):
+        answers = [asyncio.ensure_future(ask(caller, "big 4000000")) for _ in range(4)]
+        for answer in answers:
+            assert len((await answer).content) == 4_000_000
+    operator = await cluster.start(None, role="operator")
+    row = await operator.request("broker", ReadPeer(instance="gateway/1@w1"), expect=PeerRow, timeout_s=20)
+    while "standstills" not in row.counters:  # until a beat has brought its counters
+        await asyncio.sleep(0.05)
         row = await operator.request("broker", ReadPeer(instance="gateway/1@w1"), expect=PeerRow, timeout_s=20)
-        while "standstills" not in row.counters:  # until a beat has brought its counters
-            await asyncio.sleep(0.05)
-            row = await operator.request("broker", ReadPeer(instance="gateway/1@w1"), expect=PeerRow, timeout_s=20)
-        assert (row.state, row.counters["standstills"]) == ("ready", 0)
-
-    cluster.run(scenario())
+    assert (row.state, row.counters["standstills"]) == ("ready", 0)
 
 
 class Watched(ZeroMQ):

@@ -22,11 +22,7 @@ GOOD = '{"speech_act": "question", "ambiguity": "low"}'
 def run_one(gateway: ScriptedGateway, given: Any, **how: Any) -> tuple[Receipt, list[str]]:
     """The receipt of one order and the event types that it left in the record."""
     with cluster(gateway) as made:
-
-        async def main() -> tuple[Receipt, list[str]]:
-            return await made.execute(given, **how), await made.events()
-
-        return made.world.run(main())
+        return made.world.run(made.execute(given, **how)), made.world.run(made.events())
 
 
 def code_of(receipt: Receipt) -> str:
@@ -281,14 +277,10 @@ def test_what_is_wrong_with_an_order_is_a_code_and_no_call(changed: dict[str, An
 @pytest.mark.parametrize("state", ["planned", "executing", "completed", "failed"])
 def test_only_a_dispatched_order_is_executed(state: str) -> None:
     with cluster(ScriptedGateway()) as made:
-
-        async def main() -> list[str]:
-            with pytest.raises(RuntimeFault) as caught:
-                await made.execute(order(state=state))
-            assert caught.value.code == "rejected"
-            return await made.events()
-
-        assert made.world.run(main()) == []
+        with pytest.raises(RuntimeFault) as caught:
+            made.world.run(made.execute(order(state=state)))
+        assert caught.value.code == "rejected"
+        assert made.world.run(made.events()) == []
 
 
 # --- the gateway away, deadlines, cancels -----------------------------------------------------------------------------
@@ -311,27 +303,19 @@ def test_a_denied_call_ends_no_order_in_the_record() -> None:
     """Its worker was cut off for a moment, and another one has the order by now, whose end is the one that counts."""
     gateway = ScriptedGateway(BusError("denied", "foreign id"), answer("x"))
     with cluster(gateway) as made:
-
-        async def main() -> list[str]:
-            with pytest.raises(BusError, match="foreign id"):
-                await made.execute(order())
-            return await made.events()
-
-        assert made.world.run(main()) == []
+        with pytest.raises(BusError, match="foreign id"):
+            made.world.run(made.execute(order()))
+        assert made.world.run(made.events()) == []
     assert len(gateway.prompts) == 1
 
 
 @pytest.mark.parametrize("gateway", [ScriptedGateway(hangs=True), None])
 def test_an_order_ends_by_its_own_time_out(gateway: ScriptedGateway | None) -> None:
     with cluster(gateway) as made:
-
-        async def main() -> tuple[Receipt, float, list[str]]:
-            await made.world.settled()
-            before = made.ho2.clock.monotonic()
-            receipt = await made.execute(order(constraints={"timeout_seconds": 4.0}))
-            return receipt, made.ho2.clock.monotonic() - before, await made.events()
-
-        receipt, took_s, events = made.world.run(main())
+        made.world.run(made.world.settled())
+        before = made.ho2.clock.monotonic()
+        receipt = made.world.run(made.execute(order(constraints={"timeout_seconds": 4.0})))
+        took_s, events = made.ho2.clock.monotonic() - before, made.world.run(made.events())
         assert (code_of(receipt), events) == ("deadline_exceeded", ["WO_FAILED"])
         assert 3.8 <= took_s <= 4.1
 
@@ -339,11 +323,10 @@ def test_an_order_ends_by_its_own_time_out(gateway: ScriptedGateway | None) -> N
 def test_an_order_ends_before_its_envelope_does() -> None:
     """A reserve is kept for the record and the receipt: the requester gets a receipt, not silence."""
     with cluster(ScriptedGateway(hangs=True)) as made:
-
-        async def main() -> Receipt:
-            return await made.execute(order(constraints={"timeout_seconds": 500.0}), timeout_s=2.0)
-
-        assert code_of(made.world.run(main())) == "deadline_exceeded"
+        assert (
+            code_of(made.world.run(made.execute(order(constraints={"timeout_seconds": 500.0}), timeout_s=2.0)))
+            == "deadline_exceeded"
+        )
 
 
 @pytest.mark.parametrize("given", ["model", "tool"])
@@ -382,17 +365,13 @@ def test_a_repeat_brings_the_same_again(succeeds: bool) -> None:
         else answer("", outcome="ERROR", error_code="PROVIDER_ERROR")
     )
     with cluster(gateway, executors=2) as made:
-
-        async def main() -> None:
-            first = await made.execute(order())
-            for attempt in (2, 3):
-                again = await made.execute(order(), attempt=attempt)
-                assert (again.output_result, again.error) == (first.output_result, first.error)
-                assert succeeds or again == first
-            assert len(gateway.prompts) == 1
-            assert await made.events() == ([] if succeeds else ["WO_FAILED"])
-
-        made.world.run(main())
+        first = made.world.run(made.execute(order()))
+        for attempt in (2, 3):
+            again = made.world.run(made.execute(order(), attempt=attempt))
+            assert (again.output_result, again.error) == (first.output_result, first.error)
+            assert succeeds or again == first
+        assert len(gateway.prompts) == 1
+        assert made.world.run(made.events()) == ([] if succeeds else ["WO_FAILED"])
 
 
 def test_two_deliveries_at_once_give_one_end_and_one_answer() -> None:
@@ -446,14 +425,10 @@ def test_a_worker_killed_in_a_model_call_is_followed_by_another() -> None:
 def test_a_success_after_the_order_was_given_up_is_kept_as_late(given: WorkOrder) -> None:
     """A true success is hidden from nobody and changes nothing; what waits for its end answers the end that stands."""
     with cluster(ScriptedGateway(answer("x")), tools=Effects().tools()) as made:
-
-        async def main() -> tuple[Receipt, list[str]]:
-            await made.give_up(given, "deadline_exceeded")
-            receipt = await made.execute(given)
-            await made.ho2.sleep(0.1)
-            return receipt, await made.events()
-
-        receipt, events = made.world.run(main())
+        made.world.run(made.give_up(given, "deadline_exceeded"))
+        receipt = made.world.run(made.execute(given))
+        made.world.run(made.ho2.sleep(0.1))
+        events = made.world.run(made.events())
         assert given.tool_call is not None
         assert (receipt.state == "failed") is (given.tool_call.tool_id == "show_config")
         assert events == ["WO_FAILED", "TOOL_STARTED", "WO_LATE"]
@@ -463,19 +438,15 @@ def test_a_models_answer_does_not_wait_for_the_record() -> None:
     """The ledger is away: the answer comes at once, and again to whoever delivers it again."""
     gateway = ScriptedGateway(answer("x"))
     with cluster(gateway) as made:
-
-        async def main() -> None:
-            await made.world.settled()
-            made.kill_ledger()
-            asked_at = made.ho2.now()
-            receipt = await made.execute(order())
-            assert made.ho2.now() - asked_at < 0.1
-            made.start_ledger()
-            again = await made.execute(order(), attempt=2)
-            assert again.output_result == receipt.output_result
-            assert (await made.events(), len(gateway.prompts)) == ([], 1)
-
-        made.world.run(main())
+        made.world.run(made.world.settled())
+        made.kill_ledger()
+        asked_at = made.ho2.now()
+        receipt = made.world.run(made.execute(order()))
+        assert made.ho2.now() - asked_at < 0.1
+        made.start_ledger()
+        again = made.world.run(made.execute(order(), attempt=2))
+        assert again.output_result == receipt.output_result
+        assert (made.world.run(made.events()), len(gateway.prompts)) == ([], 1)
 
 
 @pytest.mark.parametrize(("brings", "events"), [({}, []), ({"file": File(data=b"1")}, ["WO_COMPLETED"])])
@@ -486,17 +457,13 @@ def test_a_tool_that_only_reads_runs_again_and_leaves_a_record_of_what_no_receip
     effects = Effects()
     effects.brings = brings
     with cluster(None, tools=effects.free()) as made:
-
-        async def main() -> None:
-            await made.world.settled()
-            first = await made.execute(tool_order())
-            again = await made.execute(tool_order(), attempt=2)
-            assert first.output_result is not None and first.output_result == again.output_result
-            assert len(effects.runs) == 2 - len(events)
-            await made.ho2.sleep(0.5)
-            assert await made.events() == events
-
-        made.world.run(main())
+        made.world.run(made.world.settled())
+        first = made.world.run(made.execute(tool_order()))
+        again = made.world.run(made.execute(tool_order(), attempt=2))
+        assert first.output_result is not None and first.output_result == again.output_result
+        assert len(effects.runs) == 2 - len(events)
+        made.world.run(made.ho2.sleep(0.5))
+        assert made.world.run(made.events()) == events
 
 
 @pytest.mark.parametrize(
@@ -533,12 +500,8 @@ def test_an_answer_waits_for_its_end_in_the_record_unless_the_tool_is_idempotent
 
 def test_an_executor_without_gateway_is_degraded_and_says_why() -> None:
     with cluster(None) as made:
-
-        async def main() -> tuple[Any, Receipt]:
-            await made.ho2.sleep(5.0)
-            return made.executors[0].state, await made.execute(tool_order())
-
-        state, receipt = made.world.run(main())
+        made.world.run(made.ho2.sleep(5.0))
+        state, receipt = made.executors[0].state, made.world.run(made.execute(tool_order()))
         assert state[0] == "degraded"
         assert state[1].startswith("gateway: ")
         assert receipt.state == "completed"
@@ -546,13 +509,9 @@ def test_an_executor_without_gateway_is_degraded_and_says_why() -> None:
 
 def test_counters_tell_how_orders_ended() -> None:
     with cluster(ScriptedGateway(answer("x"))) as made:
-
-        async def main() -> None:
-            await made.execute(order())
-            await made.execute(tool_order("nonsense", wo_id=f"{WO}.001"))
-            await made.execute(tool_order("nonsense", wo_id=f"{WO}.001"), attempt=2)
-
-        made.world.run(main())
+        made.world.run(made.execute(order()))
+        made.world.run(made.execute(tool_order("nonsense", wo_id=f"{WO}.001")))
+        made.world.run(made.execute(tool_order("nonsense", wo_id=f"{WO}.001"), attempt=2))
         assert made.actors[0].counters() == {"completed": 1, "failed": 1, "replayed": 1, "at_work": 0}
 
 

@@ -190,46 +190,40 @@ def test_a_word_is_bounded_as_a_servers_tool_is(monkeypatch: pytest.MonkeyPatch)
 def test_a_word_that_is_no_tool_costs_nobody_but_its_sender() -> None:
     """It is left out alone and said once; and no word of another stands for a tool that this worker has itself."""
     with cluster(ScriptedGateway(), executors=2) as made:
-
-        async def scenario() -> None:
-            other, peer = made.executors[1], made.executors[0]
-            known = KnownTools(peer, BUILTIN, made.snapshot.config)
-            words = announced("s__read", "s__bad", "list_tools").tools
-            bad = [word.model_copy(update={"parameters": '{"type": "string"}'}) for word in words[1:]]
-            other.announce(AnnounceTools(tools=[words[0], *bad], sources=[]))
-            await peer.sleep(1.0)
-            with capture_logs() as logs:
-                for _ in range(3):
-                    found = await known.find_allowed(
+        other, peer = made.executors[1], made.executors[0]
+        known = KnownTools(peer, BUILTIN, made.snapshot.config)
+        words = announced("s__read", "s__bad", "list_tools").tools
+        bad = [word.model_copy(update={"parameters": '{"type": "string"}'}) for word in words[1:]]
+        other.announce(AnnounceTools(tools=[words[0], *bad], sources=[]))
+        made.world.run(peer.sleep(1.0))
+        with capture_logs() as logs:
+            for _ in range(3):
+                found = made.world.run(
+                    known.find_allowed(
                         ["list_tools", "s__*", "s__gone"], agent("list_tools", "s__*", "s__gone"), within_s=1.0
                     )
-                    assert "s__read" in found.tools
-                    assert "s__bad" not in found.tools
-                    assert found.tools["list_tools"] is BUILTIN["list_tools"]
-                    await peer.sleep(1.0)
-            assert [entry["tool"] for entry in logs if entry["event"] == "tool_word_dropped"] == ["s__bad"]
-
-        made.world.run(scenario())
+                )
+                assert "s__read" in found.tools
+                assert "s__bad" not in found.tools
+                assert found.tools["list_tools"] is BUILTIN["list_tools"]
+                made.world.run(peer.sleep(1.0))
+        assert [entry["tool"] for entry in logs if entry["event"] == "tool_word_dropped"] == ["s__bad"]
 
 
 def test_nobody_waits_longer_than_an_order_has() -> None:
     """Nor is a source waited for a second time while it stays away."""
     with cluster(ScriptedGateway()) as made:
-
-        async def scenario() -> None:
-            peer = made.executors[0]
-            config = made.snapshot.config.model_copy(update={"tools": tools_config("s")})
-            known = KnownTools(peer, BUILTIN, config)
-            waits: list[float] = []
-            await peer.sleep(1.0)
-            for within_s in (0.5, 60.0, 60.0):
-                began = peer.clock.monotonic()
-                assert (await known.find_allowed(["s__*"], agent("s__*"), within_s=within_s)).missing == ("s__*",)
-                waits.append(peer.clock.monotonic() - began)
-            grace_s = config.bus.service_grace_ms / 1000
-            assert waits == pytest.approx([0.5, grace_s - 0.5, 0.0], abs=0.02)
-
-        made.world.run(scenario())
+        peer = made.executors[0]
+        config = made.snapshot.config.model_copy(update={"tools": tools_config("s")})
+        known = KnownTools(peer, BUILTIN, config)
+        waits: list[float] = []
+        made.world.run(peer.sleep(1.0))
+        for within_s in (0.5, 60.0, 60.0):
+            began = peer.clock.monotonic()
+            assert made.world.run(known.find_allowed(["s__*"], agent("s__*"), within_s=within_s)).missing == ("s__*",)
+            waits.append(peer.clock.monotonic() - began)
+        grace_s = config.bus.service_grace_ms / 1000
+        assert waits == pytest.approx([0.5, grace_s - 0.5, 0.0], abs=0.02)
 
 
 def test_offered_are_those_that_are_allowed_had_and_permitted_each_once() -> None:

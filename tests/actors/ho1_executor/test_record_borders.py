@@ -281,16 +281,12 @@ def test_an_order_under_a_recorded_snapshot_is_executed_under_it() -> None:
     made_snapshot = other(1)
     gateway = ScriptedGateway()
     with cluster(gateway) as made:
-
-        async def main() -> Receipt:
-            entry = WriteEntry(
-                submission_id=f"CONFIG_SNAPSHOT:{made_snapshot.digest}", stream="governance",
-                event_type="CONFIG_SNAPSHOT", at_us=0, bodies=[made_snapshot.to_bytes()],
-            )  # fmt: skip
-            await made.record_snapshot(entry)
-            given = order(config_digest=made_snapshot.digest, constraints={"prompt_contract_id": "PRC-NONE-001"})
-            return await made.execute(given)
-
-        receipt = made.world.run(main())
+        entry = WriteEntry(
+            submission_id=f"CONFIG_SNAPSHOT:{made_snapshot.digest}", stream="governance",
+            event_type="CONFIG_SNAPSHOT", at_us=0, bodies=[made_snapshot.to_bytes()],
+        )  # fmt: skip
+        made.world.run(made.record_snapshot(entry))
+        given = order(config_digest=made_snapshot.digest, constraints={"prompt_contract_id": "PRC-NONE-001"})
+        receipt = made.world.run(made.execute(given))
         assert receipt.error is not None
         assert receipt.error.code == "contract_not_found"  # the snapshot was found; a missing one is execution_error

@@ -22,11 +22,7 @@ def run_one(given: Any, effects: Effects | None = None) -> tuple[Receipt, list[s
     """The receipt of one order and the event types that it left."""
     tools = {"tools": effects.tools()} if effects else {}
     with cluster(ScriptedGateway(), **tools) as made:
-
-        async def main() -> tuple[Receipt, list[str]]:
-            return await made.execute(given), await made.events()
-
-        return made.world.run(main())
+        return made.world.run(made.execute(given)), made.world.run(made.events())
 
 
 def code_of(receipt: Receipt) -> str:
@@ -326,20 +322,16 @@ def test_a_call_that_ran_while_the_disk_was_full_is_in_doubt_until_its_end_is_re
     """Whoever asked is told that the tool was begun; what it said is kept, and stands in the record once that can."""
     effects = Effects()
     with cluster(ScriptedGateway(), tools=effects.tools()) as made:
-
-        async def main() -> Receipt:
-            work, free = await _runs_before_a_full_disk(made, effects)
-            for attempt in (work, made.execute(tool_order(ONCE), attempt=2 if is_announced else 1)):
-                with pytest.raises(LedgerError) as caught:
-                    await attempt
-                assert (caught.value.code, caught.value.facts.get(IN_DOUBT)) == ("disk_full", True)
-            free()
-            if not is_asked_at_once:
-                await made.ho2.sleep(3.0)
-                assert await made.events() == ["TOOL_STARTED", "WO_COMPLETED"]
-            return await made.execute(tool_order(ONCE), attempt=3 if is_announced else 1)
-
-        assert made.world.run(main()).state == "completed"
+        work, free = made.world.run(_runs_before_a_full_disk(made, effects))
+        for attempt in (work, made.execute(tool_order(ONCE), attempt=2 if is_announced else 1)):
+            with pytest.raises(LedgerError) as caught:
+                made.world.run(attempt)
+            assert (caught.value.code, caught.value.facts.get(IN_DOUBT)) == ("disk_full", True)
+        free()
+        if not is_asked_at_once:
+            made.world.run(made.ho2.sleep(3.0))
+            assert made.world.run(made.events()) == ["TOOL_STARTED", "WO_COMPLETED"]
+        assert made.world.run(made.execute(tool_order(ONCE), attempt=3 if is_announced else 1)).state == "completed"
         assert len(effects.runs) == 1
         assert made.world.run(made.events()) == ["TOOL_STARTED", "WO_COMPLETED"]
 
@@ -349,20 +341,16 @@ def test_a_worker_that_stops_hands_over_what_it_kept(pause_s: float) -> None:
     """The disk has room again, and the time to hand the end over once more has not come yet."""
     effects = Effects()
     with cluster(ScriptedGateway(), tools=effects.tools()) as made:
-
-        async def main() -> Receipt:
-            work, free = await _runs_before_a_full_disk(made, effects)
-            with pytest.raises(LedgerError):
-                await work
-            free()
-            await made.ho2.sleep(pause_s)
-            await made.actors[0].drain()
-            made.world.kill(made.executors[0].instance)
-            made.executor()
-            await made.world.settled()
-            return await made.execute(tool_order(ONCE), attempt=2)
-
-        assert made.world.run(main()).state == "completed"
+        work, free = made.world.run(_runs_before_a_full_disk(made, effects))
+        with pytest.raises(LedgerError):
+            made.world.run(work)
+        free()
+        made.world.run(made.ho2.sleep(pause_s))
+        made.world.run(made.actors[0].drain())
+        made.world.kill(made.executors[0].instance)
+        made.executor()
+        made.world.run(made.world.settled())
+        assert made.world.run(made.execute(tool_order(ONCE), attempt=2)).state == "completed"
         assert len(effects.runs) == 1
         assert made.world.run(made.events()) == ["TOOL_STARTED", "WO_COMPLETED"]
 
@@ -370,16 +358,12 @@ def test_a_worker_that_stops_hands_over_what_it_kept(pause_s: float) -> None:
 def test_a_disk_that_stays_full_keeps_no_worker_from_stopping() -> None:
     effects = Effects()
     with cluster(ScriptedGateway(), tools=effects.tools()) as made:
-
-        async def main() -> float:
-            work, _ = await _runs_before_a_full_disk(made, effects)
-            with pytest.raises(LedgerError):
-                await work
-            before = made.ho2.clock.monotonic()
-            await made.actors[0].drain()
-            return made.ho2.clock.monotonic() - before
-
-        assert made.world.run(main()) < 0.1
+        work, _ = made.world.run(_runs_before_a_full_disk(made, effects))
+        with pytest.raises(LedgerError):
+            made.world.run(work)
+        before = made.ho2.clock.monotonic()
+        made.world.run(made.actors[0].drain())
+        assert (made.ho2.clock.monotonic() - before) < 0.1
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
@@ -422,16 +406,12 @@ def test_an_end_outlives_the_cancel_of_its_order(is_kept: bool) -> None:
 def test_a_call_that_could_not_start_on_a_full_disk_is_in_no_doubt() -> None:
     effects = Effects()
     with cluster(ScriptedGateway(), tools=effects.tools()) as made:
-
-        async def main() -> None:
-            await made.world.settled()
-            _fill(made)
-            await made.ho2.sleep(3.0)
-            with pytest.raises(LedgerError) as caught:
-                await made.execute(tool_order(ONCE))
-            assert (caught.value.code, IN_DOUBT in caught.value.facts) == ("disk_full", False)
-
-        made.world.run(main())
+        made.world.run(made.world.settled())
+        _fill(made)
+        made.world.run(made.ho2.sleep(3.0))
+        with pytest.raises(LedgerError) as caught:
+            made.world.run(made.execute(tool_order(ONCE)))
+        assert (caught.value.code, IN_DOUBT in caught.value.facts) == ("disk_full", False)
         assert effects.runs == []
 
 

@@ -435,17 +435,13 @@ def test_a_run_that_stood_still_goes_on_at_once_whoever_waits_to_begin(monkeypat
 def test_ended_session_takes_no_turn_and_keeps_its_answers() -> None:
     """SESSION_END is recorded once, with the count of turns and what they cost."""
     with Rig() as rig:
-
-        async def run() -> None:
-            await rig.start_session()
-            first = await rig.turn("i1", "hello")
-            closed = await rig.end_session()
-            assert (closed.turn_count, closed.total_tokens, closed.cost_usd) == (1, 220, 0.0)
-            assert (await rig.end_session()) == closed
-            assert (await refusal(rig.turn("i2", "more"))).code == "session_closed"
-            assert await rig.turn("i1", "hello") == first
-
-        rig.run(run())
+        rig.run(rig.start_session())
+        first = rig.run(rig.turn("i1", "hello"))
+        closed = rig.run(rig.end_session())
+        assert (closed.turn_count, closed.total_tokens, closed.cost_usd) == (1, 220, 0.0)
+        assert (rig.run(rig.end_session())) == closed
+        assert rig.run(refusal(rig.turn("i2", "more"))).code == "session_closed"
+        assert rig.run(rig.turn("i1", "hello")) == first
         journal = rig.run(rig.entries())
         assert names(journal)[-1] == "SESSION_END"
         assert names(journal).count("SESSION_END") == 1

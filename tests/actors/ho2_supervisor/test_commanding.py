@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -404,17 +403,13 @@ def test_an_approval_releases_no_equal_call_of_a_later_round() -> None:
         return one_tool(order)
 
     with Rig(("tools.approval", ("list_t*",)), script=script) as rig:
-
-        async def run() -> None:
-            await rig.start_session()
-            (first,) = (await rig.asked("i1", QUESTION)).held_calls
-            assert (await rig.command(Approve(call_id=first.call_id), "a")).outcome == "applied"
-            (second,) = (await rig.asked("i1", QUESTION)).held_calls
-            assert (second.tool_id, second.arguments) == (first.tool_id, first.arguments)
-            assert (await rig.command(Approve(call_id=first.call_id), "b")).reason.startswith("call_not_open")
-            assert (await rig.command(Approve(call_id=second.call_id), "c")).outcome == "applied"
-
-        rig.run(run())
+        rig.run(rig.start_session())
+        (first,) = rig.run(rig.asked("i1", QUESTION)).held_calls
+        assert rig.run(rig.command(Approve(call_id=first.call_id), "a")).outcome == "applied"
+        (second,) = rig.run(rig.asked("i1", QUESTION)).held_calls
+        assert (second.tool_id, second.arguments) == (first.tool_id, first.arguments)
+        assert rig.run(rig.command(Approve(call_id=first.call_id), "b")).reason.startswith("call_not_open")
+        assert rig.run(rig.command(Approve(call_id=second.call_id), "c")).outcome == "applied"
 
 
 # --- follow-ups -------------------------------------------------------------------------------------------------------
@@ -448,17 +443,13 @@ def test_follow_ups_run_one_after_another_and_are_answered_by_their_input_ids(is
 def test_follow_up_of_an_idle_session_begins_at_once_and_too_many_are_refused() -> None:
     """Nobody has to ask for it; the queue has a bound."""
     with Rig(("sessions.pending_max", 1)) as rig:
-
-        async def run() -> list[Any]:
-            await rig.start_session()
-            await rig.command(FollowUp(text="hello"), "f1")
-            await rig.until(lambda view: view.turn_count == 1)
-            rig.pool.delay_s = slow(1.0)
-            await rig.command(FollowUp(text="again"), "f2")
-            await rig.until(at_work)
-            return [await rig.command(FollowUp(text=text), f"q{n}") for n, text in enumerate(("a", "b", "\u200b"))]
-
-        verdicts = rig.run(run())
+        rig.run(rig.start_session())
+        rig.run(rig.command(FollowUp(text="hello"), "f1"))
+        rig.run(rig.until(lambda view: view.turn_count == 1))
+        rig.pool.delay_s = slow(1.0)
+        rig.run(rig.command(FollowUp(text="again"), "f2"))
+        rig.run(rig.until(at_work))
+        verdicts = [rig.run(rig.command(FollowUp(text=text), f"q{n}")) for n, text in enumerate(("a", "b", "\u200b"))]
         assert [verdict.reason.partition(":")[0] for verdict in verdicts] == ["", "too_many", "blank"]
 
 
@@ -496,12 +487,8 @@ def test_a_lease_goes_on_in_few_entries_and_without_asking_again() -> None:
     """A thousand that wait for slow models cost their supervisor little: half of a lease passes between two renewals."""
     with Rig(("sessions.lease_heartbeat_timeout_s", 8)) as rig:
         rig.pool.delay_s = slow(15.0)
-
-        async def run() -> TurnReply:
-            await rig.start_session()
-            return await rig.asked("i1", "hello", lease=True, client=rig.host.instance, timeout_s=100)
-
-        result = rig.run(run()).result
+        rig.run(rig.start_session())
+        result = rig.run(rig.asked("i1", "hello", lease=True, client=rig.host.instance, timeout_s=100)).result
         assert result is not None and result.outcome == "success"
         entries = rig.run(rig.entries())
         assert 1 < names(entries).count("HostCommandApplied") <= 2 * 15 / 8

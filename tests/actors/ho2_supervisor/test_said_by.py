@@ -60,16 +60,12 @@ def test_each_command_names_its_principal_and_its_door() -> None:
     with Rig() as rig:
         operator, door, http = [rig.world.client(role) for role in ("operator", "door", "http")]
         rig.run(rig.world.settled())
-
-        async def run() -> None:
-            await rig.start_session(principal=KEY)
-            await say(operator, Cancel(reason="no"), "a")
-            await say(door, Steer(text="no"), "b")
-            await say(http, FollowUp(text="no"), "c", KEY)
-            await rig.turn(follow_up_input("c"), "no")
-            await rig.ask(EndSession(session_id=SESSION, principal=KEY, door="http/1@a"), SessionClosed)
-
-        rig.run(run())
+        rig.run(rig.start_session(principal=KEY))
+        rig.run(say(operator, Cancel(reason="no"), "a"))
+        rig.run(say(door, Steer(text="no"), "b"))
+        rig.run(say(http, FollowUp(text="no"), "c", KEY))
+        rig.run(rig.turn(follow_up_input("c"), "no"))
+        rig.run(rig.ask(EndSession(session_id=SESSION, principal=KEY, door="http/1@a"), SessionClosed))
         assert [(one.principal, one.door) for one in journaled(rig, HostCommandReceived)] == [
             ("local", operator.instance), ("local", door.instance), (KEY, http.instance),
         ]  # fmt: skip
@@ -81,15 +77,11 @@ def test_an_http_door_alone_is_believed_about_a_key_and_has_to_name_one() -> Non
     with Rig() as rig:
         door, http = rig.world.client("door"), rig.world.client("http")
         rig.run(rig.world.settled())
-
-        async def run() -> None:
-            await rig.start_session()
-            await say(door, Steer(text="no"), "a", OTHER)
-            with pytest.raises(BusError) as caught:
-                await say(http, Steer(text="no"), "b")
-            assert caught.value.code == "denied"
-
-        rig.run(run())
+        rig.run(rig.start_session())
+        rig.run(say(door, Steer(text="no"), "a", OTHER))
+        with pytest.raises(BusError) as caught:
+            rig.run(say(http, Steer(text="no"), "b"))
+        assert caught.value.code == "denied"
         assert [one.principal for one in journaled(rig, HostCommandReceived)] == ["local"]
 
 
@@ -100,29 +92,24 @@ def test_where_a_second_person_is_wanted_who_asked_approves_nothing(asker: str, 
     with Rig(HELD, script=asks_for_packages, approval_by="other") as rig:
         http, operator = rig.world.client("http"), rig.world.client("operator")
         rig.run(rig.world.settled())
-
-        async def run() -> tuple[str, str]:
-            await rig.start_session(principal=KEY)
-            input_id = "i1"
-            if asker == "follow-up":
-                await say(http, FollowUp(text="packages?"), "f", KEY)
-                input_id = follow_up_input("f")
-            client = "door/1@a" if asker == "door" else "http/1@a"
-            reply = await rig.asked(input_id, "packages?", client=client)
-            assert reply.waiting == "WaitingInput"
-            if asker == "steered":
-                await say(operator, Steer(text="all of them"), "s")
-            if is_killed:
-                rig.supervise()
-                rig.world.kill(rig.instances[0])
-            people = [(operator, ""), (http, KEY)] if asker == "door" else [(http, KEY), (operator, "")]
-            own, others = [
-                (await say(client, Approve(call_id=PACKAGES), f"k{number}", principal)).reason
-                for number, (client, principal) in enumerate(people)
-            ]
-            return own, others
-
-        own, others = rig.run(run())
+        rig.run(rig.start_session(principal=KEY))
+        input_id = "i1"
+        if asker == "follow-up":
+            rig.run(say(http, FollowUp(text="packages?"), "f", KEY))
+            input_id = follow_up_input("f")
+        client = "door/1@a" if asker == "door" else "http/1@a"
+        reply = rig.run(rig.asked(input_id, "packages?", client=client))
+        assert reply.waiting == "WaitingInput"
+        if asker == "steered":
+            rig.run(say(operator, Steer(text="all of them"), "s"))
+        if is_killed:
+            rig.supervise()
+            rig.world.kill(rig.instances[0])
+        people = [(operator, ""), (http, KEY)] if asker == "door" else [(http, KEY), (operator, "")]
+        own, others = [
+            rig.run(say(client, Approve(call_id=PACKAGES), f"k{number}", principal)).reason
+            for number, (client, principal) in enumerate(people)
+        ]
         who = "local" if asker == "door" else KEY
         assert own.startswith(
             f"own_call: {who} asked for this run, and agent ADMIN wants its calls approved by somebody"

@@ -48,9 +48,5 @@ def test_an_end_counts_what_turns_without_an_answer_have_cost(ends: str, tokens:
 def test_in_mode_warn_an_answer_says_how_far_its_session_is_beyond_its_budget(mode: str, over: list[int]) -> None:
     """Where it is enforced nothing gets there, and where it is off there is none."""
     with Rig(("budget.budget_mode", mode), ("budget.session_token_limit", 100)) as rig:
-
-        async def run() -> list[int]:
-            await rig.start_session()
-            return [(await rig.turn(input_id, "hello")).over_budget for input_id in ("i1", "i2")]
-
-        assert rig.run(run()) == over
+        rig.run(rig.start_session())
+        assert [rig.run(rig.turn(input_id, "hello")).over_budget for input_id in ("i1", "i2")] == over

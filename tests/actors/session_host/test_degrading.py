@@ -102,11 +102,7 @@ def test_a_retry_of_a_degraded_input_gets_the_same_reply_without_a_second_call(m
     """The gateway answers the key from the record, the stream answers who was first."""
     cluster = make()
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
-
-    async def twice():
-        return await cluster.turn(), await cluster.turn(), await cluster.stream()
-
-    first, second, stream = cluster.run(twice())
+    first, second, stream = cluster.run(cluster.turn()), cluster.run(cluster.turn()), cluster.run(cluster.stream())
     assert (first.outcome, first.response, first.reason) == (second.outcome, second.response, second.reason)
     assert (cluster.provider.calls, len(stream), first.reason) == (1, 1, "a bug")
 
@@ -115,13 +111,13 @@ def test_an_input_id_of_another_session_degrades_as_well(make):
     """Two sessions may use one input id, with different texts: each gets a call and an answer of its own."""
     cluster = make()
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
-
-    async def two():
-        return await cluster.turn("what is up?"), await cluster.turn(
-            "something else", session_id=derive_session_id("door", "another")
+    assert [
+        result.outcome
+        for result in (
+            cluster.run(cluster.turn("what is up?")),
+            cluster.run(cluster.turn("something else", session_id=derive_session_id("door", "another"))),
         )
-
-    assert [result.outcome for result in cluster.run(two())] == ["degraded", "degraded"]
+    ] == ["degraded", "degraded"]
     keys = [prompt.idempotency_key for prompt in cluster.provider.prompts]
     assert len(set(keys)) == 2 and {key.partition("#")[0] for key in keys} == {"WO-DEGRADED-in-1"}
 
@@ -242,20 +238,16 @@ def test_who_was_told_a_degraded_answer_hears_no_other_one(make, who):
     """The supervisor could answer by now, and the record does not say yet what was told: the host's own disk does."""
     cluster = make()
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
-
-    async def scenario():
-        cluster.kill_ledger()
-        first = await cluster.turn(timeout_s=6)
-        cluster.ho2.fault = None
-        if who == "the next host":
-            cluster.world.kill(cluster.host_peer.instance)
-            cluster.start_host()
-            await cluster.host_ready()
-        again, other = await cluster.turn(timeout_s=6), await cluster.turn("another text", timeout_s=6)
-        cluster.start_ledger()
-        return first, again, other, await cluster.stream()
-
-    first, again, other, _stream = cluster.run(scenario())
+    cluster.kill_ledger()
+    first = cluster.run(cluster.turn(timeout_s=6))
+    cluster.ho2.fault = None
+    if who == "the next host":
+        cluster.world.kill(cluster.host_peer.instance)
+        cluster.start_host()
+        cluster.run(cluster.host_ready())
+    again, other = cluster.run(cluster.turn(timeout_s=6)), cluster.run(cluster.turn("another text", timeout_s=6))
+    cluster.start_ledger()
+    _stream = cluster.run(cluster.stream())
     assert (first.outcome, first.response) == (again.outcome, again.response) == ("degraded", "fine")
     assert (other.outcome, other.code) == ("error", "input_conflict")
     assert cluster.provider.calls == 1 and len(cluster.ho2.turns) == 1
@@ -318,17 +310,13 @@ def test_a_delivered_reply_survives_the_host(make):
     """Spooled, host killed: the next host hands it over, and it replaces what history would show."""
     cluster = make()
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
-
-    async def scenario():
-        cluster.kill_ledger()
-        await cluster.turn(timeout_s=6)
-        cluster.world.kill(cluster.host_peer.instance)
-        cluster.start_host()
-        cluster.start_ledger()
-        await cluster.world.settled()
-        return await cluster.stream()
-
-    stream = cluster.run(scenario())
+    cluster.kill_ledger()
+    cluster.run(cluster.turn(timeout_s=6))
+    cluster.world.kill(cluster.host_peer.instance)
+    cluster.start_host()
+    cluster.start_ledger()
+    cluster.run(cluster.world.settled())
+    stream = cluster.run(cluster.stream())
     assert [read_event(entry).event.delivered for entry in stream] == [True]
     assert stream[0].bodies[2] == b"fine"
     assert not cluster.world.media["host"].files
@@ -338,13 +326,9 @@ def test_a_full_disk_does_not_keep_the_reply_back(make):
     """Neither ledger nor disk: the client still gets its answer."""
     cluster = make(gateway={"on_ledger_outage": "spool"})
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
-
-    async def scenario():
-        cluster.kill_ledger()
-        cluster.world.media["host"].capacity_bytes = 0
-        return await cluster.turn(timeout_s=6)
-
-    assert cluster.run(scenario()).outcome == "degraded"
+    cluster.kill_ledger()
+    cluster.world.media["host"].capacity_bytes = 0
+    assert cluster.run(cluster.turn(timeout_s=6)).outcome == "degraded"
 
 
 CLERK = SHIPPED.agents["ADMIN"].model_copy(update={"agent_id": "CLERK", "framework_id": "FMWK-200"})

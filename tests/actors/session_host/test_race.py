@@ -80,12 +80,8 @@ def test_a_cancelled_turn_is_told_as_its_run_was_recorded(make):
     )  # fmt: skip
     name = f"RunCancelled:{SESSION}/1.2"
     event = RunCancelled(input_id="in-1", reason="enough", at=format_iso(2.0))
-
-    async def scenario():
-        await cluster.write(TAKEN, journal(event, TAKEN.submission_id, name, body=pack_result(recorded), once=True))
-        return await cluster.turn()
-
-    assert cluster.run(scenario()) == recorded
+    cluster.run(cluster.write(TAKEN, journal(event, TAKEN.submission_id, name, body=pack_result(recorded), once=True)))
+    assert cluster.run(cluster.turn()) == recorded
 
 
 def requested(text: str, prev: str) -> WriteEntry:
@@ -117,12 +113,8 @@ def test_the_winners_answer_is_given_to_its_own_text_alone(make, text):
     cluster = make()
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
     done, entries = completed_run("hello")
-
-    async def scenario():
-        await cluster.write(*entries)
-        return await cluster.turn(text)
-
-    result = cluster.run(scenario())
+    cluster.run(cluster.write(*entries))
+    result = cluster.run(cluster.turn(text))
     if text == "hello":
         assert result == done
     else:
@@ -140,26 +132,18 @@ def test_a_winner_that_the_host_reads_names_what_consolidation_due_names(make):
         provenance=Provenance(session_id=SESSION),
         bodies=[pack_payload(SignalsNamed(("domain:system",)))], once=f"candidates:{SESSION}/in-1",
     )  # fmt: skip
-
-    async def scenario():
-        await cluster.write(*entries, due)
-        return await cluster.turn()
-
-    assert cluster.run(scenario()) == done.model_copy(update={"consolidation_candidates": ["domain:system"]})
+    cluster.run(cluster.write(*entries, due))
+    assert cluster.run(cluster.turn()) == done.model_copy(update={"consolidation_candidates": ["domain:system"]})
 
 
 def test_another_text_under_a_degraded_input_is_a_conflict(make):
     """The earlier TurnDegraded brought its own text: it is compared with that."""
     cluster = make()
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
-
-    async def scenario():
-        event = TurnDegraded(input_id="in-1", input_ref="T:x/1", reply_ref="T:x/2", delivered=False, at=format_iso(1.0))
-        earlier = journal(event, "", f"TurnDegraded:{SESSION}/in-1", body=b"something else", once=True)
-        await cluster.write(earlier._replace(prev=None, tenure=None))
-        return await cluster.turn()
-
-    assert cluster.run(scenario()).code == "input_conflict"
+    event = TurnDegraded(input_id="in-1", input_ref="T:x/1", reply_ref="T:x/2", delivered=False, at=format_iso(1.0))
+    earlier = journal(event, "", f"TurnDegraded:{SESSION}/in-1", body=b"something else", once=True)
+    cluster.run(cluster.write(earlier._replace(prev=None, tenure=None)))
+    assert cluster.run(cluster.turn()).code == "input_conflict"
 
 
 def failing_lookups(cluster: Hosted, count: int) -> list[int]:
@@ -183,12 +167,8 @@ def test_the_winner_is_looked_up_until_the_ledger_says(make):
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
     done, entries = completed_run("hello")
     asked = failing_lookups(cluster, 2)
-
-    async def scenario():
-        await cluster.write(*entries)
-        return await cluster.turn()
-
-    assert cluster.run(scenario()) == done and len(asked) == 3
+    cluster.run(cluster.write(*entries))
+    assert cluster.run(cluster.turn()) == done and len(asked) == 3
 
 
 def test_a_winner_that_cannot_be_read_in_time_is_an_honest_error_and_never_a_second_answer(make):
@@ -214,12 +194,8 @@ def test_the_hosts_append_needs_neither_head_nor_tenure(make):
     """TurnDegraded lands behind whatever HO2 wrote, whoever owns the session."""
     cluster = make()
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
-
-    async def scenario():
-        await cluster.write(TAKEN)
-        return await cluster.turn(), await cluster.stream()
-
-    result, stream = cluster.run(scenario())
+    cluster.run(cluster.write(TAKEN))
+    result, stream = cluster.run(cluster.turn()), cluster.run(cluster.stream())
     assert result.outcome == "degraded"
     assert [entry.event_type for entry in stream] == ["TookOver", "TurnDegraded"]
 

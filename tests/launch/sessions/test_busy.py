@@ -33,16 +33,12 @@ class Host(Actor):
 def test_it_asks_again_as_soon_as_it_may_under_the_same_input_and_not_beyond_its_time(timeout_s, says, pauses):
     """It is told of each pause; where its time ends before, the refusal is the answer."""
     cluster, told = SimCluster(bus_settings()), list[float]()
-
-    async def scenario() -> TurnResult:
-        host = Host()
-        await cluster.start(host, role="host")
-        door = await cluster.start(None, role="door")
-        turn = ProcessTurn(input_id="i1", text="hello")
-        result = await process_turn(door, turn, timeout_s=timeout_s, retry_interval_s=0.1, when_busy=told.append)
-        assert set(host.asked) == {"i1"}
-        return result
-
-    assert cluster.run(scenario()).response == says
+    host = Host()
+    cluster.run(cluster.start(host, role="host"))
+    door = cluster.run(cluster.start(None, role="door"))
+    turn = ProcessTurn(input_id="i1", text="hello")
+    result = cluster.run(process_turn(door, turn, timeout_s=timeout_s, retry_interval_s=0.1, when_busy=told.append))
+    assert set(host.asked) == {"i1"}
+    assert result.response == says
     assert told == pauses
     cluster.close()

@@ -70,12 +70,8 @@ def in_world(actor, role, client_role, work, *, prepare=lambda _world: None):
         bus = world.client(client_role, lanes=())
         world.run(world.settled())
         prepare(world)
-
-        async def timed():
-            began = bus.clock.monotonic()
-            return await work(bus), bus.clock.monotonic() - began
-
-        return world.run(timed())
+        began = bus.clock.monotonic()
+        return world.run(work(bus)), bus.clock.monotonic() - began
     finally:
         world.close()
 

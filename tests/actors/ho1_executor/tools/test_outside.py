@@ -40,15 +40,11 @@ def test_nothing_that_changes_anything_is_listed() -> None:
 )
 def test_what_is_not_allowed_or_fails_is_a_short_fault(service: str, type_name: str, body: Any, said: str) -> None:
     with cluster(ScriptedGateway()) as made:
-
-        async def main() -> str:
-            await made.world.settled()
-            with pytest.raises(ToolFault) as caught:
-                await make_request_way(made.executors[0], timeout_s=1.0, about={}, read_file=None)(
-                    service, type_name, body
-                )
-            return str(caught.value)
-
-        answer = made.world.run(main())
+        made.world.run(made.world.settled())
+        with pytest.raises(ToolFault) as caught:
+            made.world.run(
+                make_request_way(made.executors[0], timeout_s=1.0, about={}, read_file=None)(service, type_name, body)
+            )
+        answer = str(caught.value)
         assert said in answer
         assert len(answer) < 200

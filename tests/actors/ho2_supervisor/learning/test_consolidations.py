@@ -10,7 +10,7 @@ import pytest
 from hobus.bus.errors import BusError, LedgerError, MemoryFault
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import Consolidate, TurnResult
+from hobus.bus.messages.session import Consolidate
 from hobus.bus.messages.work_order import OutputResult, WorkOrder, WorkOrderError
 from hobus.bus.record.catalog import read_body
 from tests.actors.ho2_supervisor.attention.assembling import template
@@ -37,28 +37,20 @@ def learned(rig: Rig, turns: int = 2, asked: str = "question") -> Remembering:
     """A session with so many turns, and an HO3 in which each of them is an event of the signal."""
     memory = remembering(rig)
     memory.event_ids = [f"EVT-{SESSION}-{n}-{SIGNAL}" for n in range(1, turns + 1)]
-
-    async def run() -> None:
-        await rig.start_session()
-        for number in range(1, turns + 1):
-            assert (await rig.turn(f"i{number}", f"{asked} {number}")).outcome == "success"
-
-    rig.run(run())
+    rig.run(rig.start_session())
+    for number in range(1, turns + 1):
+        assert rig.run(rig.turn(f"i{number}", f"{asked} {number}")).outcome == "success"
     return memory
 
 
 def post(rig: Rig, *signal_ids: str, run_seq: int = 1, wait_s: float = 0.5) -> None:
     """What the host posts, and time for what becomes of it."""
-
-    async def run() -> None:
-        message = Consolidate(
-            session_id=SESSION, run_id=RunId(session_id=SESSION, run_seq=run_seq), agent_id="ADMIN",
-            signal_ids=list(signal_ids),
-        )  # fmt: skip
-        await rig.host.post("ho2", message, key="ADMIN")
-        await rig.host.sleep(wait_s)
-
-    rig.run(run())
+    message = Consolidate(
+        session_id=SESSION, run_id=RunId(session_id=SESSION, run_seq=run_seq), agent_id="ADMIN",
+        signal_ids=list(signal_ids),
+    )  # fmt: skip
+    rig.run(rig.host.post("ho2", message, key="ADMIN"))
+    rig.run(rig.host.sleep(wait_s))
 
 
 def of_consolidation(rig: Rig, stream: str) -> list[Entry]:
@@ -157,21 +149,17 @@ def test_one_agents_consolidations_run_one_at_a_time_and_turns_do_not_wait() -> 
     with Rig(*ON, script=teaching()) as rig:
         learned(rig)
         rig.pool.delay_s = lambda order: 1.0 if order.wo_type == "consolidate" else 0.0
-
-        async def run() -> tuple[TurnResult, list[float]]:
-            for signal_id in (SIGNAL, "task:inspect"):
-                message = Consolidate(
-                    session_id=SESSION, run_id=RunId(session_id=SESSION, run_seq=1), agent_id="ADMIN",
-                    signal_ids=[signal_id],
-                )  # fmt: skip
-                await rig.host.post("ho2", message, key="ADMIN")
-            await rig.host.sleep(0.5)
-            during = len(consolidates(rig))
-            result = await rig.turn("i9", "meanwhile")
-            await rig.host.sleep(3)
-            return result, [during, len(consolidates(rig))]
-
-        result, counts = rig.run(run())
+        for signal_id in (SIGNAL, "task:inspect"):
+            message = Consolidate(
+                session_id=SESSION, run_id=RunId(session_id=SESSION, run_seq=1), agent_id="ADMIN",
+                signal_ids=[signal_id],
+            )  # fmt: skip
+            rig.run(rig.host.post("ho2", message, key="ADMIN"))
+        rig.run(rig.host.sleep(0.5))
+        during = len(consolidates(rig))
+        result = rig.run(rig.turn("i9", "meanwhile"))
+        rig.run(rig.host.sleep(3))
+        counts = [during, len(consolidates(rig))]
         assert counts == [1, 2]
         assert (result.outcome, result.elapsed_ms < 50) == ("success", True)
 

@@ -159,12 +159,8 @@ SAID = "Always answer briefly. What packages are installed?"
 
 def asked(rig: Rig, text: str = SAID) -> TurnResult:
     """A turn in the rig's session."""
-
-    async def run() -> TurnResult:
-        await rig.start_session()
-        return await rig.turn("i1", text)
-
-    return rig.run(run())
+    rig.run(rig.start_session())
+    return rig.run(rig.turn("i1", text))
 
 
 def due(rig: Rig) -> Any:

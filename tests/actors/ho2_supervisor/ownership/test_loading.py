@@ -373,18 +373,14 @@ def test_snapshot_that_loses_against_the_host_costs_nothing() -> None:
     """TurnDegraded got in before it: it is refused, the session is read again, the next input is answered."""
     with Rig(*SMALL, script=one_tool, snapshot_entries=12) as rig:
         rig.run(rig.start_session())
-
-        async def run() -> None:
-            await rig.turn("i1", "question")
-            session = held(rig, 0)
-            session.record.since_snapshot = 100
-            await rig.write(degraded_entry("i2", "hello?", "bare reply"))
-            assert session.record_state(every=1)
-            await rig.host.sleep(1)
-            assert (await rig.turn("i3", "question")).outcome == "success"
-            await rig.host.sleep(1)
-
-        rig.run(run())
+        rig.run(rig.turn("i1", "question"))
+        session = held(rig, 0)
+        session.record.since_snapshot = 100
+        rig.run(rig.write(degraded_entry("i2", "hello?", "bare reply")))
+        assert session.record_state(every=1)
+        rig.run(rig.host.sleep(1))
+        assert rig.run(rig.turn("i3", "question")).outcome == "success"
+        rig.run(rig.host.sleep(1))
         journal = rig.run(rig.entries())
         assert names(journal).count("RunCompleted") == 2
         assert everything(held(rig, 0).record) == everything(replayed(journal))

@@ -167,18 +167,14 @@ def test_a_session_whose_newest_message_began_rests(monkeypatch: pytest.MonkeyPa
     """However many entries came since: a supervisor that starts later asks for nothing."""
     monkeypatch.setattr(limits, "OWNERS_ENTRIES", 3)
     with Rig() as rig:
-
-        async def run() -> int:
-            await rig.start_session()
-            await rig.command(FollowUp(text="hello"), "f1")
-            await rig.until(lambda view: view.turn_count == 1)
-            await rig.turn("i1", "hello again")
-            rig.world.kill(rig.instances[0])
-            later = rig.supervise()
-            await rig.host.sleep(10)
-            return later.counters()["unowned_found"]
-
-        assert (rig.run(run()), ended(rig)) == (0, 2)
+        rig.run(rig.start_session())
+        rig.run(rig.command(FollowUp(text="hello"), "f1"))
+        rig.run(rig.until(lambda view: view.turn_count == 1))
+        rig.run(rig.turn("i1", "hello again"))
+        rig.world.kill(rig.instances[0])
+        later = rig.supervise()
+        rig.run(rig.host.sleep(10))
+        assert (later.counters()["unowned_found"], ended(rig)) == (0, 2)
 
 
 def test_a_take_over_that_nobody_heard_of_is_followed_by_another():
@@ -188,21 +184,16 @@ def test_a_take_over_that_nobody_heard_of_is_followed_by_another():
         """When the second TookOver was written, as seconds after the kill, and how many runs are over."""
         with Rig() as rig:
             rig.pool.delay_s = lambda order: 1.0 if order.wo_type == "synthesize" else 0.0
-
-            async def run() -> float:
-                await taken_back(rig)
-                rig.world.kill(rig.instances[0])
-                rig.supervise()
-                killed_at = rig.host.now()
-                if ledger_at_s is not None:
-                    await rig.host.sleep(ledger_at_s)
-                    rig.kill_ledger()
-                    await rig.host.sleep(20)
-                    rig.start_ledger()
-                await rig.host.sleep(12)
-                return killed_at
-
-            killed_at = rig.run(run())
+            rig.run(taken_back(rig))
+            rig.world.kill(rig.instances[0])
+            rig.supervise()
+            killed_at = rig.host.now()
+            if ledger_at_s is not None:
+                rig.run(rig.host.sleep(ledger_at_s))
+                rig.kill_ledger()
+                rig.run(rig.host.sleep(20))
+                rig.start_ledger()
+            rig.run(rig.host.sleep(12))
             taken = [entry.at_us for entry in rig.run(rig.entries()) if entry.event_type == "TookOver"]
             return taken[1] / 1_000_000 - killed_at, ended(rig)
 
@@ -214,15 +205,11 @@ def test_a_run_whose_end_a_full_disk_did_not_take_is_over_once_there_is_space():
     """Its deadline passes meanwhile; RunFailed is refused, and nobody waits for it."""
     with Rig() as rig:
         rig.pool.delay_s = lambda order: 30.0 if order.wo_type == "synthesize" else 0.0
-
-        async def run() -> None:
-            await taken_back(rig, timeout_s=8.0)
-            medium = rig.world.disk("ledger").medium
-            capacity = medium.capacity_bytes
-            medium.capacity_bytes = medium.used_bytes() + 1_000
-            await rig.host.sleep(12)
-            medium.capacity_bytes = capacity
-            await rig.host.sleep(10)
-
-        rig.run(run())
+        rig.run(taken_back(rig, timeout_s=8.0))
+        medium = rig.world.disk("ledger").medium
+        capacity = medium.capacity_bytes
+        medium.capacity_bytes = medium.used_bytes() + 1_000
+        rig.run(rig.host.sleep(12))
+        medium.capacity_bytes = capacity
+        rig.run(rig.host.sleep(10))
         assert ended(rig) == 1

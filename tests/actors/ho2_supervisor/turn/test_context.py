@@ -37,13 +37,9 @@ MEMORY, HISTORY = {"type": "memory"}, {"type": "history"}
 
 def turns(rig: Rig, count: int, first: int = 1) -> list[WorkOrder]:
     """So many turns; the order that asks for each one's answer."""
-
-    async def run() -> None:
-        await rig.start_session()
-        for number in range(first, first + count):
-            assert (await rig.turn(f"i{number}", f"{QUESTION} {number}")).outcome == "success"
-
-    rig.run(run())
+    rig.run(rig.start_session())
+    for number in range(first, first + count):
+        assert rig.run(rig.turn(f"i{number}", f"{QUESTION} {number}")).outcome == "success"
     return [order for order in rig.pool.orders if order.wo_type == "synthesize"]
 
 
@@ -329,14 +325,10 @@ OLD = (("ho2.history_turns_max", 2),)
 
 def talk(rig: Rig, *texts: str, session_id: str = SESSION) -> str:
     """What is said in one session, before the last of it a second for the index; the context of the last answer."""
-
-    async def run() -> None:
-        await rig.start_session(session_id)
-        for number, text in enumerate(texts):
-            await rig.host.sleep(1 if number == len(texts) - 1 else 0)
-            assert (await rig.turn(f"i{number}", text, session_id=session_id)).outcome == "success"
-
-    rig.run(run())
+    rig.run(rig.start_session(session_id))
+    for number, text in enumerate(texts):
+        rig.run(rig.host.sleep(1 if number == len(texts) - 1 else 0))
+        assert rig.run(rig.turn(f"i{number}", text, session_id=session_id)).outcome == "success"
     orders = [order for order in rig.pool.orders if order.wo_type == "synthesize"]
     return text_of(orders[-1], "assembled_context") if orders else ""
 
@@ -522,13 +514,9 @@ def named(template_id: str) -> SessionConfig:
 def test_a_run_or_a_session_asks_for_its_template_by_name() -> None:
     """The run's own before the session's, that before the selectors; and the record says by what it was chosen."""
     with Rig(templates=[PLAIN, OTHER]) as rig:
-
-        async def run() -> None:
-            await rig.start_session(session_config=named("ATT-OTHER-001"))
-            await rig.turn("i1", QUESTION)
-            await rig.turn("i2", QUESTION, run_overrides=named("ATT-PLAIN-001"))
-
-        rig.run(run())
+        rig.run(rig.start_session(session_config=named("ATT-OTHER-001")))
+        rig.run(rig.turn("i1", QUESTION))
+        rig.run(rig.turn("i2", QUESTION, run_overrides=named("ATT-PLAIN-001")))
         assert [(one.template_id, one.chosen_by) for _, one in contexts(rig)] == [
             ("ATT-OTHER-001", "override"), ("ATT-PLAIN-001", "override"),
         ]  # fmt: skip

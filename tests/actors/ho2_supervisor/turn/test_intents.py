@@ -36,13 +36,9 @@ def saying(**signals: tuple[str, str] | None) -> Any:
 
 def told(rig: Rig, *texts: str) -> list[Entry]:
     """So many turns in a new session; its journal's entries about intents."""
-
-    async def run() -> None:
-        await rig.start_session()
-        for number, text in enumerate(texts, 1):
-            assert (await rig.turn(f"i{number}", text)).outcome == "success"
-
-    rig.run(run())
+    rig.run(rig.start_session())
+    for number, text in enumerate(texts, 1):
+        assert rig.run(rig.turn(f"i{number}", text)).outcome == "success"
     return of_intents(rig)
 
 

@@ -17,12 +17,8 @@ def run_id(number: int) -> RunId:
 def test_an_answered_turn_has_both_texts_their_refs_and_its_tools() -> None:
     """What was asked, what was said, where both stand, and each tool once; without owning the session."""
     with Rig(script=one_tool) as rig:
-
-        async def run() -> None:
-            await rig.start_session()
-            await rig.turn("i1", "what packages are installed?")
-
-        rig.run(run())
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", "what packages are installed?"))
         found = rig.run(read_turn_of_run(rig.ledger_client("operator"), run_id(1), "offline"))
         assert found is not None
         assert (found.input_text, found.tool_ids) == ("what packages are installed?", ("list_packages", "list_tools"))
@@ -40,17 +36,13 @@ def test_a_failed_run_still_says_what_was_asked() -> None:
         return classified() if order.wo_type == "classify" else WorkOrderError(code="PROVIDER_ERROR", message="down")
 
     with Rig(script=broken) as rig:
-
-        async def run() -> str:
-            await rig.start_session()
-            try:
-                await rig.turn("i1", "what packages are installed?")
-            except RuntimeFault as fault:
-                code = fault.code
-            await rig.host.sleep(1)  # until the index has it
-            return code
-
-        assert rig.run(run()) == "PROVIDER_ERROR"
+        rig.run(rig.start_session())
+        try:
+            rig.run(rig.turn("i1", "what packages are installed?"))
+        except RuntimeFault as fault:
+            code = fault.code
+        rig.run(rig.host.sleep(1))  # until the index has it
+        assert code == "PROVIDER_ERROR"
         found = rig.run(read_turn_of_run(rig.ledger_client("operator"), run_id(1), "offline"))
         assert found is not None
         assert (found.input_text, found.reply_text, found.reply_ref) == ("what packages are installed?", None, "")

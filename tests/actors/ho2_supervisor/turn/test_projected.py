@@ -29,13 +29,9 @@ def in_mode(mode: str, *more: tuple[str, Any]) -> list[tuple[str, Any]]:
 
 def told(rig: Rig, *texts: str) -> None:
     """Turns of a new session."""
-
-    async def run() -> None:
-        await rig.start_session()
-        for number, text in enumerate(texts, 1):
-            assert (await rig.turn(f"i{number}", text)).outcome == "success"
-
-    rig.run(run())
+    rig.run(rig.start_session())
+    for number, text in enumerate(texts, 1):
+        assert rig.run(rig.turn(f"i{number}", text)).outcome == "success"
 
 
 def computed(rig: Rig, event_type: str = "PROJECTION_COMPUTED") -> list[tuple[Entry, Any]]:

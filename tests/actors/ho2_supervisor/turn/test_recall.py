@@ -28,12 +28,8 @@ def remembering(rig: Rig, *artifact_ids: str) -> Remembering:
 
 def asked(rig: Rig, input_id: str = "i1", **fields: Any) -> Any:
     """A turn in the rig's session."""
-
-    async def run() -> Any:
-        await rig.start_session()
-        return await rig.turn(input_id, "what packages are installed?", **fields)
-
-    return rig.run(run())
+    rig.run(rig.start_session())
+    return rig.run(rig.turn(input_id, "what packages are installed?", **fields))
 
 
 def context_of(rig: Rig) -> tuple[Entry, Any]:

@@ -17,7 +17,6 @@ from hobus.bus.messages.session import (
     FollowUp,
     Pause,
     Resume,
-    SessionClosed,
     Steer,
     TurnReply,
     TurnRequest,
@@ -68,14 +67,10 @@ def journal(rig: Rig) -> list[str]:
 def test_a_reply_waits_for_no_labels_and_the_next_turn_does() -> None:
     """Between the two stand the intent and the end of the order."""
     with rig_of() as rig:
-
-        async def run() -> tuple[float, float]:
-            first = await answered(rig)
-            view = await rig.view()
-            assert (view.lifecycle, view.active_input_id) == ("Completed", None)
-            return first, await answered(rig, "i2", "and which tools?")
-
-        first, second = rig.run(run())
+        first = rig.run(answered(rig))
+        view = rig.run(rig.view())
+        assert (view.lifecycle, view.active_input_id) == ("Completed", None)
+        second = rig.run(answered(rig, "i2", "and which tools?"))
         assert first < 0.5 < SLOW_S - 0.5 < second < SLOW_S + 0.5
         kinds = journal(rig)
         assert kinds[kinds.index("RunCompleted") :][:4] == [
@@ -87,12 +82,8 @@ def test_a_reply_waits_for_no_labels_and_the_next_turn_does() -> None:
 def test_a_retry_of_the_answered_input_waits_for_nothing() -> None:
     """It has its answer, and gets it, the same, while the classification is on its way."""
     with rig_of() as rig:
-
-        async def run() -> float:
-            await answered(rig)
-            return await answered(rig)
-
-        assert rig.run(run()) < 0.5
+        rig.run(answered(rig))
+        assert rig.run(answered(rig)) < 0.5
 
 
 def test_no_round_waits_for_the_labels() -> None:
@@ -106,13 +97,9 @@ def test_no_round_waits_for_the_labels() -> None:
 def test_what_the_reply_costs_is_what_the_answer_took_and_the_session_pays_for_all() -> None:
     """The classification is the session's, and its record's, once it has an end."""
     with rig_of() as rig:
-
-        async def run() -> tuple[Any, SessionClosed]:
-            await rig.start_session()
-            result = await rig.turn("i1", "hello")
-            return result, await rig.end_session()
-
-        result, closed = rig.run(run())
+        rig.run(rig.start_session())
+        result = rig.run(rig.turn("i1", "hello"))
+        closed = rig.run(rig.end_session())
         assert (result.cost.total_tokens, closed.total_tokens) == (110, 220)
         assert journal(rig)[-4:] == ["INTENT_DECLARED", "OrderEnded", "INTENT_CLOSED", "SESSION_END"]
 
@@ -123,13 +110,9 @@ def test_what_the_reply_costs_is_what_the_answer_took_and_the_session_pays_for_a
 def test_a_classification_that_fails_late_leaves_the_message_as_what_is_wanted(fault: Any) -> None:
     """As one does that fails in time; and the next turn begins."""
     with rig_of(script=lambda order: fault if order.wo_type == "classify" else "done") as rig:
-
-        async def run() -> None:
-            await answered(rig)
-            await answered(rig, "i2")
-            await settled(rig)
-
-        rig.run(run())
+        rig.run(answered(rig))
+        rig.run(answered(rig, "i2"))
+        rig.run(settled(rig))
         ended = [read_event(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
         assert journal(rig).count("INTENT_DECLARED") == 1
         assert sorted(one.receipt["state"] for one in ended) == ["completed", "completed", "failed", "failed"]
@@ -138,12 +121,8 @@ def test_a_classification_that_fails_late_leaves_the_message_as_what_is_wanted(f
 def test_a_classification_that_nobody_answers_is_waited_for_no_longer_than_its_time_out() -> None:
     """`ho2.classify_timeout_ms` bounds what the next turn waits."""
     with rig_of(("ho2.classify_timeout_ms", 2000), script=lambda o: None if o.wo_type == "classify" else "done") as rig:
-
-        async def run() -> float:
-            await answered(rig)
-            return await answered(rig, "i2")
-
-        assert 1.5 < rig.run(run()) < 2.5
+        rig.run(answered(rig))
+        assert 1.5 < rig.run(answered(rig, "i2")) < 2.5
 
 
 def test_who_asks_next_waits_a_part_of_their_time_for_labels_and_goes_on_without_them() -> None:
@@ -151,16 +130,12 @@ def test_who_asks_next_waits_a_part_of_their_time_for_labels_and_goes_on_without
     with rig_of(
         ("ho2.classify_timeout_ms", 15_000), script=lambda o: None if o.wo_type == "classify" else "done"
     ) as rig:
-
-        async def run() -> float:
-            await answered(rig)
-            begun = rig.world.loop.time()
-            assert (await rig.turn("i2", "and which tools?", timeout_s=8.0)).outcome == "success"
-            took_s = rig.world.loop.time() - begun
-            await rig.host.sleep(20.0)
-            return took_s
-
-        assert 1.5 < rig.run(run()) < 2.5
+        rig.run(answered(rig))
+        begun = rig.world.loop.time()
+        assert rig.run(rig.turn("i2", "and which tools?", timeout_s=8.0)).outcome == "success"
+        took_s = rig.world.loop.time() - begun
+        rig.run(rig.host.sleep(20.0))
+        assert 1.5 < took_s < 2.5
         ended = [read_event(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
         assert [one.receipt["state"] for one in ended if one.wo_id == LABELS] == ["failed"]
         kinds = journal(rig)
@@ -172,12 +147,8 @@ def test_a_session_ends_within_the_time_of_who_ends_it_whatever_its_labels_do() 
     with rig_of(
         ("ho2.classify_timeout_ms", 15_000), script=lambda o: None if o.wo_type == "classify" else "done"
     ) as rig:
-
-        async def run() -> SessionClosed:
-            await answered(rig)
-            return await rig.end_session(timeout_s=2.5)
-
-        assert rig.run(run()).turn_count == 1
+        rig.run(answered(rig))
+        assert rig.run(rig.end_session(timeout_s=2.5)).turn_count == 1
         assert journal(rig)[-1] == "SESSION_END"
 
 
@@ -186,18 +157,14 @@ def test_a_session_ends_within_the_time_of_who_ends_it_whatever_its_labels_do() 
 def test_a_successor_ends_what_its_dead_owner_left_behind_an_answer(is_asked: bool, died_at_s: float) -> None:
     """Without being asked, too: the answer stands, each model is asked once, intents stand once."""
     with rig_of() as rig:
-
-        async def run() -> Any:
-            await answered(rig)
-            await rig.host.sleep(died_at_s)
-            rig.supervise()
-            rig.world.kill(rig.instances[0])
-            if is_asked:
-                await answered(rig, "i2", "and which tools?")
-            await rig.host.sleep(20.0)
-            return await rig.turn("i1", "what packages are installed?")
-
-        assert rig.run(run()).response.startswith("answer to what packages")
+        rig.run(answered(rig))
+        rig.run(rig.host.sleep(died_at_s))
+        rig.supervise()
+        rig.world.kill(rig.instances[0])
+        if is_asked:
+            rig.run(answered(rig, "i2", "and which tools?"))
+        rig.run(rig.host.sleep(20.0))
+        assert rig.run(rig.turn("i1", "what packages are installed?")).response.startswith("answer to what packages")
         first_run = [wo_id for wo_id in rig.pool.executed if wo_id.startswith(ANSWER)]
         assert sorted(first_run) == [ANSWER, LABELS]
         of_first = [one for one in rig.run(rig.entries()) if one.provenance.run_seq == 1]
@@ -224,12 +191,8 @@ def test_calls_on_their_way_are_asked_for_again_beside_labels_on_theirs() -> Non
 def test_an_owner_that_drains_ends_what_stands_behind_its_answers() -> None:
     """Nothing is left to its successors."""
     with rig_of() as rig:
-
-        async def run() -> None:
-            await answered(rig)
-            await rig.supervisors[0].drain()
-
-        rig.run(run())
+        rig.run(answered(rig))
+        rig.run(rig.supervisors[0].drain())
         assert journal(rig)[-1] == "OrderEnded"
 
 
@@ -237,14 +200,9 @@ def test_an_owner_that_drains_ends_what_stands_behind_its_answers() -> None:
 def test_an_answered_run_takes_no_command(command: Any) -> None:
     """It is as a run that is over: nothing of it can be changed, and its labels come."""
     with rig_of() as rig:
-
-        async def run() -> Any:
-            await answered(rig)
-            verdict = await rig.command(command)
-            await settled(rig)
-            return verdict
-
-        verdict = rig.run(run())
+        rig.run(answered(rig))
+        verdict = rig.run(rig.command(command))
+        rig.run(settled(rig))
         assert (verdict.outcome, verdict.reason.partition(":")[0]) == ("rejected", "no_active_run")
         assert "INTENT_DECLARED" in journal(rig)
 
@@ -252,13 +210,9 @@ def test_an_answered_run_takes_no_command(command: Any) -> None:
 def test_a_follow_up_begins_behind_the_labels() -> None:
     """Said before or after the answer, it is a turn like any other."""
     with rig_of() as rig:
-
-        async def run() -> None:
-            await answered(rig)
-            await rig.command(FollowUp(text="and which tools?"))
-            await rig.until(lambda view: view.turn_count == 2)
-
-        rig.run(run())
+        rig.run(answered(rig))
+        rig.run(rig.command(FollowUp(text="and which tools?")))
+        rig.run(rig.until(lambda view: view.turn_count == 2))
         kinds = journal(rig)
         assert (
             kinds.index("OrderEnded", kinds.index("RunCompleted"))
@@ -274,19 +228,15 @@ def test_a_held_call_and_a_pause_stand_still_with_the_labels_on_their_way() -> N
         return calls("list_tools") if order.wo_type == "synthesize" and not order.exchanges else one_tool(order)
 
     with rig_of(held, script=script) as rig:
-
-        async def run() -> Any:
-            await rig.start_session()
-            waiting = await rig.asked("i1", "hello")
-            await rig.command(Pause())
-            assert (await rig.view()).lifecycle == "Paused"
-            await rig.until(lambda view: view.run is not None and view.run.in_flight == 0)
-            assert names(await rig.entries()).count("OrderEnded") == 2
-            await rig.command(Approve(call_id=waiting.held_calls[0].call_id))
-            await rig.command(Resume())
-            return await rig.turn("i1", "hello")
-
-        assert rig.run(run()).outcome == "success"
+        rig.run(rig.start_session())
+        waiting = rig.run(rig.asked("i1", "hello"))
+        rig.run(rig.command(Pause()))
+        assert rig.run(rig.view()).lifecycle == "Paused"
+        rig.run(rig.until(lambda view: view.run is not None and view.run.in_flight == 0))
+        assert names(rig.run(rig.entries())).count("OrderEnded") == 2
+        rig.run(rig.command(Approve(call_id=waiting.held_calls[0].call_id)))
+        rig.run(rig.command(Resume()))
+        assert rig.run(rig.turn("i1", "hello")).outcome == "success"
 
 
 def stating(order: WorkOrder) -> Answer:
@@ -302,16 +252,17 @@ def test_memory_learns_late_and_the_next_reply_tells_what_was_stated() -> None:
     with rig_of(*ON, script=stating) as rig:
         memory = remembering(rig)
         memory.crossing = lambda signal_id: signal_id == "domain:system"
-
-        async def run() -> list[Any]:
-            await rig.start_session()
-            first = await rig.turn("i1", WISH["statement"])
-            assert memory.logs == []
-            second = await rig.turn("i2", "hello")
-            await settled(rig)
-            return [first, second, await rig.turn("i2", "hello"), await rig.turn("i1", WISH["statement"])]
-
-        first, second, again, first_again = rig.run(run())
+        rig.run(rig.start_session())
+        first = rig.run(rig.turn("i1", WISH["statement"]))
+        assert memory.logs == []
+        second = rig.run(rig.turn("i2", "hello"))
+        rig.run(settled(rig))
+        first, second, again, first_again = [
+            first,
+            second,
+            rig.run(rig.turn("i2", "hello")),
+            rig.run(rig.turn("i1", WISH["statement"])),
+        ]
         assert (first.remembered, first.consolidation_candidates) == (None, [])
         assert second.remembered is not None
         assert (second.remembered.statement, second.remembered.state) == (WISH["statement"], "active")
@@ -333,18 +284,13 @@ async def asked_behind(rig: Rig, *, after_s: float) -> asyncio.Task[TurnReply]:
 def test_who_watches_a_turn_that_waits_for_labels_is_told_so_and_that_it_goes_on() -> None:
     """Once that takes a while."""
     with rig_of() as rig:
-
-        async def run() -> list[Any]:
-            await answered(rig)
-            seen: list[Any] = []
-            request = TurnRequest(session_id=SESSION, input_id="i2", text="and which tools?", stream=True)
-            await rig.host.request(
-                "ho2", request, expect=TurnReply, timeout_s=30.0, key=SESSION,
-                on_stream=lambda said: seen.append((rig.world.loop.time(), getattr(said, "waiting", "said"))),
-            )  # fmt: skip
-            return seen
-
-        seen = rig.run(run())
+        rig.run(answered(rig))
+        seen: list[Any] = []
+        request = TurnRequest(session_id=SESSION, input_id="i2", text="and which tools?", stream=True)
+        rig.run(rig.host.request(
+            "ho2", request, expect=TurnReply, timeout_s=30.0, key=SESSION,
+            on_stream=lambda said: seen.append((rig.world.loop.time(), getattr(said, "waiting", "said"))),
+        ))  # fmt: skip
         assert [waits for _, waits in seen] == ["Labels", None]
         assert seen[1][0] - seen[0][0] > 1.0
 
@@ -352,15 +298,11 @@ def test_who_watches_a_turn_that_waits_for_labels_is_told_so_and_that_it_goes_on
 def test_a_turn_that_waits_for_labels_can_be_cancelled() -> None:
     """They are given up, its run begins and is cancelled as any other; both have their end in the record."""
     with rig_of() as rig:
-
-        async def run() -> tuple[Any, Any, float]:
-            second = await asked_behind(rig, after_s=0.5)
-            await rig.host.sleep(0.5)
-            begun = rig.world.loop.time()
-            verdict = await rig.command(Cancel(reason="enough"))
-            return verdict, await second, rig.world.loop.time() - begun
-
-        verdict, reply, took_s = rig.run(run())
+        second = rig.run(asked_behind(rig, after_s=0.5))
+        rig.run(rig.host.sleep(0.5))
+        begun = rig.world.loop.time()
+        verdict = rig.run(rig.command(Cancel(reason="enough")))
+        reply, took_s = rig.run(second), rig.world.loop.time() - begun
         assert (verdict.outcome, verdict.reason) == ("applied", "")
         assert (reply.result.outcome, reply.result.code) == ("error", "cancelled")
         assert took_s < 1.0
@@ -373,14 +315,10 @@ def test_a_turn_that_waits_for_labels_can_be_cancelled() -> None:
 def test_a_cancel_of_the_answered_run_leaves_the_turn_behind_it_and_its_labels_alone() -> None:
     """Whoever names a run means that one."""
     with rig_of() as rig:
-
-        async def run() -> tuple[Any, Any]:
-            second = await asked_behind(rig, after_s=0.5)
-            await rig.host.sleep(0.5)
-            verdict = await rig.command(Cancel(), target_run_id=RunId(session_id=SESSION, run_seq=1))
-            return verdict, await second
-
-        verdict, reply = rig.run(run())
+        second = rig.run(asked_behind(rig, after_s=0.5))
+        rig.run(rig.host.sleep(0.5))
+        verdict = rig.run(rig.command(Cancel(), target_run_id=RunId(session_id=SESSION, run_seq=1)))
+        reply = rig.run(second)
         assert (verdict.outcome, verdict.reason.partition(":")[0]) == ("rejected", "no_active_run")
         assert reply.result.outcome == "success"
         assert "INTENT_DECLARED" in journal(rig)
@@ -389,18 +327,14 @@ def test_a_cancel_of_the_answered_run_leaves_the_turn_behind_it_and_its_labels_a
 def test_a_follow_up_that_waits_is_not_overtaken_by_a_turn_that_is_sent_behind_it() -> None:
     """It was said before; the turn meets its run, as it would any other."""
     with rig_of() as rig:
-
-        async def run() -> str:
-            await answered(rig)
-            await rig.command(FollowUp(text="and which frameworks?"))
-            began = rig.world.loop.time()
-            with pytest.raises(SessionFault) as refused:
-                await rig.asked("i2", "and which tools?")
-            assert rig.world.loop.time() - began < 0.5
-            await rig.until(lambda view: view.turn_count == 2 and view.run is None)
-            return refused.value.code
-
-        assert rig.run(run()) == "run_active"
+        rig.run(answered(rig))
+        rig.run(rig.command(FollowUp(text="and which frameworks?")))
+        began = rig.world.loop.time()
+        with pytest.raises(SessionFault) as refused:
+            rig.run(rig.asked("i2", "and which tools?"))
+        assert rig.world.loop.time() - began < 0.5
+        rig.run(rig.until(lambda view: view.turn_count == 2 and view.run is None))
+        assert refused.value.code == "run_active"
         requested = [read_event(one).event.input_id for one in of_type(rig.run(rig.entries()), "RunRequested")]
         assert len(requested) == 2 and requested[1] != "i2"
 
@@ -435,14 +369,10 @@ def test_labels_that_are_given_up_leave_a_chain(monkeypatch: pytest.MonkeyPatch)
         raise LedgerError("erased", "the text of input i1 is erased")
 
     with rig_of() as rig:
-
-        async def run() -> None:
-            await answered(rig)
-            monkeypatch.setattr(turn, "settle", erased)
-            rig.supervise()
-            rig.world.kill(rig.instances[0])
-            await rig.host.sleep(20.0)
-
-        rig.run(run())
+        rig.run(answered(rig))
+        monkeypatch.setattr(turn, "settle", erased)
+        rig.supervise()
+        rig.world.kill(rig.instances[0])
+        rig.run(rig.host.sleep(20.0))
         assert journal(rig).count("OrderEnded") == 2
         assert "INTENT_DECLARED" not in journal(rig)

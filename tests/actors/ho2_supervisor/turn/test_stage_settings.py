@@ -214,17 +214,13 @@ def seen(pipeline: list[dict[str, Any]], required: dict[str, Any] | None = None)
         rig.world.start(Remembering(LEARNED), role="ho3", slots=64)
         rig.run(rig.world.settled())
         rig.run(rig.ledger_client("host").write(list(notes())))
-
-        async def talk() -> None:
-            await rig.start_session(OTHER)
-            await rig.turn("before", "the boathouse key is under the flowerpot", session_id=OTHER)
-            await rig.start_session()
-            await rig.turn("i1", "before")
-            await rig.turn("i2", "more")
-            await rig.host.sleep(1)
-            assert (await rig.turn("i3", "Feed whom?")).outcome == "success"
-
-        rig.run(talk())
+        rig.run(rig.start_session(OTHER))
+        rig.run(rig.turn("before", "the boathouse key is under the flowerpot", session_id=OTHER))
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", "before"))
+        rig.run(rig.turn("i2", "more"))
+        rig.run(rig.host.sleep(1))
+        assert rig.run(rig.turn("i3", "Feed whom?")).outcome == "success"
         last = f"WO-{SESSION}-3."
         [order] = [
             one

@@ -31,12 +31,8 @@ from tests.sessions import facts
 
 def asked(rig: Rig, text: str = "what packages are installed?") -> Any:
     """A first turn in a new session."""
-
-    async def run() -> Any:
-        await rig.start_session()
-        return await rig.turn("i1", text)
-
-    return rig.run(run())
+    rig.run(rig.start_session())
+    return rig.run(rig.turn("i1", text))
 
 
 def payloads(rig: Rig, stream: str) -> dict[str, Any]:
@@ -469,15 +465,11 @@ def test_round_gets_what_the_rounds_before_it_left() -> None:
 def test_deadline_ends_the_run_before_the_requester_gives_up() -> None:
     """A run that is out of time fails within the reserve, and nothing of it is submitted afterwards."""
     with Rig(script=lambda order: classified() if order.wo_type == "classify" else None) as rig:
-
-        async def run() -> tuple[str, float]:
-            await rig.start_session()
-            begun = rig.host.clock.monotonic()
-            with pytest.raises(BusError) as caught:
-                await rig.turn("i1", "hello", timeout_s=5.0)
-            return caught.value.code, rig.host.clock.monotonic() - begun
-
-        code, took_s = rig.run(run())
+        rig.run(rig.start_session())
+        begun = rig.host.clock.monotonic()
+        with pytest.raises(BusError) as caught:
+            rig.run(rig.turn("i1", "hello", timeout_s=5.0))
+        code, took_s = caught.value.code, rig.host.clock.monotonic() - begun
         assert code == "deadline_exceeded"
         assert 4.6 <= took_s < 5.0
         rig.run(rig.host.sleep(10))
