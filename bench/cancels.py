@@ -13,7 +13,6 @@ import os
 import select
 import sys
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,7 +39,7 @@ SETTINGS = {"ho2.classify": False, "ho3.enabled": False, "budget.budget_mode": "
 class Row:
     reached_ms: list[float] = field(default_factory=list[float])
     answered_ms: list[float] = field(default_factory=list[float])  # until whoever asked has control back
-    outcomes: Counter[str] = field(default_factory=Counter[str])
+    outcomes: dict[str, int] = field(default_factory=dict[str, int])
     unusable: int = 0  # sessions that did not answer the next question
     effects: int = 0  # cards charged all the same
     record: str = "ok"
@@ -108,7 +107,8 @@ async def _cancel(door: Bus, operator: Bus, outside: Outside, row: Row, input_id
     result, answered_at = asking.result()
     row.reached_ms.append(round((died.result() - at) * 1000, 2))
     row.answered_ms.append(round((answered_at - at) * 1000, 2))
-    row.outcomes[f"{result.outcome} {result.code or ''}".strip()] += 1
+    outcome = f"{result.outcome} {result.code or ''}".strip()
+    row.outcomes[outcome] = row.outcomes.get(outcome, 0) + 1
     following, _ = await _asked(door, session_id, f"{input_id}-next", "what packages are installed?")
     row.unusable += following.outcome != "success"
 

@@ -108,7 +108,7 @@ class Looked:
     record: str  # "ok", or what is wrong by the invariants or the verifier
     told_unrecorded: list[str] = field(default_factory=list[str])
     """Model answers that were used, and whose gateway died before the ledger, away itself, could take them."""
-    charges: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+    charges: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     wrong: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     @property
@@ -133,7 +133,8 @@ def looked_at(
     )  # fmt: skip
     whats = ("lost", "answered twice", "not in the record", "told otherwise than recorded")
     looked.wrong = wrong = {what: [] for what in whats}
-    looked.charges, wrong["wrongly charged"] = charges_of(entries, outside)
+    charges, wrong["wrongly charged"] = charges_of(entries, outside)
+    looked.charges = {tool_id: dict(counted) for tool_id, counted in charges.items()}
     wrong["shown to a reader and lost"] = sorted(set(shown) - known)
     effects = {tool_id: outside.effects(tool_id) for tool_id in CHARGES}
     for one in answers:

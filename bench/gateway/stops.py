@@ -69,7 +69,7 @@ class Deadlines:
     last: str  # what the last model of the chain does
     deadline_ms: int
     late_ms: list[float] = field(default_factory=list[float])  # answered so long after the deadline; negative: before
-    outcomes: Counter[str] = field(default_factory=Counter[str])
+    outcomes: dict[str, int] = field(default_factory=dict[str, int])
     models: dict[str, int] = field(default_factory=dict[str, int])  # calls of each
 
     @property
@@ -174,14 +174,15 @@ def measure_deadlines(calls: int, what: str, last: str, deadlines_s: tuple[float
             rows = [Deadlines(what, last, round(deadline_s * 1000)) for deadline_s in deadlines_s]
             async with connect_bus(cluster.place, "ho1" if what == "prompt" else "door") as bus:
                 for row, deadline_s in zip(rows, deadlines_s, strict=True):
-                    before = {name: len(one.calls) for name, one in books.items()}
+                    before, outcomes = {name: len(one.calls) for name, one in books.items()}, Counter[str]()
                     for number in range(calls):
                         began = time.monotonic()
                         asked = (_prompted if what == "prompt" else _turned)(
                             bus, f"d{row.deadline_ms}n{number}", deadline_s
                         )
-                        row.outcomes[await asked] += 1
+                        outcomes[await asked] += 1
                         row.late_ms.append(round((time.monotonic() - began - deadline_s) * 1000, 1))
+                    row.outcomes = dict(outcomes)
                     row.models = {name: len(one.calls) - before[name] for name, one in books.items()}
             return rows
 

@@ -227,7 +227,7 @@ def seen(directory: Path, name: str, times: Times, *, people: int) -> tuple[list
         off_s = {round((entry.at_us - entry.ledger_at_us) / 1e6 / HOUR_S) * HOUR_S for entry in elsewhere}
         if not elsewhere or not off_s.issuperset(row.clock_s.values()):
             faults.append(f"the row shows nothing: {len(elsewhere)} orders done elsewhere, by clocks {off_s} s off")
-    done, in_doubt = (sum(one[what] for one in looked.charges.values()) for what in ("completed", "in_doubt"))
+    done, in_doubt = (sum(one.get(what, 0) for one in looked.charges.values()) for what in ("completed", "in_doubt"))
     lost, twice, wrongly = (len(looked.wrong[what]) for what in ("lost", "answered twice", "wrongly charged"))
     cells = [
         f"{name}: {row.words}", row.hosts, f"{len(at.answers)}, {looked.turns.get('success', 0)}",
