@@ -32,6 +32,8 @@ TOOL_FILES_MAX = 16
 """Files of one call: one entry of the record names them all."""
 FILE_NAME_CHARS = 100
 """Of a file's name, and of its media type: they stand in that entry, and in what a model is told."""
+TOOLS_KEPT_MAX_BYTES = 64 * 1024
+"""Of the tools of a prompt: the gateway keeps them for the prompts that name them; more travel with each prompt."""
 TEMPERATURE_MAX = 2
 """Of an answer's draw, as the providers' APIs bound it."""
 IMAGES_TURNS = 8

@@ -1,4 +1,4 @@
-"""What prompts have in common: earlier turns of a session, of which the next brings what is new, and standing parts."""
+"""What prompts have in common and need not bring again: earlier turns of a session, tools, and standing parts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from hobus.bus.errors import BusError
 from hobus.bus.messages import transcript
-from hobus.bus.messages.gateway import Prompt
+from hobus.bus.messages.gateway import Prompt, hash_tools
 from hobus.bus.messages.work_order import Segment, ToolSpec
 from hobus.bus.window import remember
-from hobus.gateway_service.limits import SHARED_PARTS_MAX
+from hobus.gateway_service.limits import SHARED_PARTS_MAX, TOOLS_KEPT_MAX
 
 T = TypeVar("T")
 
@@ -54,17 +54,34 @@ class SharedParts:
 
     def __init__(self) -> None:
         self._newest: OrderedDict[tuple[str, str], tuple[dict[str, Any], list[Segment], list[ToolSpec]]] = OrderedDict()
+        self._tools: OrderedDict[bytes, list[ToolSpec]] = OrderedDict()  # by their digest
 
     def share(self, prompt: Prompt) -> None:
-        """Replace parts of the prompt by equal ones, in the same places, of the one before."""
+        """Replace parts of the prompt by equal ones, in the same places, of the one before; put in tools left out.
+
+        Raises BusError(history_unknown, retryable).
+        """
         key, said = (prompt.agent_id, prompt.contract_id), prompt.messages[0].segments if prompt.messages else []
         schema, segments, tools = self._newest.get(key, ({}, [], []))
         if prompt.output_schema and prompt.output_schema == schema:
             prompt.output_schema.update(schema)
         said[: len(segments)] = map(_same, said, segments)
-        prompt.tools[: len(tools)] = map(_same, prompt.tools, tools)
+        self._fill_in(prompt, tools)
         newest = (prompt.output_schema or {}, said, prompt.tools)
         remember(self._newest, key, newest, at_most=SHARED_PARTS_MAX)
+
+    def _fill_in(self, prompt: Prompt, newest: list[ToolSpec]) -> None:
+        """Put in the tools that the prompt names by their digest; keep those that it brings, under their own."""
+        digest = prompt.tools_digest
+        if prompt.tools:
+            prompt.tools[: len(newest)] = map(_same, prompt.tools, newest)
+            digest = None if digest is None else hash_tools(prompt.tools)
+        elif digest is not None:
+            if digest not in self._tools:
+                raise BusError(transcript.UNKNOWN, "ask with its tools", retryable=True, retry_after_ms=0)
+            prompt.tools.extend(self._tools[digest])
+        if digest is not None:
+            remember(self._tools, digest, prompt.tools, at_most=TOOLS_KEPT_MAX)
 
 
 def _same(own: T, earlier: T) -> T:

@@ -27,6 +27,9 @@ HISTORIES_MAX_CHARS = 32 * 1024 * 1024
 SHARED_PARTS_MAX = 64
 """Agents and contracts whose instructions, tools and schemas waiting prompts share: memory, some 30 KB each."""
 
+TOOLS_KEPT_MAX = 256
+"""Sets of tools kept for prompts that name them, of agents and callers: memory, `TOOLS_KEPT_MAX_BYTES` each."""
+
 IMAGES_MAX_BYTES = 20 * 1024 * 1024
 """Of one request, the newest ones: as base64, which is a third more, providers take some 28 to 50 MB."""
 

@@ -38,3 +38,5 @@ MESSAGE_MAX_BYTES = 32 * 1024 * 1024
 """One message of an MCP server; a longer one ends the connection. Files come as base64 in it."""
 ERRORS_MAX_BYTES = 4096
 """Kept of an MCP server's error output: its end, for people."""
+TOOLS_TOLD_MAX = 64
+"""Sets of tools that the gateway is believed to have: fewer than one keeps."""

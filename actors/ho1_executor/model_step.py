@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
@@ -35,11 +36,12 @@ from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.limits import OUTPUT_ERRORS_MAX
 from hobus.bus.messages.base import make_from
-from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
+from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec, hash_tools
 from hobus.bus.messages.ids import call_key
 from hobus.bus.messages.transcript import UNKNOWN
 from hobus.bus.messages.work_order import CUT, WINDOW, OutputResult, Segment, ToolCall, WorkOrder
 from hobus.bus.port import Bus
+from hobus.bus.window import remember
 from hobus.config.assets import AgentFile
 from hobus.config.called_agents import PARAMETERS, describe_agent
 from hobus.config.json_schema import SchemaFault, get_validator
@@ -97,6 +99,8 @@ class ModelStep(Struct, frozen=True):
     """(snapshot digest, agent id) -> what the configuration says to every prompt of this agent."""
     called: dict[tuple[str, str], ToolDefinition] = field(default_factory=dict[tuple[str, str], ToolDefinition])
     """(snapshot digest, agent id) -> that agent as a tool of another."""
+    told: OrderedDict[bytes, None] = field(default_factory=OrderedDict[bytes, None])
+    """Digests of tools that the gateway has got, as far as is known here."""
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult:
         """Return the answer that the contract wants, or the tools that the model asks for.
@@ -116,6 +120,7 @@ class ModelStep(Struct, frozen=True):
         known = await self._find_known(job, agent, snapshot)
         offer = self.offers.to(order, agent, known.tools)
         tools = list_told_tools(order, offer.told)
+        tools_digest = hash_tools(tools) if order.constraints.caller_tools else offer.digest
         number = 0
         while True:
             number += 1
@@ -123,14 +128,15 @@ class ModelStep(Struct, frozen=True):
                 order,
                 checked,
                 messages,
-                tools,
+                () if tools_digest in self.told else tools,
                 number=number,
+                tools_digest=tools_digest,
                 used_tokens=usage.total_tokens,
                 is_streamed=order.wo_type == "synthesize" and job.draft.is_watched,
                 due_at=job.due_at,
                 is_dispatching=job.is_dispatching,
             )
-            response = await self._ask(job, prompt)
+            response = await self._ask(job, prompt, tools)
             usage.add_response(response)
             # The outcome before the content: whatever a refusal or an error carries as text is no answer.
             if response.outcome != "SUCCESS":
@@ -204,8 +210,11 @@ class ModelStep(Struct, frozen=True):
             self.checked[key] = check_contract(select_contract(snapshot.contracts.values(), key[1]))
         return self.checked[key]
 
-    async def _ask(self, job: Job, prompt: Prompt) -> PromptResponse:
-        """Return the gateway's response; ask again under the same key while that may help and time is left."""
+    async def _ask(self, job: Job, prompt: Prompt, tools: list[ToolSpec]) -> PromptResponse:
+        """Return the gateway's response; ask again under the same key while that may help and time is left.
+
+        `tools`: of the prompt, for a gateway that has not got those that it leaves out.
+        """
         attempt, usual_s, may_be_sent = 1, own_limits.RETRY_INTERVAL_MS / 1000, False
         while True:
             try:
@@ -220,6 +229,10 @@ class ModelStep(Struct, frozen=True):
                     on_stream=job.draft.relay if job.draft.is_watched else None,
                 )
             except RuntimeFault as fault:
+                if fault.code == UNKNOWN and len(prompt.tools) < len(tools):
+                    self.told.clear()
+                    prompt, attempt = prompt.model_copy(update={"tools": tools}), attempt + 1
+                    continue
                 if fault.code in _GIVEN_BACK or (job.is_dispatching and fault.code == "UNAVAILABLE"):
                     raise
                 is_away = self.outage.saw(fault.code, self.bus.clock.monotonic())
@@ -238,9 +251,14 @@ class ModelStep(Struct, frozen=True):
                     raise GatewayError("UNAVAILABLE", f"there is no gateway ({fault.code}); ask again") from None
             else:
                 self.outage.is_over()
+                self._note_told(prompt)
                 return response
             await self.bus.sleep(pause_s)
             attempt += 1
+
+    def _note_told(self, prompt: Prompt) -> None:
+        if prompt.tools and prompt.tools_digest is not None:
+            remember(self.told, prompt.tools_digest, None, at_most=own_limits.TOOLS_TOLD_MAX)
 
 
 def is_spent(order: WorkOrder, used_tokens: int) -> bool:
@@ -260,8 +278,9 @@ def make_prompt(  # noqa: PLR0913 - one argument per thing that differs between 
     is_streamed: bool,
     due_at: str | None,
     is_dispatching: bool = False,
+    tools_digest: bytes | None = None,
 ) -> Prompt:
-    """Build the complete call number `number` of an order, with the limits of its contract and its own.
+    """Build the call number `number` of an order, with the limits of its contract and its own.
 
     The gateway keeps it within the order's budget: it knows what the prompt counts, and what earlier calls used.
     """
@@ -285,6 +304,7 @@ def make_prompt(  # noqa: PLR0913 - one argument per thing that differs between 
         max_tokens=cap if limits.max_tokens is None else min(cap, limits.max_tokens),
         temperature=contract.boundary.temperature if drawn is None or drawn.temperature is None else drawn.temperature,
         tools=list(tools),
+        tools_digest=tools_digest,
         output_schema=contract.output_schema if checked.wants_json else None,
         structured_output=contract.boundary.structured_output,
         stream=is_streamed,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from hobus.actors.ho1_executor.tools.definition import SERVER_SAYS, ToolDefinition
 from hobus.bus.errors import ConfigError, WorkOrderFault
 from hobus.bus.messages.base import make_from
-from hobus.bus.messages.gateway import PromptMessage
+from hobus.bus.messages.gateway import PromptMessage, hash_tools
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import Exchange, Segment, ToolSpec, WorkOrder
 from hobus.config.assets import AgentFile, names
@@ -77,6 +77,8 @@ class Offer(NamedTuple):
 
     told: Sequence[ToolSpec] = ()
     withheld: Sequence[str] = ()
+    digest: bytes | None = None
+    """Of what it is told of (`hash_tools`)."""
 
 
 _NOTHING = Offer()
@@ -97,7 +99,8 @@ class Offers:
         # By identity: equal schemas may differ in their bytes.
         is_same = last is not None and agent is last[0] and allowed == last[1] and len(tools) == len(last[2])
         if last is None or not is_same or not all(map(is_, tools, last[2])):
-            offer = Offer(list_offered_tools(order, agent, known), list_withheld_tools(order, agent, known))
+            told = list_offered_tools(order, agent, known)
+            offer = Offer(told, list_withheld_tools(order, agent, known), hash_tools(told))
             last = self._last[agent.agent_id] = (agent, allowed, tools, offer)
         return last[3]
 

@@ -1,11 +1,13 @@
 """Prompts, responses, budgets."""
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from hobus.bus.messages.base import Count, Message, NonBlank, Record, Timestamp
+from hobus.bus.limits import TOOLS_KEPT_MAX_BYTES
+from hobus.bus.messages.base import Count, Message, NonBlank, Record, Timestamp, pack
 from hobus.bus.messages.work_order import Caller, Callers, Sampling, Segment, ToolCall, ToolChoice, ToolFile, ToolSpec
 
 Outcome = Literal["SUCCESS", "REJECTED", "TIMEOUT", "ERROR"]
@@ -54,8 +56,14 @@ def list_texts(messages: Iterable[PromptMessage]) -> list[str]:
     return ["" if not one else "".join([part.text for part in one]) if one[1:] else one[0].text for one in said]
 
 
+def hash_tools(tools: Sequence[ToolSpec]) -> bytes | None:
+    """Return SHA-256 of tools that the gateway keeps for later prompts; None: there are none, or too many bytes."""
+    packed = pack(tools)
+    return hashlib.sha256(packed).digest() if tools and len(packed) <= TOOLS_KEPT_MAX_BYTES else None
+
+
 class Prompt(Message, wire="gateway.prompt"):
-    """One LLM call, without the history that the gateway has already."""
+    """One LLM call, without the history and the tools that the gateway has already (else: `history_unknown`)."""
 
     messages: list[PromptMessage]
     history_after: Annotated[
@@ -86,6 +94,9 @@ class Prompt(Message, wire="gateway.prompt"):
     provider_profile_id: Annotated[str | None, Meta(description="a key of gateway.profiles")] = None
     sampling: Annotated[Sampling | None, Meta(description="the requester's; its temperature is above")] = None
     tools: list[ToolSpec] = field(default_factory=list[ToolSpec])
+    tools_digest: Annotated[
+        bytes | None, Meta(description="SHA-256 of all tools, which may be left out then; None: what is there is all")
+    ] = None
     tool_choice: Annotated[ToolChoice, Meta(description="required: the model must call a tool")] = "auto"
     output_schema: Annotated[dict[str, Any] | None, Meta(description="JSON Schema of the answer; None: free text")] = (
         None

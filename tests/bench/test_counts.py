@@ -18,7 +18,7 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "commits": (4, 6),
     "entries": (13, 23),
     "record_bytes": (13_512, 20_112),
-    "wire_bytes": (50_070, 74_840),
+    "wire_bytes": (43_848, 68_626),
     "validations": (20, 31),
     "model_copies": (38, 46),
 }

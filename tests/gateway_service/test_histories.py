@@ -7,9 +7,11 @@ import pytest
 from bench.builders import order
 from bench.builders import prompt as built
 from hobus.bus.errors import BusError
+from hobus.bus.limits import TOOLS_KEPT_MAX_BYTES
 from hobus.bus.messages import transcript
-from hobus.bus.messages.gateway import Prompt, PromptMessage
+from hobus.bus.messages.gateway import Prompt, PromptMessage, hash_tools
 from hobus.bus.messages.work_order import Segment, ToolSpec, WorkOrder
+from hobus.gateway_service import histories
 from hobus.gateway_service.histories import Histories, SharedParts
 
 FIRST = "\x1euser\nfirst\n\x1eassistant\nanswer\n"
@@ -87,6 +89,50 @@ def test_a_tool_that_is_described_otherwise_stays_as_it_was_told():
         shared.share(prompt)
     assert (old.tools[0].description, new.tools[0].description) == ("reads", "writes")
     assert next_one.tools[0] is new.tools[0]
+
+
+def naming(*names: str, description: str = "reads") -> Prompt:
+    """The same, left out and named by their digest."""
+    whole = told(*names, description=description)
+    return whole.model_copy(update={"tools": [], "tools_digest": hash_tools(whole.tools)})
+
+
+def test_tools_that_a_prompt_names_are_put_in():
+    """Named again by what it has put in, in whatever order they came; one that never came is asked for."""
+    shared, whole = SharedParts(), told("a", "b")
+    shared.share(whole.model_copy(update={"tools_digest": hash_tools(whole.tools)}))
+    for _ in range(2):
+        named = naming("a", "b")
+        shared.share(named)
+        assert named.tools == whole.tools
+    for other in (naming("b", "a"), naming("a"), naming("a", "b", description="writes")):
+        with pytest.raises(BusError) as raised:
+            shared.share(other)
+        assert (raised.value.code, raised.value.retryable, other.tools) == (transcript.UNKNOWN, True, [])
+
+
+def test_tools_are_kept_by_what_they_are_and_not_by_what_they_are_called():
+    """A wrong digest puts no tools into another's prompt, and takes none from it."""
+    shared, named = SharedParts(), naming("a")
+    shared.share(told("forged").model_copy(update={"tools_digest": named.tools_digest}))
+    with pytest.raises(BusError):
+        shared.share(named)
+    whole = told("a")
+    shared.share(whole.model_copy(update={"tools_digest": b"wrong"}))
+    shared.share(named)
+    assert named.tools == whole.tools
+
+
+def test_few_sets_of_tools_are_kept_and_no_large_one(monkeypatch):
+    monkeypatch.setattr(histories, "TOOLS_KEPT_MAX", 2)
+    shared = SharedParts()
+    for name in "abc":
+        shared.share(told(name).model_copy(update={"tools_digest": b""}))
+    with pytest.raises(BusError):
+        shared.share(naming("a"))
+    shared.share(naming("b"))
+    assert hash_tools(told("a", description="x" * TOOLS_KEPT_MAX_BYTES).tools) is None
+    assert hash_tools([]) is None
 
 
 def test_prompts_of_one_contract_hold_its_instructions_and_schema_once():

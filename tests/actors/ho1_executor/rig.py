@@ -22,6 +22,7 @@ from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt, WorkOrder
 from hobus.bus.peer import Peer
 from hobus.config import limits
+from hobus.gateway_service.histories import SharedParts
 from tests.rig import SimulatedRig, names
 
 
@@ -42,11 +43,16 @@ class ScriptedGateway(Actor):
         self.answers = list(answers)
         self.hangs = hangs
         self.prompts: list[Prompt] = []
+        self.brought: list[int] = []
+        """Tools that each prompt brought, before those that it names were put in."""
+        self.parts = SharedParts()
         self.cancelled: list[str] = []
         self._given: dict[str, PromptResponse] = {}
 
     async def on_prompt(self, message: Prompt, call: Call) -> PromptResponse:
         """The next answer of the script."""
+        self.brought.append(len(message.tools))
+        self.parts.share(message)
         self.prompts.append(message)
         if self.hangs:
             try:

@@ -14,6 +14,7 @@ from hobus.actors.ho1_executor.model_step import is_stand_in as stands_in
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.gateway import ERROR_CODES as GATEWAY_CODES
 from hobus.bus.messages.work_order import ERROR_CODES, Exchange, Receipt, Segment, ToolCall, ToolSpec, WorkOrder
+from hobus.gateway_service.histories import SharedParts
 from tests.actors.ho1_executor.rig import Effects, ScriptedGateway, answer, cluster
 
 GOOD = '{"speech_act": "question", "ambiguity": "low"}'
@@ -171,6 +172,26 @@ def test_where_a_call_is_required_the_callers_tools_are_offered_alone_and_a_text
     assert ([tool.tool_id for tool in first.tools], first.tool_choice) == (["get_weather"], "required")
     assert "a call of one of the tools" in second.messages[-1].text
     assert receipt.state == "completed"
+
+
+def test_tools_are_brought_once_and_again_to_a_gateway_that_has_started_since() -> None:
+    """The model of each order is told of all of them."""
+    gateway = ScriptedGateway(*[answer("sunny")] * 4)
+    with cluster(gateway) as made:
+
+        async def main() -> None:
+            for number in range(1, 5):
+                if number == 4:
+                    gateway.parts = SharedParts()
+                limits = {"tools_allowed": ["list_packages"], "caller_tools": [THEIRS] if number == 3 else []}
+                receipt = await made.execute(order(wo_id=f"{WO}{number}", constraints=limits))
+                assert receipt.state == "completed"
+
+        made.world.run(main())
+    assert gateway.brought == [1, 0, 2, 0, 1]
+    assert [[tool.tool_id for tool in one.tools] for one in gateway.prompts] == [
+        ["list_packages"], ["list_packages"], ["list_packages", "get_weather"], ["list_packages"],
+    ]  # fmt: skip
 
 
 def test_an_answer_that_asks_for_tools_completes_its_order() -> None:
