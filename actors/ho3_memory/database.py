@@ -84,13 +84,16 @@ class Databases:
         self._on_fault = on_fault
         self.fault: DatabaseFailed | None = None
         """Why nothing in them can be believed any more."""
+        self.connections: list[sqlite3.Connection] = []
 
     def open(self) -> Database:
         """Open an empty store. Raises DatabaseFailed."""
         return Database(self, self._disk)
 
     def failed(self, detail: str) -> DatabaseFailed:
-        """Return the fault to raise; the first one is kept and told."""
+        """Return the fault to raise; the first one is kept and told. All stores are closed: whatever is asked fails."""
+        for connection in self.connections:
+            connection.close()
         if self.fault is None:
             self.fault = DatabaseFailed(detail)
             if self._on_fault is not None:
@@ -103,13 +106,15 @@ class Database:
 
     def __init__(self, owner: Databases, disk: Disk | None) -> None:
         self._owner = owner
+        if owner.fault is not None:
+            raise owner.fault
         try:
             self._connection = _open(disk)
+            owner.connections.append(self._connection)
         except (sqlite3.Error, OSError) as error:
             raise owner.failed(str(error)) from None
 
     def rows(self, sql: str, *values: object, **named: object) -> list[Any]:
-        self._demand_whole()
         try:
             return self._connection.execute(sql, named or values).fetchall()
         except sqlite3.Error as error:
@@ -117,7 +122,6 @@ class Database:
 
     def row(self, sql: str, *values: object, **named: object) -> Any:
         """Return the first row; None: there is none."""
-        self._demand_whole()
         try:
             return self._connection.execute(sql, named or values).fetchone()
         except sqlite3.Error as error:
@@ -125,7 +129,6 @@ class Database:
 
     def run(self, sql: str, *values: object) -> int:
         """Run a statement and return how many rows it changed."""
-        self._demand_whole()
         try:
             return self._connection.execute(sql, values).rowcount
         except sqlite3.Error as error:
@@ -160,10 +163,6 @@ class Database:
             yield
         finally:
             self.run("ROLLBACK")
-
-    def _demand_whole(self) -> None:
-        if self._owner.fault is not None:
-            raise self._owner.fault
 
 
 def _open(disk: Disk | None) -> sqlite3.Connection:

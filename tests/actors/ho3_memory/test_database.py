@@ -50,12 +50,15 @@ def test_a_link_in_its_place_is_replaced_and_what_it_leads_to_left_alone(tmp_pat
 def test_after_a_failure_nothing_is_answered():
     faults = []
     databases = Databases(None, faults.append)
-    memory = AgentMemory(AGENT, config(), databases.open())
+    memory, other = (AgentMemory(AGENT, config(), databases.open()) for _ in range(2))
     memory._database._connection.execute("DROP TABLE windows")
     with pytest.raises(DatabaseFailed):
         memory.apply(logged(artifact(), 0))
+    for one in (memory, other):
+        with pytest.raises(DatabaseFailed):
+            one.counts(moment(1))
     with pytest.raises(DatabaseFailed):
-        memory.counts(moment(1))
+        databases.open()
     assert faults == [databases.fault] and databases.fault.retryable
 
 
