@@ -99,7 +99,7 @@ async def test_nothing_that_no_model_is_sent_changes_an_answer(name: str) -> Non
             "agent_class": "OTHER", "framework_id": "FMWK-9", "package_id": "PKG-9", "work_order_id": "WO-9", "session_id": "t",
             "run_seq": 9, "tier": "hot", "provider_id": "other", "provider_profile_id": "other", "domain_tags": ["classification"], "token_budget": 1,
             "headroom_tokens": 9, "due_at": None, "idempotency_key": "WO-9#1", "budget_mode": "off", "config_digest": "sha256:" + "0" * 64,
-            "history_after": b"0", "callers": [Caller(session_id="t", agent_id="OTHER")],
+            "history_after": b"0", "tools_digest": b"0", "callers": [Caller(session_id="t", agent_id="OTHER")],
         }
     )  # fmt: skip
     on_the_wire = {
