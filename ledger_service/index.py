@@ -80,6 +80,11 @@ _HEADS = " UNION ALL ".join(
 )
 _IS_A_JOURNAL = "(SELECT name >= 'session/' AND name < 'session0' FROM names WHERE id = stream)"
 """Asked row by row from a place on, so that the few newest ones cost no list of all sessions."""
+_ENDS_OF_JOURNALS = (
+    "SELECT journal.name, last.sequence, type.name FROM names AS journal "
+    "JOIN entries AS last ON last.sequence = (SELECT max(sequence) FROM entries WHERE stream = journal.id) "
+    "JOIN names AS type ON type.id = last.event_type WHERE journal.name >= 'session/' AND journal.name < 'session0'"
+)
 _NAMES_KEPT = 4_096
 """Interned names remembered in memory, four more with each turn (orders); only speed depends on it."""
 
@@ -317,6 +322,19 @@ class Index:
             "AND EXISTS (SELECT 1 FROM entries WHERE session_id = names.id)"
         )
         return [name for (name,) in self._ask(question, (prefix, f"{prefix}\U0010ffff"))]
+
+    def ends_of_journals(self) -> list[tuple[str, int, str]]:
+        """Return stream, sequence and type of the last entry of each session's journal."""
+        return self._ask(_ENDS_OF_JOURNALS, ())
+
+    def runs_with(self, event_type: str) -> list[tuple[str, int, str]]:
+        """Return session, run and order (empty: none) of each entry of this type, in order."""
+        question = (
+            "SELECT session.name, run_seq, coalesce(wo.name, '') FROM entries "
+            "JOIN names AS session ON session.id = session_id LEFT JOIN names AS wo ON wo.id = work_order_id "
+            "WHERE event_type = (SELECT id FROM names WHERE name = ?) ORDER BY sequence"
+        )
+        return self._ask(question, (event_type,))
 
     def list_of_types(self, event_types: Collection[str], *, after: int, before: int, limit: int) -> list[EntryPlace]:
         """Return entries of any of these types between two sequences, in order: SQLite alone looks at the others."""

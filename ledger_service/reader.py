@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from sqlite3 import DatabaseError
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -23,6 +24,8 @@ from hobus.ledger_service.scan import TRIES_BESIDE_WRITER, Whole, walk
 from hobus.ledger_service.segment import DIRECTORY, EntryPlace, SegmentFiles, name_segment
 from hobus.ledger_service.source import open_segment_file
 from hobus.ledger_service.verify import list_segment_firsts
+
+R = TypeVar("R")
 
 
 class EntryFilter(Struct, frozen=True, kw_only=True):
@@ -91,28 +94,41 @@ def find_entries(path: Path, submission_ids: Collection[str]) -> list[Entry]:
 
 def find_sessions(path: Path, prefix: str) -> set[str]:
     """Return the ids with this prefix of sessions that have an entry. Raises Damage."""
-    found, behind = set[str](), None
+    found, tail = _ask_index(path, lambda index: index.sessions(prefix), ALL)
+    return {*found, *(one.provenance.session_id for one in tail if one.provenance.session_id.startswith(prefix))}
+
+
+class JournalEnd(NamedTuple):
+    """The last entry of a session's journal."""
+
+    session_id: str
+    sequence: int
+    event_type: str
+
+
+def list_journal_ends(path: Path) -> list[JournalEnd]:
+    """Return where each session's journal ends, the one that changed last first. Raises Damage."""
+    indexed, tail = _ask_index(path, Index.ends_of_journals, EntryFilter(stream=EVERY_SESSION))
+    found = {stream: (sequence, event_type) for stream, sequence, event_type in indexed}
+    found |= {one.stream: (one.sequence, one.event_type) for one in tail}
+    ends = [JournalEnd(stream.partition("/")[2], *end) for stream, end in found.items()]
+    return sorted(ends, key=lambda one: -one.sequence)
+
+
+def list_runs_with(path: Path, event_type: str) -> list[tuple[str, int, str]]:
+    """Return session, run and order (empty: none) of each entry of this type, in order. Raises Damage."""
+    indexed, tail = _ask_index(path, lambda index: index.runs_with(event_type), EntryFilter(event_type=event_type))
+    abouts = [one.provenance for one in tail]
+    return indexed + [(one.session_id, one.run_seq, one.work_order_id) for one in abouts if one.session_id]
+
+
+def _ask_index(path: Path, ask: Callable[[Index], list[R]], wanted: EntryFilter) -> tuple[list[R], list[Entry]]:
+    """Return what the index says, and the entries behind it; all of them where there is none, or it is damaged."""
+    found, behind = list[R](), None
     with open_for_reading(path) as opened, suppress(DatabaseError):  # the segments say it as well
         if opened is not None:
-            found, behind = set(opened[0].sessions(prefix)), opened[1]
-    rest = _scan(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=False)
-    return found | {one.provenance.session_id for one in rest if one.provenance.session_id.startswith(prefix)}
-
-
-@contextmanager
-def open_newest(path: Path) -> Generator[Callable[[str], Entry | None]]:
-    """Open a function that returns a stream's last entry, without bodies; for many streams, in this thread."""
-    with open_for_reading(path) as opened, closing(SegmentFiles(RealDisk(path))) as files:
-        behind = None if opened is None else opened[1]
-        tail = {one.stream: one for one in _scan(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=False)}
-
-        def read_newest(stream: str) -> Entry | None:
-            if stream in tail or opened is None:
-                return tail.get(stream)
-            places = opened[0].select({"stream": stream}, after=-1, limit=1, newest_first=True)
-            return _fill_entry(files, places[0], files.entry(places[0]), with_bodies=False) if places else None
-
-        yield read_newest
+            found, behind = ask(opened[0]), opened[1]
+    return found, list(_scan(path, wanted, -1, INTEGER_MAX, behind=behind, with_bodies=False))
 
 
 def _choose_entries(  # noqa: PLR0913 - a question has these parts

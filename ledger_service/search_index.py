@@ -23,7 +23,8 @@ from hobus.ledger_service.index import connect_index
 FILE = "search.sqlite"
 """Its name in a ledger's directory."""
 FILES = (FILE, f"{FILE}-wal", f"{FILE}-shm")
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+"""3 had no words of failures."""
 _TOKENIZER = "tokenize = 'unicode61 remove_diacritics 2'"
 _BITS = 8
 """Of a row's number: which body of its entry the text is. Stored: part of SCHEMA_VERSION."""

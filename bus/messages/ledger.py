@@ -230,7 +230,7 @@ class Hit(Record):
     agent_id: Annotated[str, Meta(description="empty: none")]
     at_us: Annotated[Count, Meta(description="the ledger's time, microseconds since 1970 UTC")]
     kind: Annotated[
-        str, Meta(description="message, steer, reply, result (of a tool), line (that was learned) or reason")
+        str, Meta(description="message, steer, reply, result (of a tool), line (that was learned), reason or failure")
     ]
     ref: Annotated[str, Meta(description="`<submission id>/<n>` of the body that holds the whole text")]
     score: Annotated[float, Meta(description="0 to 1, of its best passage (docs/ledger.md, Search)")]

@@ -59,7 +59,7 @@ class SearchedBody(NamedTuple):
     """A body whose text is found by its words."""
 
     number: int
-    kind: str  # what it is to a reader: message, steer, reply, result, line or reason
+    kind: str  # what it is to a reader: message, steer, reply, result, line, reason or failure
 
 
 class EntryKind(NamedTuple):
@@ -205,6 +205,7 @@ _EVENT_SEARCHED = {
     "HostCommandReceived": (SearchedBody(1, "steer"),),
     "OrderEnded": (SearchedBody(1, "result"),),
     "RunCompleted": (SearchedBody(2, "reply"),),
+    "RunFailed": (SearchedBody(1, "failure"),),
     "TurnDegraded": (SearchedBody(1, "message"), SearchedBody(2, "reply")),
 }
 

@@ -121,7 +121,7 @@ def describe_remembered(remembered: Remembered) -> tuple[str, str]:
 
 
 def render_fault(error: RuntimeFault | CommandError) -> list[Line]:
-    known = error if isinstance(error, CommandError) else as_command_error(error)
+    known = as_command_error(error)
     if known is None:
         return [(str(error), "red")]
     return [(known.message, "red"), *([(f"next: {known.hint}", _DIM)] if known.hint else [])]

@@ -150,6 +150,7 @@ class FailureRow(NamedTuple):
 _FAILED = {
     "model": "model call",
     "refused": "prompt, never sent",
+    "unmade": "tool call, never run",
     "supervisor": "the supervisor: its host answers in its place",
 }
 
@@ -165,7 +166,8 @@ def failure_rows(account: TurnAccount) -> list[FailureRow]:
         attempts = f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else "".join(map(str, numbers))
         told_at = said_by.setdefault(first.words, last) if first.words else last
         words = first.words if told_at == last else f"as #{told_at} says"
-        what = "tool call" if first.arguments is not None else _FAILED.get(first.kind, first.kind)
+        is_order = first.kind == "order" and first.arguments is not None
+        what = "tool call" if is_order else _FAILED.get(first.kind, first.kind)
         sequences = [one.sequences[-1] for one in same]
         rows.append(FailureRow(what, first, attempts, sequences, words))
     return rows
@@ -199,17 +201,19 @@ class Bar(NamedTuple):
     step: Step
     x: float
     width: float
+    """0: all of it lies behind the turn's end."""
     took_ms: int | None
 
 
-def waterfall(steps: Sequence[Step]) -> tuple[list[Bar], int]:
-    """Return bars, and the milliseconds that the whole picture is wide. Pure."""
-    begin = min((one.begin_us for one in steps), default=0)
-    last = max((one.end_us or one.begin_us for one in steps), default=0)
+def waterfall(steps: Sequence[Step], ended_us: int | None = None) -> tuple[list[Bar], int]:
+    """Return bars, and the milliseconds that the whole picture is wide: up to the turn's end, if it has one. Pure."""
+    begin = min((one.begin_us for one in steps), default=ended_us or 0)
+    last = max((one.end_us or one.begin_us for one in steps), default=0) if ended_us is None else ended_us
     whole, bars = max(1, last - begin), list[Bar]()
     for one in steps:
-        until = last if one.end_us is None else one.end_us
+        until = last if one.end_us is None else min(one.end_us, last)
         width = max(_THIN, (until - one.begin_us) * _WIDTH / whole)
+        width = 0 if ended_us is not None and one.begin_us >= ended_us else width
         x = min((one.begin_us - begin) * _WIDTH / whole, _WIDTH - width)
         took_ms = None if one.end_us is None else (one.end_us - one.begin_us) // _US_PER_MS
         bars.append(Bar(one, round(x, 1), round(width, 1), took_ms))
@@ -217,16 +221,19 @@ def waterfall(steps: Sequence[Step]) -> tuple[list[Bar], int]:
 
 
 def _went(account: TurnAccount) -> str:
-    late = f", and {format_thousands(account.late_ms)} ms behind the answer" if account.late_ms else ""
-    return f"where {format_thousands(max(0, waterfall(account.timed)[1] - account.late_ms))} ms went{late}"
+    late_ms, (_, whole_ms) = account.figures.late_ms, waterfall(account.timed, account.ended_us)
+    late = f", and {format_thousands(late_ms)} ms behind the answer" if late_ms else ""
+    return f"where {format_thousands(whole_ms)} ms went{late}"
 
 
 def _drawn(bar: Bar) -> str:
+    if not bar.width:
+        return "behind the answer"
     cells = max(1, round(bar.width * _BAR_CELLS / _WIDTH))
     return (" " * min(int(bar.x * _BAR_CELLS / _WIDTH), _BAR_CELLS - 1) + "#" * cells)[:_BAR_CELLS]
 
 
-times = Table[TurnAccount](_went, lambda account: waterfall(account.timed)[0], {
+times = Table[TurnAccount](_went, lambda account: waterfall(account.timed, account.ended_us)[0], {
     "WHAT": "step.kind", "FOR": "step.about", "ORDER": "step.order", "WHEN": _drawn,
     "TOOK": lambda bar: in_cell(bar.took_ms, "_ms") or "not ended", "ENTRIES": "step.sequences",
 })  # fmt: skip

@@ -116,7 +116,7 @@ def as_command_error(error: BaseException) -> CommandError | None:
     from hobus.bus.errors import VERDICT_CODES, ConfigError, RuntimeFault  # noqa: PLC0415 - most commands meet none
 
     if not isinstance(error, RuntimeFault):
-        return None
+        return error if isinstance(error, CommandError) else None
     step = str(error.facts.get("next", ""))
     if isinstance(error, ConfigError):
         return UsageFault(

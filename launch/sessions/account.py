@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from hobus.bus.lanes import get_role
 from hobus.bus.messages.base import name_fields
-from hobus.bus.messages.ids import derive_called_session, is_beside, shorten_session
+from hobus.bus.messages.ids import derive_called_session, shorten_session
 from hobus.bus.messages.session import ModelChoice
 from hobus.bus.messages.work_order import CLASSIFICATION
 from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace, QualityGate
@@ -23,7 +23,7 @@ from hobus.launch.sessions.evidence import Evidence, Seen, seen_in, short
 from hobus.launch.sessions.history import TurnSeen
 from hobus.launch.sessions.moments import Moment, all_moments
 from hobus.launch.sessions.provenance import Configuration, Used, find_digest, list_used
-from hobus.launch.sessions.steps import TIMED, Step, Totals, steps_in, totals_of
+from hobus.launch.sessions.steps import TIMED, Figures, Step, Totals, end_of_turn, failed_in, figures_of, steps_in
 from hobus.launch.sessions.why_memory import MemoryShown, SignalSeen, learned_in, memory_shown, signals_in
 from hobus.launch.sessions.why_prompts import PromptShown, prompts_shown
 
@@ -65,15 +65,15 @@ class TurnAccount:
 
     session_id: str
     turn: TurnSeen
-    totals: Totals
+    figures: Figures
+    ended_us: int | None = None
+    """When it had its answer, or its other end, in microseconds since 1970; None: not yet."""
     model: str = ""
     """`PROVIDER/MODEL` that is asked for the answer, and who named it; empty: none is, or the record does not say."""
     classification: dict[str, Any] | None = None
     classified: int | None = None
     """Sequence of the classification's end; None: there was none."""
     steps: tuple[Step, ...] = ()
-    late_ms: int = 0
-    """Of their time, so much lies behind the answer: of a classification that it did not wait for."""
     prompts: tuple[PromptShown, ...] = ()
     contexts: tuple[ContextSeen, ...] = ()
     memory: MemoryShown | None = None
@@ -105,9 +105,13 @@ class TurnAccount:
         )
 
     @property
+    def totals(self) -> Totals:
+        return self.figures.totals
+
+    @property
     def failures(self) -> list[Step]:
         """Return what failed, in the order in which that was recorded."""
-        return sorted((one for one in self.steps if one.verdict == "failed"), key=lambda one: one.sequences[-1])
+        return failed_in(self.steps)
 
     @property
     def waits(self) -> list[Step]:
@@ -120,7 +124,8 @@ class TurnAccount:
     def document(self) -> dict[str, Any]:
         """Return the account as programs get it."""
         values = asdict(self)
-        return name_fields({"turn": self.name, **values.pop("turn"), **values})
+        turn, figures, failed = values.pop("turn"), values.pop("figures"), [asdict(one) for one in self.failures]
+        return name_fields({"turn": self.name, **turn, **figures, "what_failed": failed, **values})
 
 
 def make_account(session_id: str, turn: TurnSeen, found: Evidence) -> TurnAccount:
@@ -133,12 +138,12 @@ def make_account(session_id: str, turn: TurnSeen, found: Evidence) -> TurnAccoun
     return TurnAccount(
         session_id=session_id,
         turn=turn,
-        totals=totals_of(entries),
+        figures=figures_of(entries, steps),
+        ended_us=end_of_turn(entries),
         model=_model(None if asked is None else asked.model),
         classification=labels,
         classified=classified,
         steps=steps,
-        late_ms=_late_ms(entries),
         prompts=tuple(prompts),
         contexts=tuple(contexts_in(entries)),
         memory=memory,
@@ -179,13 +184,6 @@ def _classification(turn: Sequence[Seen], steps: Iterable[Step]) -> tuple[int | 
         if (short(one.wo_id) in orders or one.wo_id in tagged) and (receipt := one.receipt) is not None:
             return one.entry.sequence, receipt.output_result and receipt.output_result.parsed
     return None, None
-
-
-def _late_ms(turn: Sequence[Seen]) -> int:
-    """Return how long after its answer a turn's classification had its end; 0: before it."""
-    answered = [one.entry.ledger_at_us for one in turn if one.type == "RunCompleted"]
-    beside = [one.entry.ledger_at_us for one in turn if is_beside(one.wo_id)]
-    return max(0, max(beside) - answered[0]) // 1000 if answered and beside else 0
 
 
 def contexts_in(turn: Iterable[Seen]) -> Iterator[ContextSeen]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -124,21 +124,6 @@ async def starts_of(journals: Journals, before: int | None = None) -> AsyncGener
         yield entry
 
 
-async def starts_behind(journals: Journals, after: str, among: Iterable[str] | None) -> AsyncGenerator[Entry]:
-    """Yield starts of sessions that began before `after`, if named; `among`: of these alone, each looked up."""
-    last = await start_of(journals, after) if after else None
-    before = None if last is None else last.sequence
-    if among is None:
-        async with aclosing(starts_of(journals, before)) as every:
-            async for entry in every:
-                yield entry
-        return
-    found = [one for name in among if (one := await start_of(journals, name)) is not None]
-    for entry in sorted(found, key=lambda one: -one.sequence):
-        if before is None or entry.sequence < before:
-            yield entry
-
-
 async def end_of(journals: Journals, session_id: str) -> list[Entry]:
     """Return the last entries of a journal, enough to tell where its run stands; none before the session has begun."""
     for limit in (LAST, MORE):
@@ -152,29 +137,23 @@ async def read_standing(journals: Journals, session_id: str) -> SessionStanding:
     return fold_standing(await end_of(journals, session_id))
 
 
-async def list_rows(  # noqa: PLR0913 - each is a question about a session
-    journals: Journals, limit: int, *, is_all: bool, is_meant: Callable[[str], bool | None] = lambda _: True,
+async def list_rows(
+    journals: Journals, limit: int, *, is_all: bool, is_meant: Callable[[str], bool] = lambda _: True,
     is_shown: Callable[[SessionRow], bool] = lambda _: True,
-    known: Callable[[str], Awaitable[SessionStanding]] | None = None, starts: AsyncGenerator[Entry] | None = None,
 ) -> list[SessionRow]:  # fmt: skip
-    """Return sessions, newest first: the open ones, unless all are wanted; `starts`: of these alone, in this order.
+    """Return sessions, newest first: the open ones, unless all are wanted.
 
-    `is_meant` is asked before a session is looked at, one after the other, None: it and none behind it; `is_shown` of
-    what was seen then. `known`: where a session stands, for who remembers it.
+    `is_meant` is asked before a session is looked at; `is_shown` of what was seen then.
     """
     rows: list[SessionRow] = []
-    folded = {} if known is not None or isinstance(journals, FromLedger) else journals.map_standings()
-    async with aclosing(starts or starts_of(journals)) as begun_so:
+    folded = {} if isinstance(journals, FromLedger) else journals.map_standings()
+    async with aclosing(starts_of(journals)) as begun_so:
         async for start in begun_so:
             session_id = start.provenance.session_id
-            meant = is_meant(session_id)
-            if meant is None:
-                break
-            if not meant:
+            if not is_meant(session_id):
                 continue
             standing = folded.get(name_session_stream(session_id))
-            if standing is None:
-                standing = await (known(session_id) if known else read_standing(journals, session_id))
+            standing = await read_standing(journals, session_id) if standing is None else standing
             is_here = standing.state.status == "open" and not standing.state.cell
             if (is_all or is_here) and is_shown(row := SessionRow.of(start, standing)):
                 rows.append(row)

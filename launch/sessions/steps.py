@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hobus.bus.dispatch import SaidBy
-from hobus.bus.messages.ids import get_position, is_call
+from hobus.bus.messages.ids import ToolBatchId, get_position, is_call
 from hobus.bus.messages.session import Approve, Deny
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record import session_facts as events
@@ -20,12 +20,15 @@ from hobus.bus.record.payloads.orders import ConsolidationDispatched, OrderEnd, 
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected
 from hobus.launch.sessions.evidence import Seen, read_text, short
 
-Kind = Literal["order", "model", "tool", "wait", "refused", "run", "supervisor"]
-"""model: a call of one; wait: for a person; refused: a prompt that was not sent; run, supervisor: that failed."""
+Kind = Literal["order", "model", "tool", "wait", "refused", "unmade", "run", "supervisor"]
+"""model: a call of one; wait: for a person; refused: a prompt that was not sent; unmade: a call of a tool that became
+no order; run, supervisor: that failed."""
 TIMED = ("order", "model", "tool", "wait")
 """Kinds that take time."""
 _PURPOSES = {"synthesize": "answer", "classify": "classification", "consolidate": "consolidation"}
 UNKNOWN_OUTCOME = "UNKNOWN_OUTCOME"
+DENIED = "denied"
+"""Code of a call that a person refused: it did not fail."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,6 +79,45 @@ class Totals:
     output_tokens: int
     cost_usd: float | None
     """None: a price, or what a call used, is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """A turn in numbers, as its card and its own page have them."""
+
+    totals: Totals
+    took_ms: int | None
+    """From its first step to its end; None: it has not ended."""
+    late_ms: int
+    """Behind its end its steps went on for so long: a classification that it did not wait for, a consolidation."""
+    failures: int
+    """Steps that failed, whatever the turn's end."""
+    denied: int
+    """Calls that a person refused."""
+
+
+def failed_in(steps: Iterable[Step]) -> list[Step]:
+    """Return what failed, in the order in which that was recorded."""
+    return sorted((one for one in steps if one.verdict == "failed"), key=lambda one: one.sequences[-1])
+
+
+def end_of_turn(turn: Iterable[Seen]) -> int | None:
+    """Return when the turn had its answer, or its other end, in microseconds; None: not yet."""
+    return next((one.entry.ledger_at_us for one in turn if one.type in ENDS), None)
+
+
+def figures_of(turn: Sequence[Seen], steps: Sequence[Step]) -> Figures:
+    """Return the figures of a turn of which these are all entries, and the steps in them."""
+    timed, ended_us = [one for one in steps if one.kind in TIMED], end_of_turn(turn)
+    begun_us = min((one.begin_us for one in timed), default=ended_us or 0)
+    last_us = max((one.end_us or one.begin_us for one in timed), default=begun_us)
+    return Figures(
+        totals=totals_of(turn),
+        took_ms=None if ended_us is None else max(0, ended_us - begun_us) // 1000,
+        late_ms=0 if ended_us is None else max(0, last_us - ended_us) // 1000,
+        failures=len(failed_in(steps)),
+        denied=sum(one.verdict == DENIED for one in steps),
+    )
 
 
 def steps_in(turn: Iterable[Seen]) -> list[Step]:
@@ -187,11 +229,12 @@ class _Fold:
 
     def _order_ended(self, one: Seen) -> None:
         name, end, receipt = f"order {one.wo_id}", one.said, one.receipt
-        known = self.open.get(name)
+        known, error = self.open.get(name), None if receipt is None else receipt.error
         if one.type == "OrderEnded" and known is not None and known.end_us is not None:
             step = known  # its executor's own entry says it
-        elif one.type == "WO_FAILED":
-            step = self._fail("order", name, one, (end.failure or "") if isinstance(end, OrderEnd) else "")
+        elif one.type == "WO_FAILED" or (error is not None and one.type == "OrderEnded"):  # that no executor ended
+            words, code = ("", "") if error is None else (error.message, error.code)
+            step = self._fail("order", name, one, words, code)
         else:
             step = self._end(name, one, "order")
         for number in [key for key, each in self.open.items() if each.kind == "tool" and each.order == step.order]:
@@ -211,13 +254,11 @@ class _Fold:
     def _fact(self, fact: events.SessionFact, one: Seen) -> None:
         match fact:
             case events.ToolBatchIssued(tool_batch_id=batch, held=held):
-                step = batch.step_id
                 for name in map(get_position, held):
-                    order = f"{step.turn_id.run_id.run_seq}.{step.turn_id.turn_seq}.{step.step_seq}.{name}"
-                    tool = self.asked.get(name)
-                    about, arguments = ("", None) if tool is None else (tool.tool_id, tool.arguments)
-                    values: dict[str, Any] = {"order": order, "about": about, "arguments": arguments}
-                    self._begin("wait", f"wait {name}", one, call_id=name, **values)
+                    self._begin("wait", f"wait {name}", one, call_id=name, **self._of_call(batch, name))
+            case events.ToolReceipt(tool_batch_id=batch, call_id=name, status="Failed", code=code) if code != DENIED:
+                self._begin("unmade", f"unmade {name}", one, **self._of_call(batch, name))
+                self._fail("unmade", f"unmade {name}", one, "", code)
             case events.TurnDegraded(reason=reason):
                 for step in self.steps:
                     step.words = reason if step.kind == "supervisor" else step.words
@@ -234,6 +275,13 @@ class _Fold:
                     waiting.words = (decision.reason or "") if isinstance(decision, Deny) else ""
             case _:
                 pass
+
+    def _of_call(self, batch: ToolBatchId, name: str) -> dict[str, Any]:
+        """Return what is known of a call by its position in the newest answer."""
+        step, tool = batch.step_id, self.asked.get(name)
+        order = f"{step.turn_id.run_id.run_seq}.{step.turn_id.turn_seq}.{step.step_seq}.{name}"
+        about, arguments = ("", None) if tool is None else (tool.tool_id, tool.arguments)
+        return {"order": order, "about": about, "arguments": arguments}
 
 
 def _of_order(said: Any) -> dict[str, Any]:

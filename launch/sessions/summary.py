@@ -20,6 +20,7 @@ from hobus.bus.messages.session import HeldCall
 from hobus.bus.record.ends import end_in, read_result
 from hobus.bus.record.journal import Recorded, read_agent, read_recorded
 from hobus.bus.record.session_facts import OrderEnded, RunRequested, SessionEnded
+from hobus.launch.sessions.steps import DENIED
 
 if TYPE_CHECKING:
     from hobus.actors.ho2_supervisor.session.snapshot import Packed
@@ -52,7 +53,7 @@ class SessionRow(Record):
     created_at: str
     updated_at: str
     last_outcome: Annotated[str, Meta(description="of its last turn that is over; empty: none is")]
-    tools_failed: Annotated[list[str], Meta(description="of that turn: tools of which a call failed")]
+    tools_failed: Annotated[list[str], Meta(description="tools of which a call failed in it; a denied one did not")]
     end: Annotated[SessionEnded | None, Meta(description="why, by whom and after what it has ended")]
 
     @classmethod
@@ -113,7 +114,8 @@ class SessionStanding:
             answered = "success" if result is None else result.outcome
             self.last_outcome = answered if ended.became == "answered" else ended.became
             calls = [] if result is None else result.tool_calls
-            self.tools_failed = list(dict.fromkeys(one.tool_id for one in calls if one.status == "Failed"))
+            failed = [one.tool_id for one in calls if one.status == "Failed" and one.code != DENIED]
+            self.tools_failed = list(dict.fromkeys(failed))
         return told
 
     @property

@@ -92,12 +92,18 @@ def _request(entry: Entry) -> SentRequest | None:
 
 
 def prompts_shown(
-    turn: Iterable[Seen], steps: Iterable[Step], found: Evidence, learned: Mapping[str, int]
+    turn: Sequence[Seen], steps: Sequence[Step], found: Evidence, learned: Mapping[str, int]
 ) -> Iterator[PromptShown]:
     """Yield each prompt, its answer, and where its stretches came from; `learned`: line of memory -> its entry."""
     by_id, rules = found.by_id, found.rules
     of_call = {one.sequences[0]: one for one in steps if one.kind == "model"}
     answers = {one.entry.sequence: one.said for one in turn if isinstance(one.said, PromptReceived)}
+    types = {one.entry.sequence: one.type for one in turn}
+    behind = {(LEARNED, text): (_LEARNED, sequence) for text, sequence in learned.items()}
+    for one in steps:
+        if one.verdict == "failed" and one.arguments is not None:  # the next order brings its words, as models see them
+            told = (one.order.rpartition(".")[2], f"error {one.code}: {one.words}")
+            behind[told] = (types[one.sequences[-1]], one.sequences[-1])
     for one in turn:
         if not isinstance(one.said, PromptSent):
             continue
@@ -110,17 +116,21 @@ def prompts_shown(
             sent=one.said,
             answer=answers.get(step.sequences[-1]),
             shown=tuple(
-                _stretch(message.role, part, rules, learned) for message, stretches in parts for part in stretches
+                _stretch(message.role, part, rules, behind) for message, stretches in parts for part in stretches
             ),
             as_sent=None if request is None else _is_as_sent(request, parts),
         )
 
 
-def _stretch(role: str, part: _Part, rules: Rules | None, learned: Mapping[str, int]) -> ShownStretch:
+def _stretch(
+    role: str, part: _Part, rules: Rules | None, behind: Mapping[tuple[str, str], tuple[str, int]]
+) -> ShownStretch:
+    """Return the stretch; `behind`: its name and text -> kind and sequence of the entry whose words they are."""
     name, source, sequences, text = part
-    if name == LEARNED and text in learned:
-        source = f"{_LEARNED}, {source}" if sequences else _LEARNED
-        sequences = (learned[text], *sequences)
+    if (name, text) in behind:
+        kind, sequence = behind[name, text]
+        source = f"{kind}, {source}" if sequences else kind
+        sequences = (sequence, *sequences)
     tokens = -(-len(text) // (1 if rules is None else rules.chars_per_token))
     if role == transcript.NAME:  # earlier turns, as the messages that a provider got
         said = transcript.expand([PromptMessage(role="history", segments=[Segment(text=text)])])

@@ -5,7 +5,15 @@ import pytest
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ledger import Provenance
-from hobus.ledger_service.reader import EntryFilter, find_entries, find_head, find_sessions, read_entries
+from hobus.ledger_service.reader import (
+    EntryFilter,
+    find_entries,
+    find_head,
+    find_sessions,
+    list_journal_ends,
+    list_runs_with,
+    read_entries,
+)
 from hobus.ledger_service.segment import name_segment
 from tests.ledger_service.rig import SESSION, append, ledger_config, running, start, take_over, write
 
@@ -47,6 +55,21 @@ async def test_filters_choose_entries(directory):
     assert _numbers(directory, EntryFilter(session=f"SES-{SESSION.removeprefix('session/')[:8]}")) == [1]
     assert _numbers(directory, EntryFilter(session="ab")) == [22]
     assert _numbers(directory, EntryFilter(stream="ho1m", event_type="TookOver")) == []
+
+
+async def test_journals_are_listed_by_their_last_entries_and_runs_by_what_happened_in_them(directory):
+    """With an index, with entries behind it, and without one; the journal that changed last first."""
+    whole = SESSION.removeprefix("session/")
+    for _ in range(2):
+        assert list_journal_ends(directory) == [(whole, 1, read_entries_types(directory)[1])]
+        assert list_runs_with(directory, "WO_FAILED") == [("abc", 0, "w")]
+        assert list_runs_with(directory, "TookOver") == []
+        for path in directory.glob("index.sqlite*"):
+            path.unlink()
+
+
+def read_entries_types(directory) -> list[str]:
+    return [entry.event_type for entry in read_entries(directory)]
 
 
 async def test_sessions_are_found_by_how_they_begin(directory):

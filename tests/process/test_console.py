@@ -93,14 +93,16 @@ def test_a_home_at_rest_is_looked_at_and_nothing_in_it_changes(cluster, serve):
     cluster.up()
     session = cluster.ask("what packages are installed?")["session_id"]
     running = serve("--read-only")
-    assert "at rest" in running.client.get("/").text
+    assert "a cluster runs in" in running.client.get("/").text
     assert cluster("down").code == exit_codes.OK
     before = {path: path.stat().st_mtime_ns for path in cluster.home.root.rglob("*")}
     console = serve("--read-only")
     for path in ("/sessions", f"/sessions/{session}", f"/sessions/{session}/turns/1", "/record", "/gateway", "/config"):
         for one in (running, console):
+            assert "Begin a session" not in one.client.get(path).text
             answer = one.client.get(path)
             assert answer.status_code == 200 and 'method="post" action="/ask"' not in answer.text, path
+    assert running.client.get("/memory.json").json()["running"] is False
     assert console.client.post("/ask", data={"csrf": console.csrf(), "text": "hello"}).status_code == 403
     assert {path: path.stat().st_mtime_ns for path in cluster.home.root.rglob("*")} == before
 

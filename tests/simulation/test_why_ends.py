@@ -21,6 +21,7 @@ from hobus.launch.cli.turn_view import WHY
 from hobus.launch.console.view import lines_of
 from hobus.launch.sessions.account import TurnAccount, make_account
 from hobus.launch.sessions.evidence import Rules
+from hobus.launch.sessions.summary import SessionStanding, fold_standing
 from hobus.launch.sessions.why_memory import STREAMS
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.sessions import facts, held_calls, stands_still
@@ -143,10 +144,17 @@ def test_a_wait_for_approval_is_told_while_it_lasts_and_with_its_verdict_behind_
         assert one.order in words and one.arguments is not None
         assert one.end_us is not None and one.end_us - one.begin_us >= 1_000_000
     assert waits["list_packages"].end_us - waits["verify_ledger"].end_us >= 1_000_000
+    assert (told.figures.failures, told.figures.denied, told.failures) == (0, 1, [])
+    standing = standing_of(entries, person.session_id)
+    assert (standing.tools_failed, standing.last_outcome) == ([], "success")
     by = waits["list_packages"].by
     assert by.startswith("local (") and f"approved by {by}" in words
     assert f"denied by {by}: not now" in words and "waits for" not in words
     assert [one["call_id"] for one in told.document()["steps"] if one["kind"] == "wait"]
+
+
+def standing_of(entries: Sequence[Entry], session_id: str) -> SessionStanding:
+    return fold_standing([one for one in entries if one.stream == f"session/{session_id}"])
 
 
 def test_a_wait_that_its_run_did_not_outlive_is_undecided():

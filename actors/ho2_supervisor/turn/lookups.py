@@ -153,14 +153,14 @@ async def _read_file(run: Run, request: AttentionRequest, path: str, room: Room,
 
 
 def choose_hits(hits: Sequence[Hit], shown: AbstractSet[str], message: str) -> list[Hit]:
-    """Choose, of the best hits, those that say something new: each text once, and not the message itself.
+    """Choose, of the best hits, those that say something new: each text once, not the message, nor why a step failed.
 
     Where the best answer is in the prompt anyway, no lesser one is looked for in its place.
     """
     known = {_normalise(message)}
     found: list[Hit] = []
     for hit in hits:
-        if hit.ref not in shown and (words := _normalise(hit.excerpt)) not in known:
+        if hit.kind != "failure" and hit.ref not in shown and (words := _normalise(hit.excerpt)) not in known:
             known.add(words)
             found.append(hit)
     return found

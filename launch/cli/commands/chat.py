@@ -326,7 +326,7 @@ def _make_turn(talk: Talk, line: str | None) -> ProcessTurn:
 
 def _require_turn_fault(error: RuntimeFault | CommandError) -> CommandError:
     """Return the error, if the next line may fare better; else raise it, to end the command."""
-    known = error if isinstance(error, CommandError) else as_command_error(error)
+    known = as_command_error(error)
     if known is None or known.exit_code == exit_codes.UNREACHABLE:
         raise error
     return known

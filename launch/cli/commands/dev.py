@@ -199,7 +199,7 @@ def _show_turn(entry: Entry) -> None:
 
 
 def _show(error: CommandError | RuntimeFault) -> None:
-    known = error if isinstance(error, CommandError) else as_command_error(error)
+    known = as_command_error(error)
     _say(known.message if known else str(error), "red")
     if known and known.hint and not isinstance(error, ConfigError):  # the file is looked at again by itself
         say(f"  next: {known.hint}")

@@ -75,7 +75,7 @@ def _take_in(home: Home, about: Installed, what: str, *, is_change: bool, no_rel
     try:
         done = reloading.reload_in_turn(home)
     except (CommandError, RuntimeFault) as fault:
-        error = fault if isinstance(fault, CommandError) else as_command_error(fault)
+        error = as_command_error(fault)
         if error is None:
             raise
         why = error.message.removeprefix("nothing was changed: ")

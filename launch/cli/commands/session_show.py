@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cli.commands.session import describe_lifecycle
 from hobus.launch.cli.commands.steering import read_view
-from hobus.launch.cli.turn_reading import read_account, run_in
+from hobus.launch.cli.turn_reading import evidence_of, read_account, run_in
 from hobus.launch.cli.turn_view import MOMENT_BY_MOMENT
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
@@ -39,16 +39,20 @@ from hobus.launch.console.output import (
     style,
 )
 from hobus.launch.console.view import Line, Part, Shown, Table, print_view
+from hobus.launch.sessions.evidence import seen_in
 from hobus.launch.sessions.history import CommandSeen, TurnSeen, list_commands, list_turns
 from hobus.launch.sessions.journal import FromLedger, Journals, end_of, find_sessions, open_journals
 from hobus.launch.sessions.replay import Replay
 from hobus.launch.sessions.replay import replay as folded_again
+from hobus.launch.sessions.steps import Figures, figures_of, steps_in
 from hobus.launch.sessions.summary import LAST, SessionRow, SessionStanding, fold_standing
 from hobus.launch.sessions.which import make_no_such
 
 _SHOWN_CHARS = 60
-_BESIDE = ("ho1m", "prompts")
+_BESIDE = ("ho1m", "prompts", "governance")
 """Streams that say more of a turn than its journal."""
+_BEGUN = ("RunRequested", "TurnDegraded")
+"""Entries with which a turn begins."""
 
 
 # --- show -----------------------------------------------------------------------------------------------------------
@@ -93,10 +97,8 @@ class LookedAt(NamedTuple):
     """The last ones."""
     turns: list[TurnSeen]
     """The last ones."""
-    ends: list[Entry]
-    """Of its orders, the last ones."""
-    prompts: list[Entry]
-    """The last ones."""
+    beside: list[list[Entry]]
+    """Its last entries in each of the streams that say more of a turn than its journal."""
     unanswered: str = ""
     """Why its owner says nothing; empty: it does, or there is none to be asked."""
 
@@ -106,8 +108,23 @@ class LookedAt(NamedTuple):
         return SessionRow.of(named, self.standing)
 
     @property
+    def cards(self) -> list[tuple[TurnSeen, Figures | None]]:
+        """Each turn with its figures; None: not all of its entries were read."""
+        reached = max((one[0].sequence for one in self.beside if len(one) >= LAST), default=-1)
+        entries = [one for part in (self.entries, *self.beside) for one in part]
+        return [(turn, _count(entries, turn, reached)) for turn in self.turns]
+
+    @property
     def has_more(self) -> bool:
         return bool(self.turns) and (self.turns[0].run or 1) > 1
+
+
+def _count(entries: Sequence[Entry], turn: TurnSeen, reached: int) -> Figures | None:
+    own = evidence_of([one for one in entries if one.provenance.run_seq in (0, turn.run)], turn).turn
+    if own[0].sequence <= reached or not any(one.event_type in _BEGUN for one in own):
+        return None
+    seen = seen_in(own)
+    return figures_of(seen, steps_in(seen))
 
 
 def make_document(found: LookedAt) -> dict[str, Any]:
@@ -117,7 +134,8 @@ def make_document(found: LookedAt) -> dict[str, Any]:
         "active_intents": standing.state.intents.active_ids,
         "intent_conflicts": standing.state.intents.conflict_count,
         "commands": [asdict(one) for one in found.commands],
-        "turns": [asdict(one) for one in found.turns],
+        "turns": [asdict(turn) | ({} if one is None else asdict(one)) for turn, one in found.cards],
+        "unanswered": found.unanswered,
         "more": found.has_more,
     }
 
@@ -149,9 +167,9 @@ async def look_at(journals: Journals, given: str, limit: int) -> LookedAt:
         found, has_earlier = await journals.newest(session_id, wanted)
         if len(found) > len(entries):
             entries, turns = found, list_turns(found)
-    ends, prompts = [await journals.beside(stream, session_id, LAST) for stream in _BESIDE]
+    beside = [await journals.beside(stream, session_id, LAST) for stream in _BESIDE]
     commands = list_commands(entries)[-limit:]
-    return LookedAt(session_id, None, entries, fold_standing(entries), commands, turns[-limit:], ends, prompts)
+    return LookedAt(session_id, None, entries, fold_standing(entries), commands, turns[-limit:], beside)
 
 
 def _facts(found: LookedAt) -> Iterator[Shown]:

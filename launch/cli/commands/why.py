@@ -58,6 +58,8 @@ class Compared(NamedTuple):
     settings: dict[str, dict[str, Any]]
     assets: Sequence[ChangedAsset]
     stretches: Sequence[PromptDifference]
+    figures: dict[str, dict[str, Any]]
+    """How each ended, and what it took."""
 
 
 def compare_turns(home: Home, one: TurnAccount, other: TurnAccount) -> Compared:
@@ -66,7 +68,8 @@ def compare_turns(home: Home, one: TurnAccount, other: TurnAccount) -> Compared:
     known = read_named_configurations(home, (one.config_digest, other.config_digest))
     settings = {name: {"before": left[name], "after": right[name]} for name in left if left[name] != right[name]}
     assets = list_changed(known.get(one.config_digest), known.get(other.config_digest))
-    return Compared(one.name, other.name, settings, assets, differences(one, other))
+    figures = {each.name: {"outcome": each.turn.ended} | asdict(each.figures) for each in (one, other)}
+    return Compared(one.name, other.name, settings, assets, differences(one, other), figures)
 
 
 def make_document(found: Compared) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import jinja2
@@ -28,10 +28,10 @@ from hobus.bus.errors import RuntimeFault
 from hobus.launch.cli.web import limits, words
 from hobus.launch.cli.web.changes import Changes
 from hobus.launch.cli.web.people import People, Person
-from hobus.launch.cli.web.source import HomeSource
+from hobus.launch.cli.web.source import AT_REST, HomeSource
 from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault, as_command_error
+from hobus.launch.console.errors import CommandError, UnreachableFault, UsageFault, as_command_error, format_next_here
 from hobus.launch.console.output import as_json
 from hobus.launch.http.guard import get_host, names_of
 from hobus.launch.http.sse import make_stream
@@ -46,6 +46,8 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+_NO_FOOT: tuple[str, int | None] = ("", None)
+"""Of what is no screen: no command, and no entry."""
 _STATUS = {
     exit_codes.USAGE: HTTPStatus.BAD_REQUEST,
     exit_codes.UNREACHABLE: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -70,6 +72,9 @@ class PageRequest:
         given = self.sequence(name)
         return usual if given is None else min(most, max(1, given))
 
+    def text(self, name: str) -> str:
+        return self.query.get(name, "").strip()
+
     def sequence(self, name: str) -> int | None:
         """Return a number of the query, as one of the record's; None: none is named."""
         return read_number(self.query.get(name, ""))
@@ -86,9 +91,7 @@ class PageAnswer(NamedTuple):
     template: str
     title: str
     document: Any
-    """The JSON twin: what the command prints with `--json`."""
-    command: str
-    """That shows the same, behind `hobus`."""
+    """The JSON twin: what the command prints with `--json`, and what else the page shows."""
     shown: dict[str, Any]
     """What its template needs besides."""
     live: str = ""
@@ -109,12 +112,17 @@ class Asked:
     """Where the browser goes then; empty: back to where it was."""
 
 
-class Page(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Page:
     """A screen; with a name it stands in the navigation."""
 
     path: str
     screen: Callable[[PageRequest], Awaitable[PageAnswer]]
+    command: Callable[[PageRequest], str]
+    """That shows the same, behind `hobus`."""
     name: str = ""
+    instead: str = ""
+    """A command that helps while no cluster runs, where the screen needs one."""
 
 
 class Action(NamedTuple):
@@ -157,6 +165,8 @@ class Console:
         self._at, self._hosts = proxy.path, names_of("127.0.0.1", [get_host(proxy.netloc)] if self.url else [])
         self._origins = frozenset({f"{proxy.scheme}://{proxy.netloc.lower()}"} if self.url else ())
         self._templates.filters.update(words.FILTERS)
+        parts = self._templates.get_template("parts.html").make_module({"at": self._at})
+        cast("dict[str, Any]", self._templates.globals).update(vars(parts))
         routes: list[BaseRoute] = [
             Route("/sign-in", self._sign_in), Mount("/static", StaticFiles(directory=_HERE / "static")),
             Route("/live", self._stream_changes), Route("/sign-out", self._sign_out, methods=["POST"]),
@@ -201,19 +211,15 @@ class Console:
         headers = Headers(scope=request.scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or get_host(hosts[0]) not in self._hosts:
-            return self._render_message(
-                request, 421, "The console is not called by that name", "open the link that it printed"
-            )
+            said = "open the link that it printed"
+            return self._render_message(request, 421, "The console is not called by that name", said)
         if any(origin not in (f"http://{hosts[0]}", *self._origins) for origin in headers.getlist("origin")):
             return self._render_message(request, 403, "Pages of other sites may not call the console", "")
         path = request.url.path
-        if path == "/sign-in" or path.startswith("/static/"):
+        if path == "/sign-in" or path.startswith("/static/") or request.scope["person"] is not None:
             return None
-        if request.scope["person"] is None:
-            return self._render_message(
-                request, 401, "Nobody is signed in here", "follow the link that `hobus console` prints"
-            )
-        return None
+        said = "follow a link that `hobus console` prints; a console that was started again knows nobody from before"
+        return self._render_message(request, 401, "Nobody is signed in here", said)
 
     async def _sign_in(self, request: Request) -> Response:
         cookie = self.people.sign_in(request.query_params.get("word", ""))
@@ -264,44 +270,58 @@ class Console:
 
     def _make_page(self, page: Page, *, is_twin: bool) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            screen, head = await self._make_screen(page, request)
+            screen = await self._make_screen(page, request)
             if is_twin:
                 return Response(as_json(screen.document, indent=1) + "\n", media_type="application/json")
-            return self._render(request, screen.template, screen=screen, head=head, **screen.shown)
+            return self._render(request, screen.template, title=screen.title, live=screen.live, **screen.shown)
 
         return answer
 
-    async def _make_screen(self, page: Page, request: Request) -> tuple[PageAnswer, int]:
-        """Return what the page shows, and the last entry of the record before it was read."""
+    async def _make_screen(self, page: Page, request: Request) -> PageAnswer:
+        """Return what the page shows; its foot, also that of an error: the command, and the last entry before it."""
         look = PageRequest(self.source, dict(request.path_params), dict(request.query_params))
+        command = page.command(look)
+        request.scope["foot"] = (format_next_here(command), None)
         key = json.dumps([page.path, sorted(look.path.items()), sorted(look.query.items())])
 
-        async def made() -> tuple[PageAnswer, int]:
+        async def made() -> tuple[PageAnswer | RuntimeFault | CommandError, int]:
             head = await self.source.head()
-            return await page.screen(look), head
+            try:
+                return await page.screen(look), head
+            except UnreachableFault as fault:
+                return fault if self.source.runs else _make_rest(page, fault), head
+            except (RuntimeFault, CommandError) as fault:
+                return fault, head
 
         answer, head = await self.source.shared(key, made)
+        request.scope["foot"] = (format_next_here(command), head)
+        if not isinstance(answer, PageAnswer):
+            raise answer
         person: Person = request.scope["person"]
-        if answer.has_texts and answer.command not in person.looked_at:
-            await self.source.record_look(person.name, answer.command)
-            person.looked_at[answer.command] = None
+        if answer.has_texts and command not in person.looked_at:
+            await self.source.record_look(person.name, command)
+            person.looked_at[command] = None
             if len(person.looked_at) > limits.LOOKS_MAX:
                 del person.looked_at[next(iter(person.looked_at))]
-        return answer, head
+        return answer
 
-    def _render(self, request: Request, template: str, *, status: int = HTTPStatus.OK, **shown: Any) -> Response:
+    def _render(
+        self, request: Request, template: str, *, title: str, status: int = HTTPStatus.OK, live: str = "", **shown: Any
+    ) -> Response:
         person: Person | None = request.scope["person"]
         path, query = request.url.path, f"?{request.url.query}" if request.url.query else ""
         notices = [] if person is None else person.said[:]
         if person is not None and not request.headers.get("x-refresh"):
             person.said.clear()
+        (command, head), runs = request.scope.get("foot", _NO_FOOT), self.source.runs
         text = self._templates.get_template(template).render(
-            person=person, notices=notices, path=path, home=self.source.home.root, at_rest=self.source.at_rest,
-            pages=[page for page in self.pages if page.name], version=find_software_version(),
+            person=person, notices=notices, path=path, home=self.source.home.root, is_running=runs,
+            capture=self.source.capture, title=title, live="" if self.source.at_rest else live, command=command,
+            head=head, pages=[page for page in self.pages if page.name], version=find_software_version(),
             theme=request.cookies.get("theme", "") if request.cookies.get("theme") in ("light", "dark") else "",
             here=path + query, at=self._at,
             twin=f"{quote(path.rstrip('/') or '/index', safe='/')}.json{query}",
-            may_act=person is not None and person.operates and not self.source.at_rest,
+            may_act=person is not None and person.operates and runs, at_rest=self.source.at_rest,
             now=self.source.clock.now(), **shown,
         )  # fmt: skip
         return HTMLResponse(text, status)
@@ -319,7 +339,7 @@ class Console:
             try:
                 said = ("done", await action.do(asked))
             except (RuntimeFault, CommandError) as error:
-                fault = _as_command_error(error)
+                fault = as_command_error(error) or CommandError(str(error))
                 said = ("refused", f"{fault.message}{f' ({fault.hint})' if fault.hint else ''}")
             self.source.forget()
             if said[1]:
@@ -341,10 +361,9 @@ class Console:
             if isinstance(error, HTTPException):  # the router's: no such path, no such method
                 return self._render_message(request, error.status_code, error.detail, "")
             _log.error("page_failed", error=type(error).__name__, exc_info=error)
-            return self._render_message(
-                request, 500, f"This page met a defect: {type(error).__name__}", "`hobus console --debug` tells where"
-            )
-        fault = _as_command_error(error)
+            said = f"This page met a defect: {type(error).__name__}"
+            return self._render_message(request, 500, said, "`hobus console --debug` tells where")
+        fault = as_command_error(error) or CommandError(str(error))
         status = HTTPStatus.FORBIDDEN if isinstance(fault, Forbidden) else _STATUS.get(fault.exit_code, 500)
         if isinstance(fault, UsageFault) and request.method == "GET" and request.path_params:
             status = HTTPStatus.NOT_FOUND  # what the path names, and not what was asked or sent
@@ -352,14 +371,19 @@ class Console:
 
     def _render_message(self, request: Request, status: int, message: str, hint: str) -> Response:
         if request.url.path.endswith(".json"):
-            return JSONResponse({"error": {"message": message, "hint": hint}}, status)
-        return self._render(request, "fault.html", status=status, message=message, hint=hint, status_code=status)
+            command, _ = request.scope.get("foot", _NO_FOOT)
+            return JSONResponse({"error": {"message": message, "hint": hint, "command": command}}, status)
+        live = "beats" if status == HTTPStatus.SERVICE_UNAVAILABLE else ""  # so that it comes by itself when it can
+        return self._render(request, "fault.html", title=message, status=status, live=live, hint=hint, code=status)
 
 
-def _as_command_error(error: RuntimeFault | CommandError) -> CommandError:
-    if isinstance(error, CommandError):
-        return error
-    return as_command_error(error) or CommandError(str(error))
+def _make_rest(page: Page, fault: CommandError) -> PageAnswer:
+    """Return the page of a screen that needs a cluster, where none is to be asked."""
+    helps = [*filter(None, (fault.hint, page.instead and f"without one: {format_next_here(page.instead)}"))]
+    hint = "; ".join([fault.message, *helps]) + ". Most other screens show the record."
+    title = "This console asks no cluster" if fault.code == AT_REST else "No cluster runs here"
+    document = {"running": False, "why": fault.message, "hints": helps}
+    return PageAnswer("fault.html", title, document, {"hint": hint, "code": ""}, live="beats")
 
 
 def _keep_local(path: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from hobus.bus.messages.ids import format_iso_us, get_position
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
-from hobus.launch.cli.web.sessions import Walk, list_sessions
+from hobus.launch.cli.web.sessions import list_sessions
 from hobus.launch.sessions.evidence import seen_in
 from hobus.launch.sessions.history import list_turns
 from hobus.launch.sessions.journal import Journals, end_of
@@ -19,13 +19,12 @@ from hobus.launch.sessions.summary import SessionRow
 
 async def show_approvals(look: PageRequest) -> PageAnswer:
     """List the held calls of `hobus session list`: whose, which tool, its arguments, since when, what was done."""
-    walk = Walk(is_active=True)
-    rows = await list_sessions(look, limits.PAGE, walk, is_shown=lambda row: bool(row.held_calls))
-    waiting = [one for row in rows for one in await look.source.read_files(partial(_list_waiting, row=row))]
+    page = await list_sessions(look, limits.PAGE, is_shown=lambda row: bool(row.held_calls), is_active=True)
+    waiting = [one for row in page.rows for one in await look.source.read_files(partial(_list_waiting, row=row))]
     waiting.sort(key=lambda one: one["since"] or "")
-    document = {"approvals": waiting, "more": bool(walk.stopped_at)}
-    shown = {"waiting": waiting, "next": walk.stopped_at}
-    return PageAnswer("approvals.html", "Approvals", document, "session list", shown, "*", has_texts=bool(waiting))
+    document = {"approvals": waiting, "more": page.next is not None, "next": page.next}
+    shown = {"waiting": waiting, "next": page.next}
+    return PageAnswer("approvals.html", "Approvals", document, shown, "*", has_texts=bool(waiting))
 
 
 async def _list_waiting(journals: Journals, row: SessionRow) -> list[dict[str, Any]]:

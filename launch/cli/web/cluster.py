@@ -22,26 +22,19 @@ _LEAVES = {"restart": "start", "drain": "stay"}
 
 
 async def show_cluster(look: PageRequest) -> PageAnswer:
-    """`hobus ps`, `budget` and `breaker` beside each other; of a home at rest, that nothing runs."""
+    """`hobus ps`, `budget` and `breaker` beside each other."""
     source = look.source
-    try:
-        run = source.run()
-    except CommandError as fault:
-        hint = f"{fault.message}{fault.hint and f' ({fault.hint})'}. The other screens show what the record says."
-        shown = {"message": "No cluster runs here", "hint": hint, "status_code": ""}
-        return PageAnswer("fault.html", "Cluster", {"running": False, "why": fault.message}, "ps", shown, "beats")
+    run = source.run()
     answer = await source.peers()
     rows = await run_in_threadpool(ps.make_rows, source.home, run, source.clock.now(), answer)
     queues = await _ask_service(look, "broker", ReadQueues(), Queues)
     budget = await _ask_service(look, "gateway", ReadBudget(), Budget)
     breakers = await _ask_service(look, "gateway", ReadBreakers(), Breakers)
-    document = ps.make_document(source.home, run, answer, rows) | {
-        "queues": None if queues is None else queues.queues,
-        "budget": budget,
-        "breakers": None if breakers is None else breakers.breakers,
-        "keys": read_keys(source.home),
-    }
     slots = {} if answer is None else {one.instance: one.slots for one in answer.peers}
+    document = ps.make_document(source.home, run, answer, rows) | {
+        "queues": None if queues is None else queues.queues, "budget": budget, "slots": slots,
+        "breakers": None if breakers is None else breakers.breakers, "keys": read_keys(source.home),
+    }  # fmt: skip
     shown = {
         "run": run, "rows": rows, "slots": slots, "answers": answer is not None, "queues": queues, "budget": budget,
         "keys": document["keys"], "told": [] if answer is None else ps.list_listening(answer),
@@ -49,7 +42,7 @@ async def show_cluster(look: PageRequest) -> PageAnswer:
         "scalable": SCALABLE,
         "counts": {role: sum(row.actor.startswith(f"{role}/") and not row.host for row in rows) for role in SCALABLE},
     }  # fmt: skip
-    return PageAnswer("cluster.html", "Cluster", document, "ps", shown, live="beats")
+    return PageAnswer("cluster.html", "Cluster", document, shown, live="beats")
 
 
 async def _ask_service(look: PageRequest, service: str, question: Message, expect: type[R]) -> R | None:

@@ -16,6 +16,7 @@ from hobus.launch.cli.commands.tools import list_notes, make_source_rows, make_t
 from hobus.launch.cli.provenance_view import change_in_words, read_configurations
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.cluster.config_changed import find_changes
+from hobus.launch.cluster.run_file import find_running
 from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.sessions.provenance import Configuration, list_changed
 
@@ -27,15 +28,16 @@ async def show_tools(look: PageRequest) -> PageAnswer:
     place, bus = await look.source.connection()
     told = await read_tools(bus, timeout_s=place.client_timeout_s)
     rows, sources = make_tool_rows(told, place.snapshot), make_source_rows(told, place.snapshot)
-    document = {"home": str(look.source.home.root), "tools": rows, "sources": sources}
-    shown = {"rows": rows, "sources": sources, "notes": list(list_notes(rows, sources, place.snapshot))}
-    return PageAnswer("tools.html", "Tools", document, "tools", shown, live="beats")
+    notes = list(list_notes(rows, sources, place.snapshot))
+    document = {"home": str(look.source.home.root), "tools": rows, "sources": sources, "notes": notes}
+    shown = {"rows": rows, "sources": sources, "notes": notes}
+    return PageAnswer("tools.html", "Tools", document, shown, live="beats")
 
 
 async def show_configuration(look: PageRequest) -> PageAnswer:
     """`hobus config show --origin`, whether the running cluster goes by it, and which ones the record has."""
     home = look.source.home
-    said, before, after = (look.query.get(name, "").strip() for name in ("setting", "before", "after"))
+    said, before, after = map(look.text, ("setting", "before", "after"))
     rows, hidden = await run_in_threadpool(list_rows, home, said)
     known = await run_in_threadpool(read_configurations, home)
     shown: dict[str, Any] = {
@@ -43,13 +45,14 @@ async def show_configuration(look: PageRequest) -> PageAnswer:
         "changed": None, "before": before, "after": after, "difference": None,
     }  # fmt: skip
     with suppress(CommandError):
-        run = look.source.run()
+        run = find_running(home)
         shown |= {"in_force": run.config_digest, "changed": await run_in_threadpool(find_changes, home, run)}
-    document: dict[str, Any] = {"settings": rows, "hidden": hidden, "in_force": shown["in_force"]}
+    document: dict[str, Any] = {name: shown[name] for name in ("hidden", "in_force", "changed")} | {
+        "settings": rows, "recorded": [{"digest": one.digest, "at_us": one.at_us} for one in shown["known"]],
+    }  # fmt: skip
     if before and after:
         shown["difference"] = document["difference"] = compare(_find_named(known, before), _find_named(known, after))
-    command = f"config show {said} --origin".replace("  ", " ")
-    return PageAnswer("config.html", "Configuration", document, command, shown)
+    return PageAnswer("config.html", "Configuration", document, shown)
 
 
 def compare(one: Configuration, other: Configuration) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from shlex import quote
 from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
@@ -45,24 +44,22 @@ _LANE, _ROW, _TOP = 130.0, 22.0, 34.0
 
 async def show_bus(look: PageRequest) -> PageAnswer:
     """`hobus tap`: the page alone, whose frames come by a stream; of a capture its last frames that are wanted."""
-    said, capture = look.query.get("filter", "").strip(), look.source.capture
-    command = f"tap {quote(said)}" if said else "tap"
+    said, capture = look.text("filter"), look.source.capture
     _parse_wanted(said)
-    shown: dict[str, Any] = {"said": said, "capture": capture, "rows": [], "account": []}
+    shown: dict[str, Any] = {"said": said, "rows": [], "account": []}
     if capture is None:
         look.source.run()
-        return PageAnswer("bus.html", "Bus", {"filter": said, "frames": "/bus/frames"}, command, shown)
+        return PageAnswer("bus.html", "Bus", {"filter": said, "frames": "/bus/frames"}, shown)
     choices, account = await _read_kept(look.source, said, "")
     rows = [_make_row(one.record, one.turn) for choice in choices for one in choice.chosen]
     shown |= {"rows": rows[: -limits.FRAMES_MAX - 1 : -1], "account": account.lines()}
     document = {"filter": said, "frames": rows, "account": account.document()}
-    return PageAnswer("bus.html", "Bus", document, f"{command} -r {capture.name}", shown)
+    return PageAnswer("bus.html", "Bus", document, shown)
 
 
 async def show_diagram(look: PageRequest) -> PageAnswer:
     """`hobus tap 'turn=…' --since`: the frames of one turn that the broker's ring still has, who told whom what."""
-    turn = look.query.get("turn", "").strip()
-    since = look.query.get("since", "").strip() or f"{limits.RING_S:g}"
+    turn, since = look.text("turn"), look.text("since") or limits.RING
     if not turn:
         raise UsageFault("which turn? expected SES-<8 hex>-<n>")
     choices, _ = await _read_kept(look.source, f"turn={turn}", since)
@@ -70,7 +67,7 @@ async def show_diagram(look: PageRequest) -> PageAnswer:
     drawn = make_drawing([record for record, _ in found])
     document = {"turn": turn, "frames": [_make_row(record, turn) for record, turn in found]}
     shown = {"turn": turn, "drawn": drawn, "count": len(found), "left_out": max(0, len(found) - limits.DIAGRAM_MAX)}
-    return PageAnswer("diagram.html", f"Frames of {turn}", document, f"tap 'turn={turn}' --since {since}", shown)
+    return PageAnswer("diagram.html", f"Frames of {turn}", document, shown)
 
 
 class Arrow(NamedTuple):
@@ -123,7 +120,7 @@ async def stream_frames(request: Request) -> Response:
 async def send_capture(request: Request) -> Response:
     """Return the chosen frames that the ring still has, as a file for `hobus tap -r`."""
     console: Console = request.scope["app"]
-    said, since = request.query_params.get("filter", ""), request.query_params.get("since") or f"{limits.RING_S:g}"
+    said, since = request.query_params.get("filter", ""), request.query_params.get("since") or limits.RING
     choices, account = await _read_kept(console.source, said, since)
     facts = {"hobus": find_software_version(), "began_at": console.source.clock.now(), "filter": [said]}
 

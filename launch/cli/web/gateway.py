@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from shlex import quote
 from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
@@ -97,7 +96,7 @@ def plot_calls(calls: Sequence[PlottedCall]) -> tuple[list[Point], int, int]:
 async def show_gateway(look: PageRequest) -> PageAnswer:
     """`hobus cost` of the newest calls, since a moment that it names, and the last of them one by one."""
     by = look.query.get("by") or "agent,model"
-    since = look.query.get("since", "").strip()
+    since = look.text("since")
     keys = cost.parse_keys(by)
     since_us, home = cost.parse_since(since or None), look.source.home
 
@@ -114,16 +113,17 @@ async def show_gateway(look: PageRequest) -> PageAnswer:
     calls = with_fallbacks(list(last)[::-1])
     points, slowest, most = plot_calls(calls)
     failures = Counter((one.failure, one.model) for one in calls if one.failure)
-    document = cost.make_document(keys, groups) | {"since_us": begun_us, "calls": [one._asdict() for one in calls]}
     latencies = sorted(one.latency_ms for one in calls if one.latency_ms is not None)
+    median, tail = (latencies[len(latencies) * part // 100] if latencies else None for part in (50, 95))
+    document = cost.make_document(keys, groups) | {
+        "since_us": begun_us, "median_ms": median, "p95_ms": tail, "calls": [one._asdict() for one in calls],
+        "failures": [{"code": code, "model": model, "calls": count} for (code, model), count in failures.items()],
+    }  # fmt: skip
     shown: dict[str, Any] = {
         "keys": keys, "by": by, "since": since, "groups": groups, "points": points,
         "total": cost.sum_total(groups.values()), "slowest": slowest, "most": most,
         "failures": failures.most_common(), "calls": calls[::-1][: limits.PAGE],
-        "step": _WIDTH / max(1, len(points)), "names": cost.KEYS,
-        "median": latencies[len(latencies) // 2] if latencies else None,
+        "step": _WIDTH / max(1, len(points)), "names": cost.KEYS, "median": median, "tail": tail,
         "begun_us": begun_us, "is_cut": is_cut,
-        "tail": latencies[min(len(latencies) - 1, len(latencies) * 95 // 100)] if latencies else None,
     }  # fmt: skip
-    command = f"cost --by {quote(by)}{since and f' --since {quote(since)}'}"
-    return PageAnswer("gateway.html", "Gateway", document, command, shown, live="*")
+    return PageAnswer("gateway.html", "Gateway", document, shown, live="*")

@@ -72,7 +72,7 @@ SIGNALS = 40
 """Of one memory, on a page, each with the question how far its gate is."""
 CURVE_POINTS = 24
 """Of one curve."""
-RING_S = 600.0
+RING = "600s"
 """What a sequence diagram looks back by, unless it is said."""
 ROWS_AT_ONCE = 200
 """Frames of one batch that a browser is sent; the rest is counted as lost."""

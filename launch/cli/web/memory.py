@@ -52,15 +52,18 @@ async def show_memory(look: PageRequest) -> PageAnswer:
     review = await look.source.asked("ho3", m.ReadReview(agent_id=agent), m.Review)
     rows = sorted(signals.signals, key=lambda one: (-one.count, one.signal_id))[: limits.SIGNALS]
     gates = await asyncio.gather(*(_read_gate(look, agent, one) for one in rows))
-    document = {"agent_id": agent, "overlays": overlays, "signals": rows, "gates": gates, "review": review}
+    is_cut = bool(len(rows) < len(signals.signals) or signals.next)
+    document = {
+        "agent_id": agent, "overlays": overlays, "signals": rows, "gates": gates, "review": review,
+        "more_signals": is_cut, "rules": config.memory,
+    }  # fmt: skip
     shown: dict[str, Any] = {
         "agent": agent, "agents": list(place.snapshot.agents), "overlays": overlays, "review": review,
         "gate": config.memory,
         "signals": [(one, gate, draw_curve(one.decay)) for one, gate in zip(rows, gates, strict=True)],
-        "turns_behind": turns_behind, "is_cut": bool(len(rows) < len(signals.signals) or signals.next),
+        "turns_behind": turns_behind, "is_cut": is_cut,
     }  # fmt: skip
-    command = f"memory overlays --all --agent {agent}"
-    return PageAnswer("memory.html", "Memory", document, command, shown, has_texts=True)
+    return PageAnswer("memory.html", "Memory", document, shown, has_texts=True)
 
 
 async def _read_gate(look: PageRequest, agent: str, signal: m.Accumulator) -> GateResult:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from shlex import quote
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -34,13 +33,13 @@ _VERIFICATION = Verification()
 
 async def record(look: PageRequest) -> PageAnswer:
     """`hobus ledger search` with words, else `hobus ledger show` by a filter."""
-    words, said = look.query.get("words", "").strip(), look.query.get("filter", "").strip()
+    words, said = look.text("words"), look.text("filter")
     shown: dict[str, Any] = {"words": words, "said": said, "hits": None, "rows": []}
     if words:
         hits = await look.source.search(words)
         shown |= {"hits": hits, "next": None}
         document = hits.model_dump(mode="json")
-        return PageAnswer("record.html", "Record", document, f"ledger search {quote(words)}", shown, has_texts=True)
+        return PageAnswer("record.html", "Record", document, shown, has_texts=True)
     wanted = filter_given(make_ledger_filter, (said,) if said else (), names=FIELDS, example=EXAMPLE)
     now = look.source.clock.now()
     found, go_on = await look.source.newest(
@@ -50,7 +49,7 @@ async def record(look: PageRequest) -> PageAnswer:
     document = {"entries": [make_entry_document(one) for one in found], "more": go_on is not None, "next": go_on}
     shown |= {"rows": [(one, format_cells(one)) for one in found], "next": go_on}
     live = "" if look.sequence("before") is not None else "*"
-    return PageAnswer("record.html", "Record", document, f"ledger show {said and quote(said)}".strip(), shown, live)
+    return PageAnswer("record.html", "Record", document, shown, live)
 
 
 async def show_entry(look: PageRequest) -> PageAnswer:
@@ -65,8 +64,7 @@ async def show_entry(look: PageRequest) -> PageAnswer:
     facts = {name: value for name, value in entry.items() if name != "bodies" and value not in ("", None, [])}
     shown = {"entry": found, "facts": facts, "bodies": show_bodies(found)}
     has_texts = bool(found.bodies) and found.stream != "governance"
-    command, document = f"ledger show {number} --bodies", {"entries": [entry]}
-    return PageAnswer("entry.html", f"#{number}", document, command, shown, has_texts=has_texts)
+    return PageAnswer("entry.html", f"#{number}", {"entries": [entry]}, shown, has_texts=has_texts)
 
 
 async def verify(asked: Asked) -> str:
@@ -94,7 +92,8 @@ async def show_verification(_look: PageRequest) -> PageAnswer:
         fault = task.exception()
         report = None if fault else task.result()
     document = {"is_going": is_going, "verified": _VERIFICATION.verified, "of": _VERIFICATION.of}
+    document |= {"fault": str(fault)} if fault else {}
     document |= {} if report is None else make_verdict(report)
     shown = {"v": _VERIFICATION, "is_going": is_going, "report": report, "fault": fault}
     live = "beats" if is_going else ""
-    return PageAnswer("verify.html", "Verification", document, "ledger verify", shown, live)
+    return PageAnswer("verify.html", "Verification", document, shown, live)

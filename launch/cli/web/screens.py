@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from starlette.routing import Route
 
-from hobus.launch.cli.web import frames
-from hobus.launch.cli.web.app import Action, Page
+from hobus.bus.messages.ids import shorten_session
+from hobus.launch.cli.web import frames, limits
+from hobus.launch.cli.web.app import Action, Page, PageRequest
 from hobus.launch.cli.web.approvals import show_approvals
 from hobus.launch.cli.web.cluster import leave, scale, show_cluster
 from hobus.launch.cli.web.configured import show_configuration, show_tools
@@ -17,23 +20,63 @@ from hobus.launch.cli.web.sessions import show_sessions
 from hobus.launch.cli.web.talks import TALKS
 from hobus.launch.cli.web.turn import show_difference, show_turn
 
-PAGES = (
-    Page("/", show_cluster, "Cluster"),
-    Page("/approvals", show_approvals, "Approvals"),
-    Page("/sessions", show_sessions, "Sessions"),
-    Page("/sessions/{session_id}", show_session),
-    Page("/sessions/{session_id}/turns/{turn}", show_turn),
-    Page("/diff", show_difference),
-    Page("/record", record, "Record"),
-    Page("/record/verify", show_verification),
-    Page("/record/{sequence}", show_entry),
-    Page("/bus", frames.show_bus, "Bus"),
-    Page("/bus/diagram", frames.show_diagram),
-    Page("/gateway", show_gateway, "Gateway"),
-    Page("/memory", show_memory, "Memory"),
-    Page("/tools", show_tools, "Tools"),
-    Page("/config", show_configuration, "Configuration"),
-)
+
+def _join(command: str, *words: str) -> str:
+    """Return the command with those of these words that are given, for a shell."""
+    return " ".join([command, *(quote(one) for one in words if one)])
+
+
+def _given(look: PageRequest, command: str, *options: str) -> str:
+    return _join(command, *(word for name in options if look.text(name) for word in (f"--{name}", look.text(name))))
+
+
+def _name_session(look: PageRequest) -> str:
+    return shorten_session(look.path["session_id"].removeprefix("SES-"))
+
+
+def _turn(look: PageRequest) -> str:
+    turn = look.path["turn"]
+    return _join("why", f"{_name_session(look)}{'-' if turn.isdigit() else '/'}{turn}")
+
+
+def _tap(look: PageRequest, wanted: str, *more: str) -> str:
+    return _join("tap", wanted, *(("-r", str(look.source.capture)) if look.source.capture else more))
+
+
+def _record(look: PageRequest) -> str:
+    words = look.text("words")
+    return _join("ledger search", words) if words else _join("ledger show", look.text("filter"))
+
+
+PAGES: tuple[Page, ...] = (
+    Page("/", show_cluster, lambda _: "ps", "Cluster"),
+    Page("/approvals", show_approvals, lambda _: "session list", "Approvals"),
+    Page("/sessions", show_sessions, lambda _: "session list --all", "Sessions"),
+    Page(
+        "/sessions/{session_id}", show_session,
+        lambda look: _given(look, _join("session show", _name_session(look)), "limit"),
+    ),
+    Page("/sessions/{session_id}/turns/{turn}", show_turn, _turn),
+    Page("/diff", show_difference, lambda look: _join("diff", look.text("before"), look.text("after"))),
+    Page("/record", record, _record, "Record"),
+    Page("/record/verify", show_verification, lambda _: "ledger verify"),
+    Page("/record/{sequence}", show_entry, lambda look: _join("ledger show", look.path["sequence"], "--bodies")),
+    Page("/bus", frames.show_bus, lambda look: _tap(look, look.text("filter")), "Bus", "console --capture FILE"),
+    Page(
+        "/bus/diagram", frames.show_diagram,
+        lambda look: _tap(look, f"turn={look.text('turn')}", "--since", look.text("since") or limits.RING),
+    ),
+    Page("/gateway", show_gateway, lambda look: _given(look, "cost", "by", "since"), "Gateway"),
+    Page(
+        "/memory", show_memory, lambda look: _given(look, "memory overlays --all", "agent"), "Memory",
+        "ledger show stream=overlays --bodies",
+    ),
+    Page("/tools", show_tools, lambda _: "tools", "Tools"),
+    Page(
+        "/config", show_configuration, lambda look: f"{_join('config show', look.text('setting'))} --origin",
+        "Configuration",
+    ),
+)  # fmt: skip
 ACTIONS = (
     Action("/cluster/leave", leave),
     Action("/cluster/scale", scale),

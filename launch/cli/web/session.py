@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from hobus.bus.messages import session as messages
 from hobus.bus.messages.ids import shorten_session
-from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import Command, ProcessTurn, StartSession
-from hobus.launch.cli.commands.session_show import LookedAt, look_at, make_document, with_view
+from hobus.launch.cli.commands.session_show import look_at, make_document, with_view
 from hobus.launch.cli.commands.steering import end_session
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest, read_number
@@ -17,25 +16,10 @@ from hobus.launch.cli.web.talks import TALKS
 from hobus.launch.cluster.client import connect_bus
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.sessions.commands import Fences, draw_id, make_host_command, send_command
-from hobus.launch.sessions.evidence import seen_in
-from hobus.launch.sessions.history import TurnSeen
 from hobus.launch.sessions.journal import find_begun
 from hobus.launch.sessions.refusals import make_refused
-from hobus.launch.sessions.steps import Totals, totals_of
-from hobus.launch.sessions.summary import LAST
 from hobus.launch.sessions.turns import check_text
 from hobus.launch.sessions.watched_turn import ROLE
-
-
-class Card(NamedTuple):
-    """One turn as the conversation shows it."""
-
-    turn: TurnSeen
-    totals: Totals | None
-    """None: not all of its entries were read."""
-    took_ms: int | None
-    failures: int = 0
-    """Calls and orders that failed in it, whatever its end."""
 
 
 async def show_session(look: PageRequest) -> PageAnswer:
@@ -47,31 +31,12 @@ async def show_session(look: PageRequest) -> PageAnswer:
     talk = TALKS.of_session(found.session_id)
     shown: dict[str, Any] = {
         "row": row, "found": found, "standing": standing, "commands": found.commands[::-1],
-        "cards": _make_cards(found)[::-1], "limit": limit, "has_more": found.has_more,
+        "cards": found.cards[::-1], "limit": limit, "has_more": found.has_more,
         "run": None if standing.state.run is None else standing.runs,
         "talk": None if talk is None or talk.is_over else talk,
     }  # fmt: skip
     name = shorten_session(found.session_id)
-    document, command = make_document(found), f"session show {name}"
-    return PageAnswer("session.html", name, document, command, shown, found.session_id, has_texts=True)
-
-
-def _make_cards(found: LookedAt) -> list[Card]:
-    """Return cards; what each took is counted where all of its entries are among its streams' last ones."""
-    reached = max((one[0].sequence for one in (found.prompts, found.ends) if len(one) >= LAST), default=-1)
-    of_run: dict[int, list[Entry]] = {}
-    for one in (*found.entries, *found.prompts, *found.ends):
-        of_run.setdefault(one.provenance.run_seq, []).append(one)
-    return [_make_card(turn, of_run.get(turn.run or 0, []), reached) for turn in found.turns]
-
-
-def _make_card(turn: TurnSeen, entries: list[Entry], reached: int) -> Card:
-    if not turn.run or not entries or min(one.sequence for one in entries) <= reached:
-        return Card(turn, None, None)
-    times = [one.ledger_at_us for one in entries]
-    took_ms = None if turn.outcome == "running" else (max(times) - min(times)) // 1000
-    failures = sum(one.event_type in ("WO_FAILED", "PROMPT_FAILED") for one in entries)
-    return Card(turn, totals_of(seen_in(entries)), took_ms, failures)
+    return PageAnswer("session.html", name, make_document(found), shown, found.session_id, has_texts=True)
 
 
 # --- what is done -----------------------------------------------------------------------------------------------------

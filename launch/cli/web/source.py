@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,11 +29,13 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.record import demand_record
 from hobus.launch.cluster.run_file import RunFile, find_running
-from hobus.launch.console.errors import CommandError, UnreachableFault
+from hobus.launch.console.errors import CommandError, UnreachableFault, format_next_here
 from hobus.launch.sessions.journal import FromLedger, Journals
 from hobus.launch.sessions.journal_files import FromDirectory
 from hobus.ledger_service.reader import find_head, read_entries
 
+AT_REST = "at_rest"
+"""Code of the fault of who asks a cluster although the home alone is to be read."""
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 
@@ -53,10 +55,19 @@ class HomeSource:
         self._shared: dict[str, tuple[float, asyncio.Task[Any]]] = {}
 
     def run(self) -> RunFile:
-        """Return the cluster that runs. Raises CommandError where there is none, or its home is looked at at rest."""
+        """Return the cluster that runs. Raises CommandError where there is none, or it is not to be asked."""
+        found = find_running(self.home)
         if self.at_rest:
-            raise UnreachableFault("this console reads the home only, and asks no cluster", code="at_rest")
-        return find_running(self.home)
+            said = f"a cluster runs in {self.home.root}; this console was started with --read-only or --capture"
+            raise UnreachableFault(said, hint=f"{format_next_here('console')} shows that cluster", code=AT_REST)
+        return found
+
+    @property
+    def runs(self) -> bool:
+        """Whether a cluster runs that may be asked."""
+        with suppress(CommandError):
+            return bool(self.run())
+        return False
 
     def place(self) -> Place:
         """Return the place with the configuration that the cluster goes by now. Raises CommandError."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 
-import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,8 +20,6 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import CommandError
 from hobus.launch.http.sse import PING, make_frame, make_stream
 from hobus.launch.sessions.watched_turn import answer_of
-
-_log = structlog.get_logger("console")
 
 
 class PageTalk:

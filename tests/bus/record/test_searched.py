@@ -11,7 +11,7 @@ from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.catalog import KINDS, SEARCHED_STREAMS, SEARCHED_TYPES
 from hobus.bus.record.journal import pack_event, pack_result
 from hobus.bus.record.searched import list_searched_texts
-from hobus.bus.record.session_facts import RunCompleted, SessionEvent
+from hobus.bus.record.session_facts import OrderEnded, RunCompleted, RunFailed, SessionEvent
 
 ID = derive_session_id("somebody", "something")
 NAME = f"RunCompleted:{ID}-1"
@@ -48,6 +48,26 @@ def test_a_reply_that_is_only_quoted_is_named_by_where_it_stands(ref):
     assert (own.ref, own.text) == (f"{NAME}/2", "a kingfisher")
     assert list_searched_texts(_entry("RunCompleted", *_completed(f"{NAME}/2"), None)) == []
     assert list_searched_texts(_entry("RunCompleted", *_completed("", response=""))) == []
+
+
+def test_why_an_order_or_a_run_failed_is_found():
+    """A run's words, told by its fault or in its verdict; of an order that was completed nothing, whatever it says."""
+
+    def told(event, *bodies):
+        packed = pack_event(SessionEvent(ID, 0, 0, event, run_id=RunId(session_id=ID, run_seq=1)), NAME, 0)
+        return [(one.number, one.kind, one.text) for one in list_searched_texts(_entry(event.kind, packed, *bodies))]
+
+    at = "1970-01-01T00:00:00.000000Z"
+    failed = RunFailed(input_id="i", code="PROVIDER_ERROR", detail_ref=f"{NAME}/1", at=at)
+    run = RunId(session_id=ID, run_seq=1)
+    verdict = TurnResult(response="the wire is cut", outcome="error", session_id=ID, run_id=run, input_id="i")
+    assert told(failed, b"no wire") == [(1, "failure", "no wire")]
+    assert told(failed, pack_result(verdict)) == [(1, "failure", "the wire is cut")]
+    assert told(failed, None) == []
+    receipt = {"state": "failed", "error": {"code": "tool_error", "message": "no such heron"}}
+    assert told(OrderEnded(wo_id=f"WO-{ID}-1.1.1.001", receipt=receipt, at=at)) == [(0, "failure", "no such heron")]
+    completed = {"state": "completed", "error": None, "output_result": {"parsed": "failed"}}
+    assert told(OrderEnded(wo_id=f"WO-{ID}-1.1.1.001", receipt=completed, at=at)) == []
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,16 @@ def test_a_bar_begins_and_ends_where_its_work_did():
     assert whole_ms == 4 and waterfall([]) == ([], 0)
 
 
+def test_the_picture_ends_with_the_turn():
+    """A late classification reaches its edge, a consolidation has no bar; how long each took stands beside it."""
+    steps = [step("order", 0, 9000), step("model", 1000, 2000), step("order", 2000, 50_000), step("model", 3000)]
+    bars, whole_ms = waterfall(steps, 2000)
+    assert [(one.x, one.width, one.took_ms) for one in bars] == [
+        (0, 1000, 9), (500, 500, 1), (1000, 0, 48), (1000, 0, None),
+    ]  # fmt: skip
+    assert whole_ms == 2
+
+
 def test_what_failed_again_and_again_is_one_row():
     """For each order and reason: which attempts, where they stand; the words once."""
 

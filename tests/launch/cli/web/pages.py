@@ -18,6 +18,7 @@ from hobus.launch.cli.web.people import People
 from hobus.launch.cli.web.screens import ACTIONS, PAGES, STREAMS
 from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cluster.home import make_home
+from hobus.launch.console.errors import is_about
 from hobus.launch.lab.simulated import write_out
 
 BASE = "http://127.0.0.1:8000"
@@ -46,6 +47,7 @@ class Browser:
     def request(self, method: str, path: str, **more: Any) -> httpx2.Response:
         async def asked() -> httpx2.Response:
             transport = httpx2.ASGITransport(app=self.console)
+            is_about(self.source.home.root)
             cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
             headers = ({"cookie": cookie} if cookie else {}) | more.pop("headers", {})
             async with httpx2.AsyncClient(transport=transport, base_url=BASE, headers=headers) as client:
@@ -61,6 +63,11 @@ class Browser:
         person = self.people.of(self.cookies.get("c", ""))
         token = {"csrf": person.csrf} if csrf and person is not None else {}
         return self.request("POST", path, data={**token, **form})
+
+
+def foot_of(page: str) -> str:
+    """The command in the foot, as a shell gets it."""
+    return unescape(page.partition('<footer id="foot"')[2].partition("<code>")[2].partition("</code>")[0])
 
 
 def words_in(page: str) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
+from hobus.launch.cli.web import configured, source
 from hobus.launch.cli.web.screens import ACTIONS, PAGES
 from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.console.errors import UnreachableFault
-from tests.launch.cli.web.pages import Browser, words_in
+from tests.launch.cli.web.pages import Browser, foot_of, words_in
 
 OF_A_CLUSTER = ("/bus", "/bus/diagram", "/memory", "/tools")
 PLAIN = [page.path for page in PAGES if "{" not in page.path and page.path not in OF_A_CLUSTER]
@@ -113,23 +115,84 @@ def test_every_answer_lets_nothing_foreign_in(browser, path):
 
 @pytest.mark.parametrize("path", PLAIN)
 def test_every_screen_names_its_command_its_twin_and_the_entry_that_it_reaches(browser, path):
+    """The command is one for a shell anywhere: it names the home."""
     page = browser.get(path)
     assert page.status_code == 200, words_in(page.text)
     words = words_in(page.text)
-    assert "From the record up to #" in words and " hobus " in words
+    assert "From the record up to #" in words and f" hobus {foot_of(page.text)[6:]} " in words
+    assert foot_of(page.text).endswith(f" --home {browser.source.home.root}")
     twin = page.text.partition('">JSON</a>')[0].rpartition('href="')[2]
     answer = browser.get(twin)
     assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
     assert isinstance(answer.json(), dict)
 
 
-@pytest.mark.parametrize("path", [*OF_A_CLUSTER, "/bus/capture.tap"])
-def test_what_only_a_cluster_knows_is_said_to_need_one(rested, path):
-    """At rest, and where none runs: 503, in words, and never a defect."""
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        ("/record?filter=type=RunFailed %26 run=1", "ledger show 'type=RunFailed & run=1'"),
+        ("/record?words=it's", "ledger search 'it'\"'\"'s'"), ("/config?setting=ho2", "config show ho2 --origin"),
+        ("/gateway?by=day&since=7d", "cost --by day --since 7d"), ("/bus?filter=type=a b", "tap 'type=a b'"),
+        ("/bus/diagram?turn=SES-1-1", "tap turn=SES-1-1 --since 600s"), ("/record/5", "ledger show 5 --bodies"),
+        ("/memory?agent=ADMIN", "memory overlays --all --agent ADMIN"), ("/diff?before=a&after=b", "diff a b"),
+        ("/sessions/12345678?limit=3", "session show SES-12345678 --limit 3"), ("/config", "config show --origin"),
+        ("/sessions/SES-12345678/turns/2", "why SES-12345678-2"), ("/record/0/x", ""),
+        ("/sessions/12345678-0000-0000-0000-000000000000/turns/in-1", "why SES-12345678/in-1"),
+    ],
+)  # fmt: skip
+def test_the_foot_has_the_command_with_what_the_page_was_narrowed_by_also_of_an_error(browser, path, command):
+    """With the home; and the entry up to which the record was read. A path that is no screen has no command."""
+    page = browser.get(path)
+    assert foot_of(page.text) == (command and f"hobus {command} --home {browser.source.home.root}")
+    assert ("From the record up to #" in page.text) is bool(command)
+    if page.status_code >= 400:
+        twin = browser.get(path.replace("?", ".json?") if "?" in path else f"{path}.json").json()
+        assert twin["error"]["command"] == foot_of(page.text)
+
+
+def test_the_foot_of_a_capture_reads_the_capture(rested, tmp_path):
+    """By its whole path: the shell may stand anywhere."""
+    browser = Browser(rested)
+    browser.source.capture = tmp_path / "my frames.tap"
+    for path in ("/bus?filter=type=x", "/bus/diagram?turn=SES-1-1"):
+        assert f" -r '{tmp_path}/my frames.tap' --home " in foot_of(browser.get(path).text)
+
+
+@pytest.mark.parametrize("path", [*OF_A_CLUSTER, "/"])
+def test_a_screen_that_needs_a_cluster_opens_and_says_what_helps(rested, path):
+    """Where none runs, and with --read-only; it looks again by itself where one may come."""
     for at_rest in (True, False):
         answer = Browser(rested, at_rest=at_rest).get(f"{path}?turn=SES-12345678-1")
-        assert answer.status_code == 503 and "defect" not in answer.text
-        assert "cluster" in words_in(answer.text)
+        words = words_in(answer.text)
+        assert answer.status_code == 200 and "No cluster runs here" in words and "hobus up --home" in words
+        assert ("data-live=" in answer.text) is not at_rest
+        twin = Browser(rested, at_rest=at_rest).get(f"{path if path != '/' else '/index'}.json?turn=SES-12345678-1")
+        assert twin.json()["running"] is False and twin.json()["hints"]
+    assert Browser(rested).get("/bus/capture.tap").status_code == 503
+    assert "hobus ledger show stream=overlays --bodies" in words_in(Browser(rested).get("/memory").text)
+
+
+def test_beside_a_cluster_that_it_does_not_ask_a_console_says_that_one_runs(rested, monkeypatch):
+    """With --read-only or --capture; and under which configuration it runs, which lies in a file."""
+    run = SimpleNamespace(config_digest="sha256:0123")
+    monkeypatch.setattr(source, "find_running", lambda _home: run)
+    monkeypatch.setattr(configured, "find_running", lambda _home: run)
+    monkeypatch.setattr(configured, "find_changes", lambda _home, _run: None)
+    browser = Browser(rested)
+    for path in ("/", "/memory", "/tools", "/bus"):
+        words = words_in(browser.get(path).text)
+        assert "This console asks no cluster" in words and "a cluster runs in" in words and "--read-only" in words
+    assert "The cluster runs under sha256:0123" in words_in(browser.get("/config").text)
+    for path in PLAIN:
+        assert "No cluster runs" not in browser.get(path).text, path
+
+
+def test_where_nothing_runs_nothing_is_offered_that_would_need_it(rested):
+    """Also by a console without --read-only, whose cluster has stopped."""
+    session = Browser(rested).get("/sessions.json").json()["sessions"][0]["session_id"]
+    for path in ("/sessions", f"/sessions/{session}", "/approvals", "/memory"):
+        page = Browser(rested, at_rest=False).get(path).text
+        assert "Begin a session" not in page and "/ask" not in page and "/commands" not in page, path
 
 
 TEXTS = ("/sessions/{}", "/sessions/{}/turns/1", "/diff?before={}-1&after={}-2", "/record?words=packages", "/record/{}")
@@ -157,7 +220,7 @@ def test_a_look_at_texts_is_recorded_before_they_are_shown_once_for_each_browser
     page, _, query = where.partition("?")
     assert "installed" in shown.text and browser.get(f"{page}.json?{query}").status_code == 200
     assert Browser(rested, "viewer").get(where).status_code == 200
-    command = re.search("<code>hobus (.*?)</code>", shown.text)[1]
+    command = foot_of(shown.text).removeprefix("hobus ").partition(" --home ")[0]
     assert looks == [("ada", command)] * 3 and command != ""
 
 

@@ -9,11 +9,9 @@ import pytest
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.launch.cli import main as cli
-from hobus.launch.cli.web import limits
-from hobus.launch.cli.web.sessions import Walk
+from hobus.launch.cli.web import limits, sessions
 from hobus.launch.lab.simulated import write_out
-from hobus.launch.sessions import journal_files
-from tests.launch.cli.web.pages import Browser, words_in
+from tests.launch.cli.web.pages import Browser, recorded, words_in
 
 
 def test_the_list_has_the_rows_of_the_command(browser, rested, capsys):
@@ -40,47 +38,62 @@ def test_it_is_narrowed_by_what_is_looked_for(browser, query, found):
     assert found or "no session fits" in words_in(browser.get(f"/sessions?{query}").text)
 
 
-def test_a_page_looks_at_no_more_than_it_may_and_says_where_it_stopped():
-    walk = Walk(is_active=False)
-    many = [str(number) for number in range(limits.LOOKED_AT_MAX + 5)]
-    taken = [one for one in many if walk.takes(one)]
-    assert len(taken) == limits.LOOKED_AT_MAX and walk.stopped_at == taken[-1]
-
-
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory):
-    """A home with seven sessions, and their ids, the newest first."""
+    """A home with seven sessions, and their ids, the newest first; the second one has changed last."""
     root = tmp_path_factory.mktemp("crowded") / "home"
     with SimulatedCluster(shipped_snapshot()) as made:
+        known = []
         for number in range(7):
-            made.ask(f"the {number}. word is zeppelin" if number % 2 else "no such word", input_id=f"in-{number}")
+            text = f"the {number}. word is zeppelin" if number % 2 else "no such word"
+            known.append(made.ask(text, input_id=f"in-{number}").session_id)
+        made.ask("and on it goes", input_id="in-7", session_id=known[1])
         made.entries()
         (root / "ledger").mkdir(parents=True)
         write_out(made.world.media["ledger"], root / "ledger")
-    return root, [one["session_id"] for one in Browser(root).get("/sessions.json?limit=9").json()["sessions"]]
+    return root, [known[1], *(one for one in known[::-1] if one != known[1])]
 
 
-@pytest.mark.parametrize(("query", "every"), [("limit=2", 1), ("limit=2&state=open", 1), ("limit=2&words=zeppelin", 2)])
-def test_a_page_goes_on_behind_the_session_that_the_one_before_ended_with(crowded, monkeypatch, query, every):
-    """Each is shown once; what stands before it is not read, nor what stands behind a page that looks at no more."""
+@pytest.mark.parametrize(
+    ("query", "found"), [("limit=2", "0123456"), ("limit=2&state=open", "0123456"), ("limit=2&words=zeppelin", "024")]
+)
+def test_the_one_that_changed_last_comes_first_and_a_page_goes_on_where_the_one_before_ended(
+    crowded, monkeypatch, query, found
+):
+    """Each is shown once, and a page looks at no more than it may."""
     root, known = crowded
-    assert len(known) == 7
     monkeypatch.setattr(limits, "LOOKED_AT_MAX", 3)
-    asked, starts, read_starts = Browser(root), [], journal_files.read_entries
+    looked_at, find_row = [], sessions._find_row
 
-    def counted(path, wanted=None, **options):
-        for one in read_starts(path, wanted, **options):
-            starts.extend([one.sequence] if wanted.event_type == "SESSION_START" and not wanted.session else [])
-            yield one
+    async def counted(journals, record, end):
+        looked_at.append(end.session_id)
+        return await find_row(journals, record, end)
 
-    monkeypatch.setattr(journal_files, "read_entries", counted)
-    found, after = [], ""
+    monkeypatch.setattr(sessions, "_find_row", counted)
+    asked, seen, before = Browser(root), [], ""
     for _ in range(9):
-        starts.clear()
-        page = asked.get(f"/sessions.json?{query}&after={after}").json()
-        found += [one["session_id"] for one in page["sessions"]]
-        after = page["next"]
-        assert len(starts) <= limits.LOOKED_AT_MAX + 1
-        if not after:
+        looked_at.clear()
+        page = asked.get(f"/sessions.json?{query}{before}").json()
+        seen += [one["session_id"] for one in page["sessions"]]
+        before = f"&before={page['next']}"
+        assert len(looked_at) <= limits.LOOKED_AT_MAX
+        if page["next"] is None:
             break
-    assert found == known[1::2] if every == 2 else found == known
+    assert seen == [known[int(number)] for number in found]
+    where = words_in(asked.get(f"/sessions?{query}").text)
+    assert [where.index(f"SES-{one[:8]}") for one in seen[:2]] == sorted(
+        where.index(f"SES-{one[:8]}") for one in seen[:2]
+    )
+
+
+def test_a_session_is_found_by_what_became_of_any_of_its_turns(tmp_path):
+    """A good turn behind it hides no failure; the list names the turn in which it was."""
+    recorded(tmp_path, ['use list_packages {"nonsense": 1}', "what packages are installed?"])
+    browser = Browser(tmp_path)
+    [session] = browser.get("/sessions.json?state=tool failed").json()["sessions"]
+    assert (session["last_outcome"], session["tools_failed"]) == ("success", [])
+    assert browser.get("/sessions.json?state=tool failed").json()["found_in_run"] == {session["session_id"]: 1}
+    name = f"SES-{session['session_id'][:8]}"
+    assert f"tool failed in {name}-1" in words_in(browser.get("/sessions?state=tool failed").text)
+    assert browser.get("/sessions.json?state=tool failed&words=zeppelin").json()["sessions"] == []
+    assert browser.get("/sessions.json?state=failed").json()["sessions"] == []

@@ -7,8 +7,11 @@ import re
 
 import pytest
 
+from hobus.bus.errors import GatewayError
 from hobus.launch.cli import main as cli
+from tests.actors.ho2_supervisor.rig import snapshot
 from tests.launch.cli.web.pages import Browser, recorded, words_in
+from tests.simulation.test_memory import Watched
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +79,36 @@ def test_what_is_not_there_is_said_with_what_is(browser, session, path, status):
     assert answer.status_code == status and "Traceback" not in answer.text
 
 
+def test_the_figures_of_a_turn_are_the_same_on_its_card_on_its_page_and_in_both_twins(tmp_path):
+    """Of turns that failed in each way: a tool, a call of none that there is, a provider, and the host's own attempt."""
+    config = snapshot(("gateway.breaker.failures", 2), ("gateway.outage_wait_ms", 0))
+    asked = ['use list_packages {"nonsense": 1}', "hello", "fail", "fail again"]
+
+    def answered(prompt):
+        if "fail" in prompt.messages[-1].text:
+            raise GatewayError("PROVIDER_ERROR", "the wire is cut", retryable=True)
+
+    recorded(tmp_path, asked, snapshot=config, providers={"offline": Watched(config, answered)})
+    browser = Browser(tmp_path)
+    session = browser.get("/sessions.json").json()["sessions"][0]["session_id"]
+    cards = browser.get(f"/sessions/{session}.json").json()["turns"]
+    page = words_in(browser.get(f"/sessions/{session}").text)
+    names = ("took_ms", "late_ms", "failures", "denied", "totals")
+    for card in cards:
+        turn = browser.get(f"/sessions/{session}/turns/{card['run']}.json").json()
+        assert {name: card[name] for name in names} == {name: turn[name] for name in names}, card
+        assert turn["failures"] == len(turn["what_failed"])
+        shown = browser.get(f"/sessions/{session}/turns/{card['run']}").text
+        assert all(f"#{one['sequences'][-1]}" in shown for one in turn["what_failed"])
+        assert f"Where {card['took_ms']:,} ms went" in words_in(shown)
+        assert not card["failures"] or f"{card['failures']} failure" in page
+    assert [bool(one["failures"]) for one in cards] == [True, False, True, True]
+    assert {one["kind"] for one in turn["what_failed"]} >= {"run", "supervisor"}
+    assert [one["session_id"] for one in browser.get("/sessions.json?state=failed").json()["sessions"]] == [session]
+    hits = browser.get("/record.json?words=the wire is cut").json()["hits"]
+    assert {(one["kind"], one["event_type"]) for one in hits} >= {("failure", "RunFailed")}
+
+
 def test_a_tool_that_failed_is_named_where_its_turn_is_listed_and_told(tmp_path):
     """The turn was answered; the list says which tool failed, is narrowed to such turns, and the turn names it."""
     recorded(tmp_path, ['use list_packages {"nonsense": 1}'])
@@ -85,6 +118,17 @@ def test_a_tool_that_failed_is_named_where_its_turn_is_listed_and_told(tmp_path)
     steps = browser.get(f"/sessions/{row['session_id']}/turns/1.json").json()["steps"]
     failures = [one["about"] for one in steps if one["verdict"] == "failed"]
     assert row["tools_failed"] == ["list_packages"] == failures
+    twin = browser.get(f"/sessions/{row['session_id']}/turns/1.json").json()
+    [told] = [
+        one
+        for prompt in twin["prompts"]
+        for one in prompt["shown"]
+        if one["text"].startswith("error tool_invalid_args")
+    ]
+    [failed] = browser.get("/record.json?filter=type=WO_FAILED").json()["entries"]
+    assert told["source"] == "WO_FAILED, WO_DISPATCHED" and told["sequences"][0] == failed["sequence"]
+    hits = browser.get("/record.json?words=additional properties").json()["hits"]
+    assert ("failure", row["session_id"]) in [(one["kind"], one["session_id"]) for one in hits]
     page = browser.get(f"/sessions/{row['session_id']}/turns/1").text
     told = words_in(page.partition("What failed")[2].partition("</table>")[0])
     assert 'tool call list_packages 1.2.2.001 { "nonsense": 1 }' in told.replace("&#34;", '"'), told
