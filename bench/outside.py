@@ -16,7 +16,7 @@ from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.launcher.children import make_environment
 
 SOURCE = Path(__file__).parent / "outside_tools" / "hobus_outside.py"
-TOOLS = ("charge_keyed", "charge_unkeyed", "charge_late", "sleep_async", "sleep_def")
+TOOLS = ("charge_keyed", "charge_unkeyed", "charge_late", "sleep_async", "sleep_def", "block_async", "short_async")
 
 
 def asking_for(tool_id: str) -> str:

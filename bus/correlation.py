@@ -22,7 +22,9 @@ class OwnRequest(Generic[W]):
     """One request on its way; `sent_epoch` is None until it was handed to a welcomed connection."""
 
     header: Header
-    body: bytes
+    message: Message
+    body: bytes | None  # None once it has left: what waits for minutes holds its message alone, which its requester has
+    size_bytes: int
     connection: str
     deadline: float
     redeliver: bool
@@ -99,7 +101,7 @@ class PendingTable(Generic[W]):
         if in_turn and pending.connection in self._held:
             return False
         under_way = self._under_way.get(pending.connection, 0)
-        return not under_way or under_way + len(pending.body) <= self.window_bytes
+        return not under_way or under_way + pending.size_bytes <= self.window_bytes
 
     def hold(self, pending: OwnRequest[W]) -> None:
         """Hold a request until there is room."""
@@ -124,15 +126,15 @@ class PendingTable(Generic[W]):
 
     def sent(self, pending: OwnRequest[W], epoch: str) -> None:
         """Note that a request is on its way to this incarnation of the server."""
-        pending.sent_epoch = epoch
+        pending.sent_epoch, pending.body = epoch, None
         if self.window_bytes is not None and not pending.is_counted:
             pending.is_counted = True
-            self._under_way[pending.connection] = self._under_way.get(pending.connection, 0) + len(pending.body)
+            self._under_way[pending.connection] = self._under_way.get(pending.connection, 0) + pending.size_bytes
 
     def _uncount(self, pending: OwnRequest[W]) -> None:
         if pending.is_counted:
             pending.is_counted = False
-            self._under_way[pending.connection] -= len(pending.body)
+            self._under_way[pending.connection] -= pending.size_bytes
 
     def welcomed(self, connection: str, epoch: str) -> tuple[list[OwnRequest[W]], list[OwnRequest[W]]]:
         """Return what to send now, in order, and what is lost; take the lost ones out.

@@ -146,13 +146,14 @@ class Outbox(Struct):
                 service, message, body, waiter, timeout_s, key=key, message_id=message_id, attempt=attempt,
                 trace=trace, on_stream=on_stream, reached_within_s=reached_within_s,
             )  # fmt: skip
+        del message, body  # what it waits for may take minutes
         try:
             head, answer = await waiter
         except asyncio.CancelledError:
             self._abandon(pending, waiter)
             raise
         finally:
-            del pending, waiter, body  # a fault would hold this frame, and they the fault: a body until the next GC
+            del pending, waiter  # a fault would hold this frame, and they the fault: a body until the next GC
         return self._decode(head, answer, expect)
 
     def ask(  # noqa: PLR0913 - an envelope has these fields
@@ -210,8 +211,8 @@ class Outbox(Struct):
             self.want(connection)
         deadline = now + timeout_s
         pending = OwnRequest(
-            head, body, connection.name, deadline, row is None or row.redeliver, [waiter], on_stream,
-            reached_within_s=reached_within_s, is_unreached=not connection.is_bound,
+            head, message, body, len(body), connection.name, deadline, row is None or row.redeliver, [waiter],
+            on_stream, reached_within_s=reached_within_s, is_unreached=not connection.is_bound,
         )  # fmt: skip
         self._pending.add(pending)
         if self._cancels:
@@ -243,7 +244,8 @@ class Outbox(Struct):
     def _send_late(self, connection: Connection, pending: OwnRequest[Waiter]) -> None:
         remaining_ms = int((pending.deadline - self.clock.monotonic()) * 1000)
         head = pending.header._replace(deadline_ms=max(1, remaining_ms))
-        connection.link.send(pack_header(head), pending.body)
+        body = pending.body if pending.body is not None else encode(pending.message, limits.BODY_MAX_BYTES)
+        connection.link.send(pack_header(head), body)
         self._pending.sent(pending, connection.epoch)
 
     def _send_held(self, connection: Connection) -> None:

@@ -204,6 +204,7 @@ class Supervisor(Actor):
         """Return the one answer to this input. Raises SessionFault for a verdict, or the fault of a failed run."""
         with ExitStack() as line:
             session, decision = await self._admit(message, call, line)
+        del line  # an empty one has 800 bytes, and the answer may take minutes
         call.after_reply(partial(self._registry.record_state, session))
         deadline_at = self._runs.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
         match decision:

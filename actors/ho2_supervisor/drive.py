@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import structlog
@@ -193,7 +192,7 @@ class Driver:
         now = {"continues": open_calls and open_calls.wo_id, "at": session.now()}
         session.append(task.requested.model_copy(update=now), bodies=task.bodies, trace=task.trace)
 
-    async def _attempt(self, task: RunTask) -> TurnResult:
+    async def _attempt(self, task: RunTask) -> TurnResult:  # noqa: C901 - one place for all of its ends
         """Take the turn under the run's deadline; journal a failure or a verdict before it is told."""
         session, progress = task.session, Progress()
         memo = session.record.run
@@ -202,7 +201,8 @@ class Driver:
         if memo is not None and session.record.state.lifecycle == "Cancelling":
             return await self._end_cancelled(task, memo)
         run: Run | None = None
-        fault: RuntimeFault = WorkOrderFault("deadline_exceeded", f"input {task.input_id}: no time is left")
+        result: TurnResult | None = None
+        fault: RuntimeFault | None = None
         try:
             if memo is None:
                 raise WorkOrderFault("execution_error", f"input {task.input_id} has no run")
@@ -219,12 +219,9 @@ class Driver:
             resumed = task.draft.before is not None
             _log.info("run_started", turn=str(run.run_id), input_id=task.input_id, resumed=resumed)
             if run.remaining_s() > 0:
-                with ExitStack() as failing:
-                    failing.callback(task.end_beside)
-                    async with asyncio.timeout_at(self._compute_due(task)) as task.scope:
-                        await self._wait_turn(task, memo, resources)
-                        result = _log_end(run, await turn.take_turn(run, progress))
-                    failing.pop_all()
+                async with asyncio.timeout_at(self._compute_due(task)) as task.scope:
+                    await self._wait_turn(task, memo, resources)
+                    result = _log_end(run, await turn.take_turn(run, progress))
                 return result
         except TimeoutError:
             pass
@@ -235,6 +232,9 @@ class Driver:
             fault = caught
         finally:
             task.scope = None
+            if result is None:
+                task.end_beside()
+        fault = fault or WorkOrderFault("deadline_exceeded", f"input {task.input_id}: no time is left")
         return await self._end_without_answer(task, run, fault, progress)
 
     async def _end_cancelled(self, task: RunTask, memo: RunMemo) -> TurnResult:

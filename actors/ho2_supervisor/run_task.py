@@ -73,7 +73,7 @@ class RunTask:
     def __post_init__(self) -> None:
         self.standstill: Standstill | None = find_standstill(self.session.record.state.lifecycle)
         self.has_stood_still = self.standstill is not None
-        self._change = asyncio.Event()
+        self._change: asyncio.Event | None = None  # there while somebody waits for it
         loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[TurnResult] = loop.create_future()
         self.answer.add_done_callback(self._wake_waiting)
@@ -85,11 +85,13 @@ class RunTask:
 
     async def change(self) -> None:
         """Wait for the next change."""
+        self._change = self._change or asyncio.Event()
         await self._change.wait()
 
     def changed(self) -> None:
-        self._change.set()
-        self._change = asyncio.Event()
+        if self._change is not None:
+            self._change.set()
+            self._change = None
 
     async def stand_still(self, standstill: Standstill) -> None:
         """Stand still until the next change: no deadline comes meanwhile, and nobody else is kept waiting."""

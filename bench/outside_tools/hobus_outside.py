@@ -62,6 +62,20 @@ def sleep_def() -> dict[str, bool]:
     return {"slept": True}
 
 
+@tool(idempotent=True, writes=False)
+async def block_async() -> dict[str, bool]:
+    """Waits as long, and lets no other call of its process go on meanwhile."""
+    time.sleep(_sleep_s())
+    return {"slept": True}
+
+
+@tool(idempotent=True, writes=False)
+async def short_async() -> dict[str, bool]:
+    """Yields once."""
+    await asyncio.sleep(0)
+    return {"slept": True}
+
+
 def _sleep_s() -> float:
     return float((_outside() / "sleep_s").read_text(encoding="ascii"))
 

@@ -1,6 +1,6 @@
-"""P22, P23, R13: turns, tools and streams that wait for slow models, and overload.
+"""P22, P23, R13: turns, tools and streams that wait for slow models, overload, and people who harm others.
 
-usage: python -m bench.waiting [--rows turns,tools,streams,overload] [--small] [--no-peer] [--json FILE] [--write]
+usage: python -m bench.waiting [--rows turns,tools,streams,overload,hostile] [--small] [--no-peer] [--json FILE] [--write]
 
 Everything as shipped over HTTP (`hobus up --http`), all clients with one key, in a new cluster each. Turns ask an agent of
 one's own and it the embedded model, which thinks for 5 s a call, twice, and a tool once (beside the first call it classifies
@@ -20,8 +20,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.report import arguments, machine, measured_on, rows_table, told
-from bench.waiting.rows import ROWS, SMALL, Row, Sizes
+from bench.waiting.hostile import hostile
+from bench.waiting.rows import SMALL, Row, Sizes, overload, streams, tools, turns
 
+ROWS = {"turns": turns, "tools": tools, "streams": streams, "overload": overload, "hostile": hostile}
 DOCUMENT, RESULTS = Path("bench/results/speed.md"), Path("bench/results/waiting.json")
 
 

@@ -53,15 +53,17 @@ class Door:
         heard.took_s = heard.ended_at - began
         return heard
 
+    def request(self, text: str, *, stream: bool) -> bytes:
+        """Its bytes."""
+        body = json.dumps({"model": self.model, "stream": stream, "messages": [{"role": "user", "content": text}]})
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self.key}\r\n"
+        head += f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body.encode())}\r\n\r\n"
+        return (head + body).encode()
+
     async def _ask(self, heard: Heard, text: str, began: float, *, stream: bool) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 24)
         try:
-            body = json.dumps({"model": self.model, "stream": stream, "messages": [{"role": "user", "content": text}]})
-            head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self.key}\r\n"
-            head += (
-                f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body.encode())}\r\n\r\n"
-            )
-            writer.write((head + body).encode())
+            writer.write(self.request(text, stream=stream))
             await writer.drain()
             heard.status = int((await reader.readline()).split()[1])
             headers = await _headers(reader)

@@ -52,10 +52,13 @@ class Sizes:
     gap_ms: float = 25.0
     overload_s: float = 60.0
     overload_models_s: tuple[float, ...] = (0.05, 5.0)
+    hostile_turns: int = 10_000
+    hostile_s: float = 20.0
 
 
 SMALL = Sizes(
     turns=(8,), model_s=0.3, tools=4, streams=(8,), pieces=20, overload_s=3.0, overload_models_s=(0.05,),
+    hostile_turns=100, hostile_s=3.0,
 )  # fmt: skip
 
 
@@ -322,6 +325,3 @@ async def _capacity(ask: Ask, alone_s: float, seconds: float) -> float:
         if rate < 1.2 * best or clients >= 2048:
             return max(0.1, rate, best)
         best, clients = max(best, rate), clients * 4
-
-
-ROWS = {"turns": turns, "tools": tools, "streams": streams, "overload": overload}

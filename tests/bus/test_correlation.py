@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from hobus.bus.correlation import OwnRequest, PendingTable
 from hobus.bus.envelope import Kind, make_header
+from hobus.bus.messages.control import Cancelled
+
+PING = Cancelled(reason="requester")
 
 
 def pending(message_id: str, *, connection: str = "", redeliver: bool = True) -> OwnRequest[str]:
-    return OwnRequest(make_header(Kind.REQUEST, message_id), b"", connection, 1.0, redeliver, ["waiter"])
+    return OwnRequest(make_header(Kind.REQUEST, message_id), PING, b"", 0, connection, 1.0, redeliver, ["waiter"])
 
 
 def table(*entries: OwnRequest[str]) -> PendingTable[str]:
@@ -69,7 +72,14 @@ def test_what_was_never_sent_leaves_with_the_first_welcome() -> None:
 
 def sized(message_id: str, size: int, connection: str = "") -> OwnRequest[str]:
     """One with a body of so many bytes."""
-    return OwnRequest(make_header(Kind.REQUEST, message_id), bytes(size), connection, 1.0, True, ["waiter"])  # noqa: FBT003
+    return OwnRequest(make_header(Kind.REQUEST, message_id), PING, bytes(size), size, connection, 1.0, True, ["waiter"])  # noqa: FBT003
+
+
+def test_what_is_on_its_way_is_held_as_its_message_alone() -> None:
+    """Its requester has that in any case; bytes of a prompt would wait with it for minutes."""
+    one = sized("a", 6)
+    table(one).sent(one, "e")
+    assert (one.body, one.message, one.size_bytes) == (None, PING, 6)
 
 
 def test_no_more_than_the_window_is_under_way_and_the_rest_leaves_in_order() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.waiting.__main__ import measure
-from bench.waiting.rows import ROWS, SMALL
+from bench.waiting.__main__ import ROWS, measure
+from bench.waiting.rows import SMALL
 
 pytestmark = pytest.mark.process
 TAKEN = ("streams",)

@@ -210,6 +210,18 @@ async def test_one_that_blocks_its_loop_is_named_and_runs_alone_from_then_on(run
     assert (await other).text not in {result.text for result in await again}
 
 
+async def test_what_one_that_blocks_has_not_let_begin_is_begun_elsewhere(runner: ChildToolRunner) -> None:
+    """Handed to its process before anybody could know, and once: the process goes on afterwards, and leaves them."""
+    assert (await run(runner, "waits", s=0)).ok
+    blocking, *others = (
+        asyncio.get_running_loop().create_task(run(runner, tool, s=s))
+        for tool, s in (("blocks", 5), ("waits", 0), ("waits", 0))
+    )
+    assert (await asyncio.gather(*others))[0].ok
+    assert not blocking.done()
+    assert (await blocking).text not in {(await other).text for other in others}
+
+
 async def test_what_a_stopped_machine_did_not_do_is_no_tools_fault(runner: ChildToolRunner) -> None:
     """A process that slept for a while has one alarm waiting, and a loop that runs at once."""
     with structlog.testing.capture_logs() as logged:

@@ -107,8 +107,9 @@ class ToolChild(HostProcess):
                 self._on_late(NOBODY if self._running else self._caller, text)
 
     def _take(self, frame: Mapping[str, Any]) -> None:
-        if frame["op"] == "blocked" and isinstance(frame.get("tool_id"), str):
+        if frame["op"] == "blocked" and isinstance(frame.get("tool_id"), str) and isinstance(frame.get("begun"), list):
             self._on_blocked(frame["tool_id"])
+            self.give_back(frame["begun"])
         elif frame["op"] != "spent":
             raise HostGone("sent something that is not an answer")
         self.is_spent = True

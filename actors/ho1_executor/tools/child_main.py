@@ -59,6 +59,8 @@ class ToolProcess:
         self._faults: dict[str, str] = {}  # of those that cannot be loaded
         self._bounds = Bounds(*(settings[f"{name}_max_bytes"] for name in ("output", "said", "files")))
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._begun: set[int] = set()  # of them, those that had their first step
+        self._is_given_up = False  # a call holds it up: what is not begun is another process's
         self._asked: dict[int, deque[asyncio.Future[dict[str, Any]]]] = {}
         self._lags = 0
         self._is_watched = False
@@ -107,11 +109,15 @@ class ToolProcess:
 
     def _note_over(self, number: int, task: asyncio.Task[None]) -> None:
         del self._tasks[number]
-        if task.cancelled():  # before its first step
+        self._begun.discard(number)
+        if task.cancelled() and not self._is_given_up:  # before its first step
             self._send("result", **list_result_fields(number, make_not_done("cancelled", "it was not begun")))
 
     async def _answer(self, asked: Mapping[str, Any]) -> None:
         """Run one call from its first step to its result."""
+        if self._is_given_up:
+            return
+        self._begun.add(asked["n"])
         try:
             result = await self._make_result(asked)
         except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its result, a cancel as well
@@ -164,7 +170,8 @@ class ToolProcess:
         self._lags += 1
         task = asyncio.current_task()
         if self._lags == 2 and task is not None and task in self._tasks.values():  # noqa: PLR2004
-            self._send("blocked", tool_id=task.get_name())
+            self._is_given_up = True
+            self._send("blocked", tool_id=task.get_name(), begun=[*self._begun])
 
 
 class ChildHost(Struct, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -17,7 +18,7 @@ from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.mcp_servers.secrets import without
 from hobus.actors.ho1_executor.tools.child import ProcessAttempt, ToolChild
 from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolResult, make_not_done, refuse_request
-from hobus.actors.ho1_executor.tools.host_process import ENDED, HostGone
+from hobus.actors.ho1_executor.tools.host_process import ENDED, CallNotBegun, HostGone
 from hobus.actors.ho1_executor.tools.nursery import Nursery
 from hobus.actors.ho1_executor.tools.print_pipe import PrintCaller, read_caller
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
@@ -134,7 +135,7 @@ class ChildToolRunner:
                     async with self._places:
                         result = await self._run_in(self._take_own_child(), fields, attempt)
                 else:
-                    result = await self._run_in(self._take_shared_child(), fields, attempt)
+                    result = await self._run_shared(fields, attempt)
         except TimeoutError:
             return None
         except OSError as error:
@@ -147,6 +148,11 @@ class ChildToolRunner:
             if result is not None:
                 result.traceback = self._without_secrets(result.traceback)
             self._log(read_caller(fields), attempt.printed, "" if result is None else result.traceback)
+
+    async def _run_shared(self, fields: Mapping[str, Any], attempt: ProcessAttempt) -> ToolResult:
+        while True:
+            with suppress(CallNotBegun):  # one that was begun before holds that process up
+                return await self._run_in(self._take_shared_child(), fields, attempt)
 
     def _take_own_child(self) -> ToolChild:
         """Return a process that nobody uses. Raises OSError."""

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Any, NoReturn
@@ -36,10 +36,16 @@ _EXIT_LOOKS, _EXIT_LOOK_S = 50, 0.002
 """At how a process ended, whose socket has."""
 ENDED = "ended"
 """By itself."""
+_NOT_BEGUN: dict[str, Any] = {"op": "result"}
+"""Stands for the answer to a call that the process will never begin."""
 
 
 class HostGone(Exception):
     """Say that the process ended, or sent something that is not an answer."""
+
+
+class CallNotBegun(Exception):
+    """Say that the process has not begun this call, and never will: another one may take it."""
 
 
 class Frames:
@@ -156,6 +162,8 @@ class HostProcess:
         try:
             await frames.send(op, n=number, **fields)
             while (frame := await heard.get()) is not None:
+                if frame is _NOT_BEGUN:
+                    raise CallNotBegun
                 if (result := read_result(frame)) is not None:
                     return result
                 if frame["op"] == "progress":
@@ -204,6 +212,12 @@ class HostProcess:
                     pass  # it asks; nobody answers it any more
                 return True
         return False
+
+    def give_back(self, begun: Collection[int]) -> None:
+        """Have every call but those that have begun raise CallNotBegun: the process will not begin them."""
+        for number, heard in self._calls.items():
+            if number not in begun:
+                heard.put_nowait(_NOT_BEGUN)
 
     def has_ended(self) -> bool:
         """Return whether the process is gone, without reaping it."""

@@ -13,8 +13,9 @@ Every frame is a map with its kind under `op`. A process of tools takes one call
     child  -> worker  request   {n, service, type, body}                                    while it works on call n
                       result    {n, ok, code, text, truncated, traceback, files}            ends call or describe n
                       spent     {}                                                          it takes no other call
-                      blocked   {tool_id}                                                   nor then: this one holds up
-                                                                                            all others of a shared one
+                      blocked   {tool_id, begun}                                           nor then: this one holds up
+                                                                                            all others of a shared one;
+                                                                                            calls not begun never will be
 
 The process of an MCP server any number:
 

@@ -91,16 +91,17 @@ class Effects:
         if other.receipt is not None:
             await finish(other)
             return await self.finish(answer)
-        begins, draft = asyncio.Event(), self._task.draft
+        draft = self._task.draft
         is_behind = draft.is_watched and not work_orders.offers_tools(answer.order)
+        begins = asyncio.Event() if is_behind else None
 
         async def begun() -> None:
-            if is_behind:
+            if begins is not None:
                 await begins.wait()
             await finish(other)
 
         def hear(said: Message) -> None:
-            if isinstance(said, StreamDelta):
+            if begins is not None and isinstance(said, StreamDelta):
                 begins.set()
 
         self._task.go_beside(begun())
@@ -108,7 +109,8 @@ class Effects:
             with draft.watched(hear if is_behind else None):
                 return await self.finish(answer)
         finally:
-            begins.set()
+            if begins is not None:
+                begins.set()
 
     def recall(self) -> None:
         """Take in receipts of the journal that no drive of this run has met."""

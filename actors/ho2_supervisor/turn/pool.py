@@ -48,7 +48,7 @@ async def ask_for_receipt(  # noqa: PLR0913 - what a request is made of
     """
     clock = bus.clock
     give_up = clock.monotonic() + order.constraints.timeout_seconds
-    fault = RuntimeFault("expired", "no attempt fitted into the time-out")
+    fault: RuntimeFault | None = None
     is_in_doubt = False
     for attempt in range(first_attempt, first_attempt + ORDER_ATTEMPTS_MAX):
         left_s = give_up - clock.monotonic()
@@ -83,6 +83,7 @@ async def ask_for_receipt(  # noqa: PLR0913 - what a request is made of
             return receipt
         fault = RuntimeFault("malformed", f"a receipt of {receipt.wo_id} for {order.wo_id}")
         break
+    fault = fault or RuntimeFault("expired", "no attempt fitted into the time-out")
     if is_in_doubt:
         fault.facts[IN_DOUBT] = True
     raise fault
