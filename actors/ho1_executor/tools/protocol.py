@@ -14,8 +14,8 @@ Every frame is a map with its kind under `op`. A process of tools takes one call
                       result    {n, ok, code, text, truncated, traceback, files}            ends call or describe n
                       spent     {}                                                          it takes no other call
                       blocked   {tool_id, begun}                                           nor then: this one holds up
-                                                                                            all others of a shared one;
-                                                                                            calls not begun never will be
+                                                                                            all others of a shared one,
+                                                                                            who have not begun never do
 
 The process of an MCP server any number:
 
