@@ -10,9 +10,9 @@ QUEUE_STANDING_S = 10.0
 """A queue that was not empty for so long is no burst, but more than the cluster can do; so is one that soon follows."""
 QUEUE_STANDING_WAIT_MAX_S = 3.0
 """Behind such a queue a new run waits no longer: five seconds after the load is normal again, so are the answers."""
-UNWRITTEN_MAX = 128
+UNWRITTEN_MAX = 32
 """Entries on their way to the ledger with which no run begins: it has enough to do for the time of some looks."""
-BEGINNING_MAX = 32
+BEGINNING_MAX = 8
 """Runs between beginning and first order, with which no other begins: else an idle loop begins all while others lag."""
 BEGUN_FOR_ENDED = 1 / 2
 """Meanwhile one begins for two that end: of another person, too, and what is at work shrinks."""

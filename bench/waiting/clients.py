@@ -65,7 +65,8 @@ class Door:
         try:
             writer.write(self.request(text, stream=stream))
             await writer.drain()
-            heard.status = int((await reader.readline()).split()[1])
+            head = (await reader.readuntil(b"\n")).split()  # an EOFError where it was cut off before any
+            heard.status = int(head[1])
             headers = await _headers(reader)
             if stream and heard.status == 200:
                 await _read_stream(reader, heard, began)

@@ -7,9 +7,10 @@ import json
 import resource
 import socket
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from multiprocessing import get_context
 from typing import Any
 
 from bench.cluster import cluster, temporary
@@ -20,9 +21,10 @@ from bench.waiting.provider import provider
 from bench.waiting.rows import OWN, QUICK, Row, Sizes, door_of, key_of
 from hobus.config.files import SHIPPED_ROOT
 
-Burden = AbstractAsyncContextManager[None]
-_PIECES = 4000
-"""Of the answer that is read a byte a second: more than sockets on the way hold."""
+_READERS, _PIECES, _GAP_MS = 20, 1000, 10.0
+"""Of the answers that are read a byte a second."""
+_BEGINS_S = 0.5
+"""A burden has begun by then; a tool that blocks is not known to do so yet."""
 
 
 def hostile(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
@@ -31,7 +33,7 @@ def hostile(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     shipped = json.loads((SHIPPED_ROOT / "agents" / "ADMIN.json").read_text())
-    with provider(3600.0) as hung, provider(0.0, _PIECES) as talker:
+    with provider(3600.0) as hung, provider(0.0, _PIECES, _GAP_MS) as talker:
         providers = hung.settings()["gateway.providers"]
         providers = {
             "quick": providers["offline"],
@@ -45,15 +47,15 @@ def hostile(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
         with cluster(
             {"gateway.providers": providers}, "--http", "127.0.0.1:0", agents=[shipped | QUICK, *agents]
         ) as found:
-            theirs = door_of(found, QUICK["agent_id"])
+            theirs = door_of(found, str(QUICK["agent_id"]))
             mine = replace(theirs, key=key_of(found))
-            burdens: dict[str, Burden] = {
-                f"a person opens {sizes.hostile_turns} turns": _flood(mine, sizes.hostile_turns),
-                "50 streams read a byte a second": _read_slowly(replace(mine, model="TALKER"), 50),
-                "a provider hangs for 100 turns": _flood(replace(mine, model="HUNG"), 100),
+            burdens = {
+                f"a person opens {sizes.hostile_turns} turns": (_flood, mine, sizes.hostile_turns),
+                f"{_READERS} streams read a byte a second": (_read_slowly, replace(mine, model="TALKER"), _READERS),
+                "a provider hangs for 100 turns": (_flood, replace(mine, model="HUNG"), 100),
             }
             for what, burden in burdens.items():
-                yield asyncio.run(_beside(what, burden, theirs, QUESTION, sizes.hostile_s))
+                yield asyncio.run(_beside(what, _apart(*burden), theirs, QUESTION, sizes.hostile_s))
     with temporary("bench-tools") as directory:
         outside, with_tools = with_outside(directory, {})
         (outside.root / "seen" / "sleep_s").write_text(f"{sizes.hostile_s:g}")
@@ -61,7 +63,7 @@ def hostile(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
             with_tools.up("--http", "127.0.0.1:0")
             theirs = door_of(with_tools)
             mine = replace(theirs, key=key_of(with_tools))
-            block = _flood(mine, 1, asking_for("block_async"))
+            block = _apart(_flood, mine, 1, asking_for("block_async"))
             yield asyncio.run(
                 _beside("a tool blocks its loop", block, theirs, asking_for("short_async"), sizes.hostile_s)
             )
@@ -69,11 +71,11 @@ def hostile(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
             with_tools.end()
 
 
-async def _beside(what: str, burden: Burden, door: Door, text: str, seconds: float) -> Row:
+async def _beside(what: str, burden: AbstractContextManager[None], door: Door, text: str, seconds: float) -> Row:
     """Say how long turns of this door take alone, and beside the burden."""
     alone = [await door.ask(text) for _ in range(10)]
     beside: list[Heard] = []
-    async with burden:
+    with burden:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             beside.append(await door.ask(text))
@@ -86,20 +88,32 @@ async def _beside(what: str, burden: Burden, door: Door, text: str, seconds: flo
     return row
 
 
-@asynccontextmanager
-async def _flood(door: Door, number: int, text: str = QUESTION) -> AsyncGenerator[None]:
-    """So many turns at once; who is refused does not come back. What is left of them is given up afterwards."""
-    tasks = [asyncio.create_task(door.ask(text)) for _ in range(number)]
-    await asyncio.sleep(0.2)
-    yield
-    await _end(tasks)
+# --- burdens, each in a process of its own: else the other person's client would wait for it, and not its turn ---------
 
 
-@asynccontextmanager
-async def _read_slowly(door: Door, number: int) -> AsyncGenerator[None]:
-    tasks = [asyncio.create_task(_read_a_byte_a_second(door)) for _ in range(number)]
-    yield
-    await _end(tasks)
+@contextmanager
+def _apart(burden: Callable[..., Coroutine[Any, Any, object]], *given: Any) -> Generator[None]:
+    process = get_context("spawn").Process(target=_run_burden, args=(burden, *given), daemon=True)
+    process.start()
+    time.sleep(_BEGINS_S)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+def _run_burden(burden: Callable[..., Coroutine[Any, Any, object]], *given: Any) -> None:
+    asyncio.run(burden(*given))
+
+
+async def _flood(door: Door, number: int, text: str = QUESTION) -> None:
+    """So many turns at once; who is refused does not come back."""
+    await asyncio.gather(*(door.ask(text) for _ in range(number)))
+
+
+async def _read_slowly(door: Door, number: int) -> None:
+    await asyncio.gather(*(_read_a_byte_a_second(door) for _ in range(number)))
 
 
 async def _read_a_byte_a_second(door: Door) -> None:
@@ -111,9 +125,3 @@ async def _read_a_byte_a_second(door: Door) -> None:
         await loop.sock_sendall(asking, door.request("tell me a story", stream=True))
         while await loop.sock_recv(asking, 1):
             await asyncio.sleep(1)
-
-
-async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

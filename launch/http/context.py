@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.http.events import FollowedJournals
 from hobus.launch.http.keys import HttpKey, Ownership
-from hobus.launch.http.limits import REFUSED_FOR_S
+from hobus.launch.http.limits import KEY_SHARE, REFUSED_FOR_S
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.problems import Problem, make_door_closing
 
@@ -41,6 +42,8 @@ class Door:
     console: Callable[[], str] = str
     """`host:port` of the console that runs, of a loopback address; empty: none does."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    _open: Counter[str] = field(default_factory=Counter[str])
+    """Requests under way, by their key's principal."""
     _busy_until: dict[str, float] = field(default_factory=dict[str, float])
     _waiting: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
     """Who waits for a turn's answer."""
@@ -59,6 +62,22 @@ class Door:
     @property
     def turns_under_way(self) -> int:
         return len(self._waiting)
+
+    @contextmanager
+    def request_of(self, principal: str) -> Generator[None]:
+        """Count a request of this key. Raises Problem(busy) where it would leave no connections to others."""
+        if self._open[principal] >= KEY_SHARE * self.config.http.connections_max:
+            raise Problem(
+                429, "busy", "this key has as many requests under way as it may (http.connections_max)",
+                headers={"retry-after": "1", "connection": "close"},
+            )  # fmt: skip
+        self._open[principal] += 1
+        try:
+            yield
+        finally:
+            self._open[principal] -= 1
+            if not self._open[principal]:
+                del self._open[principal]
 
     def require_room(self, principal: str) -> None:
         """Raise Problem(busy) where this person was just refused a turn: the cluster is not asked."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -80,7 +80,10 @@ class Guard:
             key, principal = _find_who(scope, key) if key else (None, "")
             scope.update(key=key, principal=principal, door=self.door, app=self)
             body.check_length()
-            with self.door.bus.on_behalf_of(principal and name_key_principal(principal)):
+            with (
+                self.door.request_of(key.principal) if key else nullcontext(),
+                self.door.bus.on_behalf_of(principal and name_key_principal(principal)),
+            ):
                 await self.app(scope, body.receive, count_sent)
         except ClientGone:
             await Response(status_code=_CLIENT_GONE)(scope, body.receive, count_sent)

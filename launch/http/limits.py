@@ -14,6 +14,8 @@ KEEP_ALIVE_MS = 30_000
 """An idle connection is closed after this."""
 WRITE_TIMEOUT_MS = 30_000
 """A client that reads nothing of its answer for so long is cut off."""
+KEY_SHARE = 3 / 4
+"""Of `http.connections_max`, that requests of one key may hold: else nobody else is let in."""
 REFUSALS_MAX = 256
 """Refused connections that have not closed yet; further ones are closed without a word."""
 UNUSED_NAMED_MAX = 32

@@ -1,8 +1,11 @@
 """What a door refuses by itself, and for how long."""
 
+import math
+from contextlib import ExitStack
+
 import pytest
 
-from hobus.launch.http.limits import REFUSED_FOR_S
+from hobus.launch.http.limits import KEY_SHARE, REFUSED_FOR_S
 from hobus.launch.http.problems import Problem
 
 
@@ -22,3 +25,18 @@ def test_its_own_refusals_do_not_prolong_those_of_the_cluster(door):
         made.require_room("ann")
 
     door.run(asked())
+
+
+def test_one_keys_requests_leave_connections_to_others(door):
+    """Three quarters are anybody's own; one that ends makes room for the next, and no name is kept."""
+    made = door.doors[0]
+    with ExitStack() as requests:
+        for _ in range(math.ceil(KEY_SHARE * made.config.http.connections_max)):
+            requests.enter_context(made.request_of("ann"))
+        with pytest.raises(Problem) as refused, made.request_of("ann"):
+            pass
+        assert (refused.value.status, refused.value.headers["connection"]) == (429, "close")
+        with made.request_of("bob"):
+            pass
+    with made.request_of("ann"):
+        pass
