@@ -18,7 +18,7 @@ from bench.outside import asking_for, with_outside
 from bench.turn import QUESTION
 from bench.waiting.clients import Door, Heard, said_of
 from bench.waiting.provider import provider
-from bench.waiting.rows import OWN, QUICK, Row, Sizes, door_of, key_of
+from bench.waiting.rows import OWN, QUICK, Row, Sizes, door_of
 from hobus.config.files import SHIPPED_ROOT
 
 _READERS, _PIECES, _GAP_MS = 20, 1000, 10.0
@@ -48,7 +48,7 @@ def hostile(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
             {"gateway.providers": providers}, "--http", "127.0.0.1:0", agents=[shipped | QUICK, *agents]
         ) as found:
             theirs = door_of(found, str(QUICK["agent_id"]))
-            mine = replace(theirs, key=key_of(found))
+            mine = door_of(found, theirs.model)
             burdens = {
                 f"a person opens {sizes.hostile_turns} turns": (_flood, mine, sizes.hostile_turns),
                 f"{_READERS} streams read a byte a second": (_read_slowly, replace(mine, model="TALKER"), _READERS),
@@ -62,7 +62,7 @@ def hostile(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
         try:
             with_tools.up("--http", "127.0.0.1:0")
             theirs = door_of(with_tools)
-            mine = replace(theirs, key=key_of(with_tools))
+            mine = door_of(with_tools)
             block = _apart(_flood, mine, 1, asking_for("block_async"))
             yield asyncio.run(
                 _beside("a tool blocks its loop", block, theirs, asking_for("short_async"), sizes.hostile_s)
