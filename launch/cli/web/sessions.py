@@ -37,7 +37,7 @@ _KEPT: dict[tuple[Path, str], tuple[int, SessionRow]] = {}
 """Where sessions stood as of the last entry of their journals: a page reads anew those that went on since."""
 
 
-class Listed(NamedTuple):
+class SessionPage(NamedTuple):
     """One page of sessions."""
 
     rows: list[SessionRow]
@@ -50,7 +50,7 @@ class Listed(NamedTuple):
 async def list_sessions(
     look: PageRequest, limit: int, *, is_shown: Callable[[SessionRow], bool], is_active: bool = False,
     among: Mapping[str, Any] | None = None,
-) -> Listed:  # fmt: skip
+) -> SessionPage:  # fmt: skip
     """Return sessions by the record's files, those that changed last before entry `before` first; `among`: of these.
 
     A page looks at no more than it may cost; `is_active`: at the last entries alone of those whose run is over.
@@ -59,18 +59,18 @@ async def list_sessions(
     demand_record(look.source.home)
     most = limits.GLANCED_AT_MAX if is_active else limits.LOOKED_AT_MAX
 
-    async def walk() -> Listed:
+    async def walk() -> SessionPage:
         journals, rows, last = FromDirectory(record), list[SessionRow](), None
         ends = [one for one in list_journal_ends(record) if among is None or one.session_id in among]
         for count, end in enumerate(one for one in ends if before is None or one.sequence < before):
             if count == most:
-                return Listed(rows, last, count)
+                return SessionPage(rows, last, count)
             if not (is_active and end.event_type in _OVER) and is_shown(row := await _find_row(journals, record, end)):
                 if len(rows) == limit:
-                    return Listed(rows, last)
+                    return SessionPage(rows, last)
                 rows.append(row)
             last = end.sequence
-        return Listed(rows)
+        return SessionPage(rows)
 
     return await run_in_threadpool(lambda: asyncio.run(walk()))
 
