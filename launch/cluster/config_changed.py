@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hobus.bus.errors import ConfigError
+from hobus.bus.tool import parse_entry_point
 from hobus.config.difference import NOT_THERE, Difference, list_differences
 from hobus.config.files import ADMIN_CONFIG
 from hobus.config.secret_refs import list_file_refs
@@ -105,9 +106,9 @@ def list_changed_beside(tools: ToolsConfig, run: RunFile) -> list[str]:
     if not started:
         return []
     since = min(started)
-    found = [
-        f"the code of {name}" for name, entry in tools.python_tools.items() if _find_newest(list_files(entry)) > since
-    ]
+    modules = {name: parse_entry_point(entry)[1].rpartition(":")[0] for name, entry in tools.python_tools.items()}
+    newest = {module: _find_newest(list_files(module)) for module in set(modules.values())}
+    found = [f"the code of {name}" for name, module in modules.items() if newest[module] > since]
     refs = sorted(set(list_file_refs(tools.model_dump(mode="json"))))
     return [*found, *(f"file:{path}" for path in refs if _find_newest([Path(path).expanduser()]) > since)]
 

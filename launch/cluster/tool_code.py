@@ -7,12 +7,9 @@ import importlib.util
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hobus.bus.tool import parse_entry_point
 
-
-def list_files(entry: str) -> Iterator[Path]:
-    """Yield the files of one of `tools.entry_points`, as far as they are there."""
-    where = parse_entry_point(entry)[1].rpartition(":")[0]
+def list_files(where: str) -> Iterator[Path]:
+    """Yield the files of a module, or `.py` file, of `tools.entry_points`, as far as they are there."""
     if where.endswith(".py"):
         yield from with_imported([Path(where)], beside=Path(where).parent)
         return
@@ -29,7 +26,7 @@ def with_imported(files: Iterable[Path], *, beside: Path) -> Iterator[Path]:
 
     In a directory of installed packages these are no part of the code: they change with an installation alone.
     """
-    left, known = list(files), set[Path]()
+    left, known, modules = list(files), set[Path](), set[str]()
     while left:
         file = left.pop()
         if file in known:
@@ -37,8 +34,9 @@ def with_imported(files: Iterable[Path], *, beside: Path) -> Iterator[Path]:
         known.add(file)
         yield file
         if beside.name not in ("site-packages", "dist-packages"):
-            for module in _list_imports(file):
-                folder = beside / module
+            further = _list_imports(file) - modules  # each is walked once, however many files import it
+            modules |= further
+            for folder in (beside / module for module in further):
                 left += [folder.with_suffix(".py")] if not folder.is_dir() else folder.rglob("*.py")
 
 

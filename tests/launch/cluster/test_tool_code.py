@@ -28,10 +28,21 @@ def test_what_a_file_imports_from_beside_it_belongs_to_it_however_far(tmp_path: 
     )  # fmt: skip
     written(tmp_path / "pack", __init__="", deep="import app\nx = 1\n", unused="import third\n")
     written(tmp_path, third="this is no Python")
-    found = names(list_files(f"weather = {directory}/app.py:weather"))
+    found = names(list_files(f"{directory}/app.py"))
     assert found == {"app.py", "helper.py", "__init__.py", "deep.py", "unused.py", "third.py"}
     assert names(with_imported([directory / "other.py"], beside=directory)) == {"other.py"}
-    assert list(list_files(f"weather = {directory}/gone.py:weather")) == [directory / "gone.py"]
+    assert list(list_files(f"{directory}/gone.py")) == [directory / "gone.py"]
+
+
+def test_a_folder_is_walked_once_however_many_files_import_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program beside a large project: its time grows with the project's files, not with their square."""
+    written(tmp_path, app="import pack\n")
+    written(tmp_path / "pack", **{f"part{number}": "import pack\n" for number in range(20)})
+    walked: list[Path] = []
+    walk = Path.rglob
+    monkeypatch.setattr(Path, "rglob", lambda folder, pattern: walked.append(folder) or walk(folder, pattern))
+    assert len(names(list_files(f"{tmp_path}/app.py"))) == 21
+    assert walked == [tmp_path / "pack"]
 
 
 def test_beside_an_installed_module_lies_nothing_of_its_own(tmp_path: Path) -> None:
@@ -43,4 +54,4 @@ def test_a_package_s_helper_beside_it_belongs_to_it(tmp_path: Path, monkeypatch:
     written(tmp_path / "clerk_tools", __init__="from clerk_helper import x\n")
     written(tmp_path, clerk_helper="x = 1\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    assert names(list_files("look = clerk_tools:look")) == {"__init__.py", "clerk_helper.py"}
+    assert names(list_files("clerk_tools")) == {"__init__.py", "clerk_helper.py"}
