@@ -150,11 +150,15 @@ def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):
     steps = console.client.get(f"{session}/turns/1.json").json()["steps"]
     [held] = [one for one in steps if one["kind"] == "wait"]
     assert held["verdict"] == "approved" and held["by"].endswith(", ada lovelace")
+    assert "End session" in console.client.get(session).text
     assert "has ended" in console.post(f"{session}/commands", kind="End", text="enough")
     ended = console.client.get(f"{session}.json").json()["end"]
     assert ended["reason"] == "enough (ada lovelace)"
     assert "session_closed" in console.post(f"{session}/commands", kind="Steer", text="more")
     assert "the message is empty" in console.post("/ask", text=" ")
+    console.post("/ask", session=session.rpartition("/")[2], text="pay the bill")  # its page was open before the end
+    page = eventually(lambda: "Not answered" in (text := console.client.get(session).text) and text)
+    assert "pay the bill" in page and "has ended" in page and "data-talk" not in page
     cluster.verify()
 
 

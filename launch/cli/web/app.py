@@ -159,7 +159,7 @@ class Console:
         self.changes = Changes(self.source)
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
-            trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+            trim_blocks=True, lstrip_blocks=True, auto_reload=False, finalize=words.escape_turning,
         )  # fmt: skip
         proxy = urlsplit(self.url)
         self._at, self._hosts = proxy.path, names_of("127.0.0.1", [get_host(proxy.netloc)] if self.url else [])
@@ -342,6 +342,7 @@ class Console:
                 fault = as_command_error(error) or CommandError(str(error))
                 said = ("refused", f"{fault.message}{f' ({fault.hint})' if fault.hint else ''}")
             self.source.forget()
+            self.changes.hurry()
             if said[1]:
                 person.said[:] = [*person.said, said][-limits.SAID_MAX :]
             return self._goes_to(asked.goes_to or back)

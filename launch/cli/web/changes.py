@@ -35,6 +35,7 @@ class Changes:
         self._poll: asyncio.Task[None] | None = None
         self._paced = (float("-inf"), 0.0)
         """When a pause was counted last, and the processor time that was spent until then."""
+        self._hurries_until = float("-inf")
 
     @property
     def streams(self) -> int:
@@ -67,6 +68,10 @@ class Changes:
         finally:
             self._followers.discard(one)
 
+    def hurry(self) -> None:
+        """Tell of changes without longer pauses for a while: somebody did something, and looks what becomes of it."""
+        self._hurries_until = self._source.clock.monotonic() + limits.HURRY_S
+
     async def close(self) -> None:
         if self._poll is not None:
             self._poll.cancel()
@@ -95,7 +100,7 @@ class Changes:
         (before, spent_before), now, spent = self._paced, self._source.clock.monotonic(), process_time()
         self._paced = (now, spent)
         owed_s = (spent - spent_before) / limits.SHARE - (now - before)
-        return min(limits.PAUSE_MAX_S, max(limits.TICK_S, owed_s))
+        return limits.TICK_S if now < self._hurries_until else min(limits.PAUSE_MAX_S, max(limits.TICK_S, owed_s))
 
     def _tell(self, sessions: set[str] | None) -> None:
         """Tell followers of these sessions, None: of every one; those of the beats in any case."""

@@ -20,6 +20,8 @@ SHARE = 0.01
 """Of one processor that pages made anew may take: where they take more, browsers are told less often."""
 PAUSE_MAX_S = 30.0
 """But so often in any case."""
+HURRY_S = 10.0
+"""After what somebody did from a page there are no such pauses."""
 TAIL_WAIT_MS = 1000
 """One long poll of the record."""
 TAIL_MAX = 64

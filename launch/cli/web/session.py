@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,7 @@ async def show_session(look: PageRequest) -> PageAnswer:
         "row": row, "found": found, "standing": standing, "commands": found.commands[::-1],
         "cards": found.cards[::-1], "limit": limit, "has_more": found.has_more,
         "run": None if standing.state.run is None else standing.runs,
-        "talk": None if talk is None or talk.is_over else talk,
+        "talk": None if talk is None or (talk.is_over and not talk.is_lost) else talk,
     }  # fmt: skip
     name = shorten_session(found.session_id)
     return PageAnswer("session.html", name, make_document(found), shown, found.session_id, has_texts=True)
@@ -77,10 +78,6 @@ async def tell(asked: Asked) -> str:
     return f"{kind}: applied"
 
 
-def _find_id(name: str) -> str:
-    return "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)
-
-
 async def ask(asked: Asked) -> str:
     """Send a message to the session, or to a new one; the browser goes where the answer is written."""
     place, text = asked.source.place(), asked.form.get("text", "").strip()
@@ -95,9 +92,8 @@ async def ask(asked: Asked) -> str:
             wait_s = place.client_timeout_s
             started = await bus.request("host", question, expect=messages.SessionReady, timeout_s=wait_s)
         session_id = started.session_id
-    turn = ProcessTurn(
-        session_id=session_id, input_id=draw_id(f"console:{_find_id(asked.person.name)}"), text=text, stream=True
-    )
+    who = re.sub(r"[^A-Za-z0-9._-]", "_", asked.person.name)
+    turn = ProcessTurn(session_id=session_id, input_id=draw_id(f"console:{who}"), text=text, stream=True)
     TALKS.begin(place, turn, asked.source.forget)
     asked.goes_to = f"/sessions/{session_id}"
     return ""

@@ -29,6 +29,7 @@ class PageTalk:
         self.turn = turn
         self._when_over = when_over
         self.is_over = False
+        self.is_lost = False  # over, and nothing of it in the record: only this console knows its text
         self.fault = ""
         self._place = place
         self._seen = Provisional()
@@ -61,8 +62,9 @@ class PageTalk:
                 self._place, self.turn, timeout_s=timeout_s, on_stream=self._hear, waits_for_its_turn=True
             )
             self.fault = result.response if result.outcome == "error" else ""
+            self.is_lost = bool(self.fault) and result.run_id is None
         except (RuntimeFault, CommandError) as fault:
-            self.fault = str(fault)
+            self.fault, self.is_lost = str(fault), True
         finally:
             self.is_over = True
             self._when_over()

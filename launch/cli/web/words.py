@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
+
+from markupsafe import Markup
 
 from hobus.bus.messages.ids import parse_iso, shorten_session
 from hobus.launch.cli.web import limits
@@ -38,14 +41,23 @@ def format_ago(at: Any, now: float) -> str:
     return "-" if at in (None, "", 0) else f"{output.format_duration(max(0.0, now - _read_seconds(at)))} ago"
 
 
-_SECONDS_MAX = 100_000_000_000
-"""Of a moment in seconds, for thousands of years; a greater one is in microseconds."""
+_SECONDS_MAX = 100_000_000_000  # of a moment in seconds; a greater one is in microseconds
 
 
 def _read_seconds(at: Any) -> float:
     if isinstance(at, str):
         return parse_iso(at)
     return at / 1_000_000 if at > _SECONDS_MAX else at
+
+
+_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+"""Characters after which others stand in another order than they were written in."""
+
+
+def escape_turning(value: Any) -> Any:
+    """Return a text with such characters as escapes: nobody approves arguments other than those that are shown."""
+    is_text = isinstance(value, str) and not isinstance(value, Markup)
+    return _TURNING.sub(lambda found: f"\\u{ord(found[0]):04x}", value) if is_text else value
 
 
 def fold_text(text: Any) -> str:
@@ -67,8 +79,7 @@ def _format_ms(value: int) -> str:
     return f"{value:,} ms" if value < _MS_MAX else output.format_duration(value / 1000)
 
 
-_MS_MAX = 10_000
-"""From there on in seconds."""
+_MS_MAX = 10_000  # from there on in seconds
 FILTERS: dict[str, Callable[..., Any]] = {
     "tone": choose_tone, "moment": format_moment, "clock": format_time_of_day, "ago": format_ago, "long": fold_text,
     "pretty": format_json, "session": shorten_session, "money": output.format_money, "counted": output.format_count,

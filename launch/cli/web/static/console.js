@@ -2,6 +2,8 @@
 "use strict";
 (() => {
   const wire = document.getElementById("wire");
+  // What the page shows may be over by now: it looks like that.
+  const tell = (text) => { wire.textContent = text; document.body.classList.toggle("stale", text !== ""); };
   let stream = null, isFetching = false, isDue = false;
 
   function isInUse(part) {
@@ -37,8 +39,8 @@
         const made = next.getElementById(part.id);
         if (made) replaced(part, made);
       }
-      wire.textContent = answer.ok ? "" : "this page cannot be read now; it shows what was last known";
-    } catch { wire.textContent = "the console does not answer"; }
+      tell(answer.ok ? "" : "this page cannot be read now; it shows what was last known");
+    } catch { tell("the console does not answer"); }
     isFetching = false;
     if (isDue) { isDue = false; setTimeout(refresh, 250); }
   }
@@ -49,7 +51,7 @@
     stream = new EventSource(from);
     stream.addEventListener("changed", refresh);
     stream.onopen = () => { if (wire.textContent) refresh(); };
-    stream.onerror = () => { wire.textContent = "not connected; trying again"; };
+    stream.onerror = () => { tell("not connected; trying again"); };
   }
 
   // The answer while it is written; what counts is the page as it is made anew at the end.

@@ -103,11 +103,13 @@ async def test_those_of_all_sessions_hear_of_any_and_those_of_the_beats_each_tim
 def test_pages_take_no_more_than_their_share_of_a_processor(monkeypatch, spent_s, pause_s):
     """By the processor time of this process since a second ago; however long they take, browsers are told at times."""
     monkeypatch.setattr(limits, "TICK_S", 1.0)
-    record = SimpleNamespace(clock=SimpleNamespace(monotonic=iter((50.0, 51.0)).__next__))
-    monkeypatch.setattr("hobus.launch.cli.web.changes.process_time", iter((2.0, 2.0 + spent_s)).__next__)
+    record = SimpleNamespace(clock=SimpleNamespace(monotonic=iter((50.0, 51.0, 52.0, 53.0)).__next__))
+    monkeypatch.setattr("hobus.launch.cli.web.changes.process_time", iter((2.0, 2.0 + spent_s, 99.0)).__next__)
     paced = Changes(record)
     assert paced._pause_s() == 1.0
     assert paced._pause_s() == pytest.approx(pause_s)
+    paced.hurry()
+    assert paced._pause_s() == 1.0
 
 
 async def test_what_is_asked_twice_at_once_is_read_once_until_something_changed(tmp_path):

@@ -105,10 +105,11 @@ def test_a_hostile_text_is_a_text_in_every_page(hostile):
         markup = _Markup(browser.get(path).text)
         assert markup.faults == [], path
         assert not markup.tags & {"img", "iframe", "base", "object", "embed", "b"} - {"b"}, path
+        assert "\u202e" not in markup.text, path
     page = _Markup(browser.get(f"/sessions/{session}?limit=50").text)
     for said in CORPUS[:6]:
         assert said in page.text
-    assert "{{ 7 * 7 }}" in page.text
+    assert "{{ 7 * 7 }}" in page.text and r"\u202e<b>backwards</b>" in page.text
     failed = browser.get(f"/sessions/{session}/turns/{len(CORPUS)}").text
     assert (
         "What failed" in failed and "PROVIDER_ERROR" in failed and f"the provider said: {CORPUS[0]}" in words_in(failed)
