@@ -282,6 +282,7 @@ def main() -> None:
     except CommandError as error:
         fault = [error.message, error.hint]
     os.write(out, f"{json.dumps([read, fault])}\n".encode())
+    sys.stdout.flush()
     os._exit(0)  # threads that the file left behind are nobody's business
 
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from markupsafe import Markup
-
 from hobus.bus.messages.ids import parse_iso, shorten_session
 from hobus.launch.cli.web import limits
 from hobus.launch.console import output
@@ -56,7 +54,7 @@ _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 def escape_turning(value: Any) -> Any:
     """Return a text with such characters as escapes: nobody approves arguments other than those that are shown."""
-    is_text = isinstance(value, str) and not isinstance(value, Markup)
+    is_text = isinstance(value, str) and not hasattr(value, "__html__")
     return _TURNING.sub(lambda found: f"\\u{ord(found[0]):04x}", value) if is_text else value
 
 
