@@ -74,9 +74,6 @@ def test_up_ask_ps_tap_request_verify_down(cluster: Cluster):
 
 def test_up_where_it_is_up_and_down_where_it_is_down_change_nothing(cluster: Cluster):
     """A sentence that names the launcher, of options that they count at a start, and exit 0."""
-    late = cluster("up", "--wait-timeout", "1ms")  # which it goes on behind
-    if late.code != 0:  # on a busy machine the command may look for the first time when all is up
-        assert late.code == exit_codes.UNREACHABLE and "not ready after" in late.err, late.err
     assert cluster("up", "--wait-timeout", "60s").code == 0
     pids = {row.pid for row in cluster.run().children}
     for words, counts in (
