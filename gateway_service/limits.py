@@ -7,6 +7,8 @@ WRITTEN_MAX_CHARS = 2000
 
 CONNECT_TIMEOUT_MS = 5000
 """Until a connection to a provider stands: a server that is there answers within a round trip or two."""
+POOL_REQUESTS_MAX = 32
+"""Requests at once in one pool of connections to a provider: each begin and end looks through all of them."""
 CALLS_MAX = 4096
 """Orders' prompts at once, and calls that a provider bears: as many as any process takes."""
 

@@ -11,7 +11,7 @@ import codecs
 import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 
 import httpx2
@@ -62,7 +62,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(
             response.status_code,
             headers=response.headers,
-            stream=_Body(body, response.stream),
+            stream=_Body(body, response.stream.aclose),
             extensions=response.extensions,
         )
 
@@ -71,15 +71,66 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 class _Body(httpx2.AsyncByteStream):
-    def __init__(self, pieces: AsyncIterator[bytes], inner: httpx2.AsyncByteStream) -> None:
+    def __init__(self, pieces: AsyncIterator[bytes], close: Callable[[], Awaitable[None]]) -> None:
         self._pieces = pieces
-        self._inner = inner
+        self._close = close
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._pieces
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        await self._close()
+
+
+class PooledTransport(httpx2.AsyncBaseTransport):
+    """As many small pools of connections as there are requests for.
+
+    A pool of the library looks through all that it has whenever a request begins or ends: a thousand at once would cost
+    it a million looks.
+    """
+
+    def __init__(self, make_pool: Callable[[], httpx2.AsyncBaseTransport]) -> None:
+        self._make_pool = make_pool
+        self._pools = [make_pool()]
+        self._at_work = [0]
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Return the response of the first pool that has room; it is at work until that is closed."""
+        at = next((at for at, count in enumerate(self._at_work) if count < limits.POOL_REQUESTS_MAX), len(self._pools))
+        if at == len(self._pools):
+            self._pools.append(self._make_pool())
+            self._at_work.append(0)
+        self._at_work[at] += 1
+        try:
+            response = await self._pools[at].handle_async_request(request)
+        except BaseException:
+            await self._leave(at)
+            raise
+        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - the transport is an asynchronous one
+        inner = response.stream
+        is_closed = False
+
+        async def close() -> None:
+            nonlocal is_closed
+            if not is_closed:
+                is_closed = True
+                try:
+                    await inner.aclose()
+                finally:
+                    await self._leave(at)
+
+        response.stream = _Body(aiter(inner), close)
+        return response
+
+    async def _leave(self, at: int) -> None:
+        """Leave a pool; what is idle stays open in the first one alone, the only one that surely looks through it."""
+        self._at_work[at] -= 1
+        if at and not self._at_work[at]:
+            await self._pools[at].aclose()
+
+    async def aclose(self) -> None:
+        for pool in self._pools:
+            await pool.aclose()
 
 
 async def _read(
@@ -127,12 +178,9 @@ def make_client(
     # An SDK looks for keys, addresses and headers there; what counts stands in the configuration, all of it.
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "ANTHROPIC_"))]:
         del os.environ[name]
-    pool = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-    transport = GuardedTransport(
-        httpx2.AsyncHTTPTransport(verify=_load_trusted(), limits=pool, trust_env=False),
-        breathe,
-        has_key=bool(key),
-    )
+    bounds = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+    make_pool = partial(httpx2.AsyncHTTPTransport, verify=_load_trusted(), limits=bounds, trust_env=False)
+    transport = GuardedTransport(PooledTransport(make_pool), breathe, has_key=bool(key))
     http = httpx2.AsyncClient(transport=transport, follow_redirects=False, trust_env=False)
     connect_s, silence_s = limits.CONNECT_TIMEOUT_MS / 1000, gateway.stream_silence_ms / 1000
     library = import_module(config.kind)  # a second's work, and only where it is configured
