@@ -11,17 +11,18 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import asdict, astuple
 
 from hobus.bus.messages.gateway import Prompt, ScopeBudget
 from hobus.bus.messages.work_order import BudgetMode
 from hobus.bus.record.payloads.prompts import (
     BudgetCrossed,
+    ScopeFigures,
     name_agent_scope,
     name_order_scope,
     name_provider_scope,
     name_session_scope,
 )
-from hobus.bus.record.payloads.prompts import ScopeFigures as Scope
 from hobus.config.assets import AgentFile
 from hobus.config.sections.gateway import Route
 from hobus.config.sections.turns import BudgetConfig
@@ -35,7 +36,25 @@ _SHARED = (name_session_scope(""), name_agent_scope(""))
 _STRICTNESS: dict[BudgetMode, int] = {"off": 0, "warn": 1, "enforce": 2}
 
 
-_UNLIMITED = Scope(None)
+class Scope(Struct):
+    """What one scope comes to (`ScopeFigures`)."""
+
+    limit: int | None
+    used: int = 0
+    reserved: int = 0
+    calls: int = 0
+    cost_usd: float | None = 0.0
+    unknown_calls: int = 0
+    is_over: bool = False
+
+    @property
+    def remaining(self) -> int | None:
+        """Return the tokens that a new reservation may take; negative where warn or off let it pass."""
+        return None if self.limit is None else self.limit - self.used - self.reserved
+
+    def hold(self, tokens: int) -> None:
+        self.reserved += tokens
+        self.is_over = self.limit is not None and self.used + self.reserved > self.limit
 
 
 class Reservation(Struct, frozen=True):
@@ -74,11 +93,11 @@ class BudgetState(Struct):
 
     def copy(self) -> BudgetState:
         """Return an equal, independent state."""
-        return BudgetState(self.idle_orders_max, dict(self.scopes), dict(self.open), OrderedDict(self.idle_orders))
+        scopes = {name: Scope(*astuple(scope)) for name, scope in self.scopes.items()}
+        return BudgetState(self.idle_orders_max, scopes, dict(self.open), OrderedDict(self.idle_orders))
 
     def allocate(self, scope: str, limit: int) -> None:
-        known = self.scopes.get(scope)
-        self.scopes[scope] = Scope(limit) if known is None else known._replace(limit=limit)
+        self.scopes.setdefault(scope, Scope(limit)).limit = limit
 
     def reserve(self, reservation: Reservation, mode: BudgetMode, *, headroom_tokens: int = 0) -> list[Effect]:
         """Hold the reservation's tokens, if the mode and all scopes allow it; return what follows from that.
@@ -92,7 +111,7 @@ class BudgetState(Struct):
         if mode != "warn":
             self._hold(reservation)
             return []
-        before = [self.scopes.get(name, _UNLIMITED).is_over for name in reservation.scopes]
+        before = [name in self.scopes and self.scopes[name].is_over for name in reservation.scopes]
         self._hold(reservation)
         crossed: list[Effect] = []
         for name, was_over in zip(reservation.scopes, before, strict=True):
@@ -111,15 +130,16 @@ class BudgetState(Struct):
         reservation = self.open.pop(reservation_id, None)
         if reservation is None:
             return
+        tokens, cost_usd, is_unknown, was_sent = settlement
         for name in reservation.scopes:
-            limit, used, reserved, calls, cost, unknown, _ = self.scopes[name]
-            used, reserved = used + settlement.tokens, reserved - reservation.tokens
-            calls, unknown = calls + settlement.was_sent, unknown + settlement.is_unknown
-            cost = None if cost is None or settlement.cost_usd is None else cost + settlement.cost_usd
-            is_over = limit is not None and used + reserved > limit
-            self.scopes[name] = Scope(limit, used, reserved, calls, cost, unknown, is_over)
-            if not reserved and name.startswith(_ORDER):
-                self._rest(name)
+            scope = self.scopes[name]
+            scope.used += tokens
+            scope.calls += was_sent
+            scope.unknown_calls += is_unknown
+            scope.cost_usd = None if scope.cost_usd is None or cost_usd is None else scope.cost_usd + cost_usd
+            scope.hold(-reservation.tokens)
+        if (order := reservation.scopes[0]).startswith(_ORDER) and not self.scopes[order].reserved:
+            self._rest(order)
 
     def _find_refusal(self, reservation: Reservation, headroom_tokens: int) -> NotReserved | None:
         for name in reservation.scopes:
@@ -141,10 +161,9 @@ class BudgetState(Struct):
     def _hold(self, reservation: Reservation) -> None:
         self.open[reservation.reservation_id] = reservation
         for name in reservation.scopes:
-            limit, used, reserved, calls, cost, unknown, _ = self.scopes.get(name, _UNLIMITED)
-            reserved += reservation.tokens
-            is_over = limit is not None and used + reserved > limit
-            self.scopes[name] = Scope(limit, used, reserved, calls, cost, unknown, is_over)
+            if name not in self.scopes:
+                self.scopes[name] = Scope(None)
+            self.scopes[name].hold(reservation.tokens)
             if name in self.idle_orders:
                 del self.idle_orders[name]
 
@@ -156,16 +175,18 @@ class BudgetState(Struct):
             del self.scopes[forgotten]
 
 
-def list_figures(state: BudgetState) -> dict[str, Scope]:
+def list_figures(state: BudgetState) -> dict[str, ScopeFigures]:
     """Return every scope, in order of name, but for orders at rest: hardly one of them calls again."""
-    return {name: scope for name, scope in sorted(state.scopes.items()) if name not in state.idle_orders}
+    names = sorted(state.scopes.keys() - state.idle_orders.keys())
+    return {name: ScopeFigures(*astuple(state.scopes[name])) for name in names}
 
 
-def restore_state(figures: Mapping[str, Scope], open_: Iterable[Reservation], idle_orders_max: int) -> BudgetState:
+def restore_state(
+    figures: Mapping[str, ScopeFigures], open_: Iterable[Reservation], idle_orders_max: int
+) -> BudgetState:
     """Return the state that had these figures, and these reservations open in them."""
-    return BudgetState(
-        idle_orders_max, dict(figures), {reservation.reservation_id: reservation for reservation in open_}
-    )
+    scopes = {name: Scope(*scope) for name, scope in figures.items()}
+    return BudgetState(idle_orders_max, scopes, {reservation.reservation_id: reservation for reservation in open_})
 
 
 # --- what a prompt draws on ---------------------------------------------------------------------------------------
@@ -218,6 +239,6 @@ def choose_mode(configured: BudgetMode, asked: BudgetMode | None) -> BudgetMode:
 
 
 def make_row(name: str, scope: Scope) -> ScopeBudget:
-    figures = scope._asdict()
+    figures = asdict(scope)
     del figures["is_over"]
     return ScopeBudget(scope=name, remaining=scope.remaining, **figures)

@@ -239,7 +239,7 @@ def make_failed(attempt: Attempt, fault: GatewayError, settlement: Settlement, *
     return check_entry(_end_of(attempt, "PROMPT_FAILED", payload, reason=fault.code, at=at))  # it may be a plugin's
 
 
-def make_unknown_end(prompt_sent: Entry, reservation: Reservation, *, at: float) -> WriteEntry:
+def make_unknown_end(prompt_sent: Entry | WriteEntry, reservation: Reservation, *, at: float) -> WriteEntry:
     """Build the end of a PROMPT_SENT whose sender is gone: settled at its reservation, and said to be unknown."""
     sent_to, said = read_payload(PromptSent, prompt_sent), "the gateway that sent it ended before it recorded an end"
     asked = ("", "") if sent_to is None else (sent_to.provider_id, sent_to.model_id)
@@ -276,12 +276,12 @@ def _make_message(message: PromptMessage, of_pack: Mapping[str, int]) -> SentMes
     return SentMessage(message.role, tuple(parts), tuple(message.tool_calls), message.tool_call_id)
 
 
-def read_name(entry: Entry) -> str:
+def read_name(entry: Entry | WriteEntry) -> str:
     """Return `<call key>/<attempt>` of a PROMPT_* entry."""
     return entry.submission_id.partition(":")[2]
 
 
-def read_held(entry: Entry) -> tuple[Reservation | None, tuple[str, int] | None]:
+def read_held(entry: Entry | WriteEntry) -> tuple[Reservation | None, tuple[str, int] | None]:
     """Return the reservation of a PROMPT_SENT, and (scope, limit) of its order if bounded; None where erased."""
     sent = read_payload(PromptSent, entry)
     if sent is None:
@@ -292,7 +292,7 @@ def read_held(entry: Entry) -> tuple[Reservation | None, tuple[str, int] | None]
     return reservation, (name_order_scope(entry.provenance.work_order_id), sent.token_budget)
 
 
-def read_settlement(entry: Entry) -> Settlement:
+def read_settlement(entry: Entry | WriteEntry) -> Settlement:
     """Return the settlement of an attempt's end; an erased payload settles only its reservation's release."""
     if entry.event_type == "PROMPT_RECEIVED":
         received = read_payload(PromptReceived, entry)

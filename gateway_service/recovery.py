@@ -2,17 +2,26 @@
 
 Interrupted by an outage it goes on where it stopped. It
 begins behind the newest BUDGET_SNAPSHOT, so that a start takes no longer the longer the record is.
+
+Snapshots are of what the record has, not of what a gateway means to have spent. While an earlier incarnation may still
+be heard by the ledger, whatever stands is read; later nobody else writes, and this one's own acknowledged writes, in
+their order, are the same entries: they are counted as they are acknowledged, and none is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
 import structlog
 
-from hobus.bus.errors import MessageTooLarge
+from hobus.bus.errors import MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import derive_entry_id
-from hobus.bus.messages.ledger import Entry, Query, Read, WriteEntry
+from hobus.bus.messages.ledger import Ack, Entry, Query, Read, WriteEntry
 from hobus.bus.port import Bus
+from hobus.bus.promise import Promise
 from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetSnapshot
 from hobus.bus.spool import Spool
@@ -22,18 +31,35 @@ from hobus.gateway_service.budget import BudgetState, list_figures, restore_stat
 _log = structlog.get_logger("gateway")
 
 
+class OwnLedger(LedgerClient):
+    """A client that tells of each write of this process what became of it."""
+
+    on_decided: Callable[[Sequence[WriteEntry], list[Ack] | RuntimeFault], None]
+
+    def submit(self, entries: Sequence[WriteEntry], **how: Any) -> Promise[list[Ack]]:
+        acks = LedgerClient.submit(self, entries, **how)
+        acks.then(partial(self.on_decided, entries))
+        return acks
+
+
 class Recovery:
     """One pass over the record; `run` may be called again after a LedgerError until it has returned once."""
 
-    def __init__(self, bus: Bus, ledger: LedgerClient, spool: Spool) -> None:
+    def __init__(self, bus: Bus, ledger: OwnLedger, spool: Spool, *, heard_s: float) -> None:
+        """Begin with nothing. `heard_s`: so long after its end the ledger may still hear an earlier incarnation."""
         self._bus = bus
         self._ledger = ledger
         self._spool = spool
+        self._heard_s = heard_s
+        self._alone_at = 0.0  # monotonic
+        self._is_alone = False
+        self._decided: list[tuple[WriteEntry, Ack]] | None = None  # own, while the record is read for the last time
+        ledger.on_decided = self._note_decided
         self._page = limits.REBUILD_PAGE
         self._after = -1
-        self._unended: dict[str, Entry] = {}
+        self._unended: dict[str, Entry | WriteEntry] = {}
         self.state = BudgetState(limits.RECENT_CALLS_MAX)
-        self._read_count = 0  # since the newest snapshot
+        self._behind = 0  # entries since the newest snapshot
 
     async def run(self) -> BudgetState:
         """Return the recorded budgets, with no open reservation. Raises LedgerError while the ledger is away."""
@@ -45,23 +71,50 @@ class Recovery:
             _log.warning("unknown_outcomes_closed", count=len(self._unended))
             await self._write([self._close(entry) for entry in self._unended.values()])
             await self._read_on()
-        await self.take_snapshot(read_on=False)
+        self._alone_at = self._bus.clock.monotonic() + self._heard_s
+        if self.is_due:
+            await self._record()
         return self.state.copy()  # the caller's own: ours stays the record's
 
-    async def take_snapshot(self, *, read_on: bool = True) -> None:
-        """Fold what was recorded since, and record the sum if that is `limits.SNAPSHOT_ENTRIES` or more.
+    async def take_snapshot(self) -> None:
+        """Record what the record comes to.
 
-        From the record alone, never from what a gateway has in mind: so an entry of another incarnation that wrote
-        until the last moment is in it, or is read behind it. Raises LedgerError while the ledger is away.
+        An entry of another incarnation that wrote until the last moment is in it, or is read behind it. Raises
+        LedgerError while the ledger is away.
         """
-        if read_on:
+        if not self._is_alone:
+            self._decided = own = [] if self._bus.clock.monotonic() >= self._alone_at else None
             await self._read_on()
+            self._is_alone, self._decided = own is not None, None
+            for entry, ack in own or ():
+                self._count_own(entry, ack)
+        await self._record()
+
+    def _note_decided(self, entries: Sequence[WriteEntry], outcome: list[Ack] | RuntimeFault) -> None:
+        if isinstance(outcome, RuntimeFault):
+            return
+        self._behind += len(entries)
+        for entry, ack in zip(entries, outcome, strict=True):
+            if self._is_alone:
+                self._count_own(entry, ack)
+            elif self._decided is not None:
+                self._decided.append((entry, ack))
+
+    def _count_own(self, entry: WriteEntry, ack: Ack) -> None:
+        """Fold a write of this process that stands; acks come in the order of the record."""
+        if ack.outcome in ("committed", "known") and ack.sequence > self._after:
+            self._take(entry, ack.sequence)
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether a snapshot, which has a line per scope, costs no more than what it saves."""
         lines = len(self.state.scopes) - len(self.state.idle_orders)
-        if self._read_count < max(limits.SNAPSHOT_ENTRIES, lines):
-            return  # a snapshot has a line per scope: so it costs no more than what it saves
+        return self._behind >= max(limits.SNAPSHOT_ENTRIES, lines)
+
+    async def _record(self) -> None:
         payload = BudgetSnapshot(self._after, list_figures(self.state), tuple(sorted(self.state.open)))
         entry = records.make_entry("BUDGET_SNAPSHOT", str(self._after), payload=payload, at=self._bus.now())
-        self._read_count = 0
+        self._behind = 0
         try:
             await self._write([entry])
         except MessageTooLarge as fault:
@@ -94,7 +147,9 @@ class Recovery:
                 sent = await self._ledger.lookup(
                     [derive_entry_id("PROMPT_SENT", name) for name in names], with_bodies=True
                 )
-                unended = {name: one for name, one in zip(names, sent, strict=True) if one is not None}
+                unended: dict[str, Entry | WriteEntry] = {
+                    name: one for name, one in zip(names, sent, strict=True) if one is not None
+                }
                 held = [held for sent in unended.values() if (held := records.read_held(sent)[0]) is not None]
                 self.state = restore_state(figures, held, self.state.idle_orders_max)
                 self._after, self._unended = after, unended
@@ -113,25 +168,25 @@ class Recovery:
                 self._page = max(1, self._page // 2)
                 continue
             for entry in found.entries:
-                self._fold(entry)
-                self._after = entry.sequence
-                self._read_count += entry.event_type != "BUDGET_SNAPSHOT"
+                self._take(entry, entry.sequence)
+            self._behind += len(found.entries)
             more = found.more
 
-    def _fold(self, entry: Entry) -> None:
+    def _take(self, entry: Entry | WriteEntry, sequence: int) -> None:
         """Fold one entry into the budgets; one that cannot be read must not keep the gateway from opening."""
+        self._after = sequence
         try:
-            self._apply(entry)
+            self._fold(entry)
         except (ValueError, TypeError, LookupError) as error:
             _log.error(
                 "record_unreadable",
                 submission_id=entry.submission_id,
-                sequence=entry.sequence,
-                origin=entry.origin,
+                sequence=sequence,
+                origin=getattr(entry, "origin", self._bus.instance),
                 error=type(error).__name__,
             )
 
-    def _apply(self, entry: Entry) -> None:
+    def _fold(self, entry: Entry | WriteEntry) -> None:
         name = records.read_name(entry)
         if entry.event_type == "PROMPT_SENT":
             reservation, order = records.read_held(entry)
@@ -146,6 +201,6 @@ class Recovery:
         elif entry.event_type == "BUDGET_ALLOCATED" and (new := read_payload(BudgetAllocated, entry)) is not None:
             self.state.allocate(new.scope, new.limit)
 
-    def _close(self, entry: Entry) -> WriteEntry:
+    def _close(self, entry: Entry | WriteEntry) -> WriteEntry:
         reservation = self.state.open[records.read_name(entry)]
         return records.make_unknown_end(entry, reservation, at=self._bus.now())

@@ -13,7 +13,6 @@ import structlog
 
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import ConfigError, GatewayError, RuntimeFault
-from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.limits import OUTPUT_ERRORS_MAX, SPOOL_RETRY_MS
 from hobus.bus.messages.gateway import (
     Breakers,
@@ -42,14 +41,12 @@ from hobus.gateway_service.pipeline import Pipeline, Shared, refuse
 from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PackTexts
-from hobus.gateway_service.recovery import Recovery
+from hobus.gateway_service.recovery import OwnLedger, Recovery
 from hobus.gateway_service.sending import Sender, make_unavailable
 
 _log = structlog.get_logger("gateway")
 
 SPOOL_FILE = "prompts.spool"
-_ENTRIES_OF_CALL = 2
-"""PROMPT_SENT and its end."""
 _RATES = ("provider_rates", "session_rate", "on_rate_limit")
 ProvidersOf = Callable[[Snapshot], Awaitable[Mapping[str, Provider]]]
 
@@ -80,7 +77,6 @@ class GatewayService(Actor):
         self._open = asyncio.Event()
         self._pipelines: OrderedDict[str, Pipeline] = OrderedDict()  # by digest, the last few
         self._snapshot_task: asyncio.Task[None] | None = None
-        self._snapshot_at = 0  # calls sent when it was taken
         self._preparing: list[asyncio.Task[None]] = []
         self._counts = Counter(sent=0, failed=0)
 
@@ -90,7 +86,7 @@ class GatewayService(Actor):
         """Read the spool; everything else waits for the ledger, in `ready`."""
         config = self._config
         self._bus = bus
-        self._ledger = LedgerClient(bus, config.ledger)
+        self._ledger = OwnLedger(bus, config.ledger)
         self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=config_limits.SNAPSHOTS_KEPT)
         self._spool.open()
         self._begin_preparing(self._first)
@@ -101,7 +97,7 @@ class GatewayService(Actor):
             retry_s=SPOOL_RETRY_MS / 1000,
         )
         self._breakers = BreakerDesk(bus, self._keeper, config.gateway.breaker)
-        self._recovery = Recovery(bus, self._ledger, self._spool)
+        self._recovery = Recovery(bus, self._ledger, self._spool, heard_s=config.bus.peer_timeout_ms / 1000)
         self._shared = Shared(
             bus=bus, keeper=self._keeper, calls=self._calls, breakers=self._breakers, last_faults=self._last_faults,
             histories=Histories(chars_max=limits.HISTORIES_MAX_CHARS), parts=SharedParts(),
@@ -254,9 +250,7 @@ class GatewayService(Actor):
 
     def _take_snapshot_sometimes(self) -> None:
         """Take a snapshot beside the calls, every `limits.SNAPSHOT_ENTRIES` entries, where the next start begins."""
-        due_at, sent = self._snapshot_at + limits.SNAPSHOT_ENTRIES // _ENTRIES_OF_CALL, self._counts["sent"]
-        if sent >= due_at and (self._snapshot_task is None or self._snapshot_task.done()):
-            self._snapshot_at = sent
+        if self._recovery.is_due and (self._snapshot_task is None or self._snapshot_task.done()):
             self._snapshot_task = asyncio.get_running_loop().create_task(self._write_snapshot_beside())
 
     async def _write_snapshot_beside(self) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterator
 
 import pytest
 
 from bench.builders import prompt
+from hobus.bus.errors import GatewayError
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import Prompt, PromptResponse
-from hobus.bus.messages.ledger import Entry, Query
-from hobus.gateway_service import limits
-from hobus.gateway_service.recovery import Recovery
+from hobus.bus.messages.ledger import Entry, Query, Write, Written
+from hobus.config.sections.gateway import Route
+from hobus.gateway_service import limits, records
+from hobus.gateway_service.budget import Reservation, list_figures
+from hobus.gateway_service.records import Attempt
+from hobus.gateway_service.recovery import OwnLedger, Recovery
 from tests.gateway_service.rig import Cluster, answered, hang, payload
 from tests.rig import of_type
 
@@ -31,7 +36,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 
 def folded(cluster: Cluster, entries: list[Entry]) -> Recovery:
     """What all these entries come to, without any snapshot."""
-    whole = Recovery(cluster.ho1, None, None)
+    whole = Recovery(cluster.ho1, OwnLedger(cluster.ho1, cluster.snapshot.config.ledger), None, heard_s=0)
     for entry in entries:
         whole._fold(entry)
     return whole
@@ -122,3 +127,79 @@ def test_without_a_snapshot_that_can_be_read_everything_is(cluster: Cluster) -> 
     assert of_type(entries, "BUDGET_SNAPSHOT")
     assert {entry.submission_id for entry in of_type(entries, "PROMPT_SENT")} <= set(seen)
     assert cluster.service._current.account._state.scopes == folded(cluster, entries).state.scopes
+
+
+def check_snapshots(cluster: Cluster, entries: list[Entry]) -> int:
+    """Each says what all entries up to its place come to, whoever wrote them; return how many there are."""
+    snapshots = of_type(entries, "BUDGET_SNAPSHOT")
+    for said in map(payload, snapshots):
+        state = folded(cluster, [entry for entry in entries if entry.sequence <= said.after]).state
+        assert said.scopes == list_figures(state)
+        assert said.open == tuple(sorted(state.open))
+    return len(snapshots)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_own_acknowledged_writes_come_to_what_the_record_says(cluster: Cluster, seed: int) -> None:
+    """Calls of every end, killed gateways, and entries that an earlier incarnation still had on its way."""
+    draw = random.Random(seed)
+
+    async def act(_wanted: Prompt) -> PromptResponse:
+        await asyncio.sleep(draw.choice((0.0, 0.1, 2.0)))
+        if draw.random() < 0.2:
+            raise GatewayError("PROVIDER_REFUSED", "broken", facts={"input_tokens": 3})
+        return answered(input_tokens=draw.randrange(1, 50))
+
+    async def write_late(number: int) -> None:
+        await asyncio.sleep(draw.random() / 2)
+        ask = prompt(f"WO-late-{number}#1", token_budget=5000)
+        held = Reservation(f"WO-late-{number}#1/1", 70 + number, ("provider:offline",))
+        asked = records.ask_of(ask, Route(provider_id="offline", model_id="m"), trace="", is_degraded=False)
+        sent = records.make_sent(
+            Attempt(asked, held.reservation_id, 1, held, 7, "warn"), records.PackTexts("", {}), at=number
+        )
+        await earlier.request("ledger", Write(entries=[sent]), expect=Written, timeout_s=5)
+
+    async def scenario() -> None:
+        for number in range(4):
+            calls = [cluster.ask(prompt(f"WO-{number}-{n}#1", token_budget=9000)) for n in range(draw.randrange(4, 9))]
+            waiting = [asyncio.ensure_future(one) for one in (write_late(number), *calls)]
+            await asyncio.sleep(draw.choice((0.02, 0.5, 1.0)))
+            for more in range(draw.randrange(20)):
+                await cluster.ask(prompt(f"WO-{number}-more-{more}#1"))
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            cluster.kill_gateway()
+            cluster.start_gateway()
+            await cluster.ready()
+
+    cluster.provider.act = act
+    earlier = cluster.world.client("gateway")
+    cluster.run(scenario())
+    entries = cluster.run(cluster.entries(rests_s=3))
+    assert check_snapshots(cluster, entries) > 4
+
+
+def test_once_nobody_else_can_be_heard_the_record_is_not_read_again(cluster: Cluster) -> None:
+    """Snapshots go on, as right as those that were read."""
+    asked: list[str] = []
+
+    async def scenario() -> list[Entry]:
+        for number in range(30):
+            await cluster.ask(prompt(f"WO-{number}#1"))
+            await asyncio.sleep(0.1)
+            if number == 15:
+                patch.setattr(LedgerClient, "page", note)
+        return await cluster.entries(rests_s=2)
+
+    page = LedgerClient.page
+
+    def note(self, question):
+        asked.append(question.stream)
+        return page(self, question)
+
+    with pytest.MonkeyPatch.context() as patch:
+        entries = cluster.run(scenario())
+    assert check_snapshots(cluster, entries) > 6
+    assert "prompts" not in asked

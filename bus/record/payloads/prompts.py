@@ -198,11 +198,6 @@ class ScopeFigures(NamedTuple):
     unknown_calls: Annotated[int, Meta(description="calls settled at their reservation")] = 0
     is_over: Annotated[bool, Meta(description="used and reserved are more than the limit")] = False
 
-    @property
-    def remaining(self) -> int | None:
-        """Return the tokens that a new reservation may take; negative where warn or off let it pass."""
-        return None if self.limit is None else self.limit - self.used - self.reserved
-
 
 class BudgetSnapshot(NamedTuple):
     """BUDGET_SNAPSHOT: totals of the stream so far."""
