@@ -206,7 +206,7 @@ def screens(session: str, turns: int) -> dict[str, str]:
     """The first page of each, and pages from the middle of the long session."""
     middle = max(1, turns // 2)
     return {
-        "cluster": "/", "approvals": "/approvals", "sessions": "/sessions", "sessions, failed": "/sessions?state=failed",
+        "cluster": "/", "approvals": "/approvals", "sessions": "/sessions", "sessions, failed": "/sessions?outcome=failed",
         "session": f"/sessions/{session}", "its last turn": f"/sessions/{session}/turns/{turns}",
         "a turn amid it": f"/sessions/{session}/turns/{middle}",
         "two turns": f"/diff?before={session}-{middle}&after={session}-{turns}", "record": "/record",

@@ -10,6 +10,8 @@ FORK_POLL_MS = 2
 """Milliseconds between two looks whether the last zygote's processes have ended."""
 SESSIONS_LISTED_MAX = 50
 """Sessions of one list that names no number, and the most over HTTP: each is read from its journal."""
+STANDINGS_MAX = 2000
+"""Sessions of which a process keeps where they stood, for its next list."""
 STARTING_MAX = 16
 """Processes that are starting at once: so many take the machine from nobody."""
 DRAIN_SHARE = 0.8

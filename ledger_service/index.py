@@ -332,9 +332,10 @@ class Index:
         question = (
             "SELECT session.name, run_seq, coalesce(wo.name, '') FROM entries "
             "JOIN names AS session ON session.id = session_id LEFT JOIN names AS wo ON wo.id = work_order_id "
-            "WHERE event_type = (SELECT id FROM names WHERE name = ?) ORDER BY sequence"
+            "WHERE event_type = {} ORDER BY sequence"  # as a number: of a seldom type its tree says it
         )
-        return self._ask(question, (event_type,))
+        known = self._ask("SELECT id FROM names WHERE name = ?", (event_type,))
+        return [found for (number,) in known for found in self._ask(question.format(number), ())]
 
     def list_of_types(self, event_types: Collection[str], *, after: int, before: int, limit: int) -> list[EntryPlace]:
         """Return entries of any of these types between two sequences, in order: SQLite alone looks at the others."""

@@ -40,12 +40,10 @@ class FromLedger:
         """
         return await find_session(self.bus, given, timeout_s=self.timeout_s, called="SESSION")
 
-    async def read_of_type(
-        self, event_type: str, session_id: str = "", *, before: int | None = None
-    ) -> AsyncGenerator[Entry]:
+    async def read_of_type(self, event_type: str, session_id: str = "") -> AsyncGenerator[Entry]:
         """Yield entries of this type, or of this session's, newest first, with bodies; from the index."""
         where = {"event_type": event_type} | ({"session_id": session_id} if session_id else {})
-        question = Query(where=where, before=before, limit=PAGE_FIRST, newest_first=True, with_bodies=True)
+        question = Query(where=where, limit=PAGE_FIRST, newest_first=True, with_bodies=True)
         is_more = True
         while is_more:
             page = await self.bus.request("ledger", question, expect=Entries, timeout_s=self.timeout_s)
@@ -98,13 +96,10 @@ async def start_of(journals: Journals, session_id: str) -> Entry | None:
     return None
 
 
-async def starts_of(journals: Journals, before: int | None = None) -> AsyncGenerator[Entry]:
-    """Yield the entry that each session begins with, newest first: its SESSION_START, else its first degraded turn.
-
-    `before`: of those that stand before this sequence.
-    """
+async def starts_of(journals: Journals) -> AsyncGenerator[Entry]:
+    """Yield the entry that each session begins with, newest first: its SESSION_START, else its first degraded turn."""
     by_host: dict[str, Entry] = {}
-    async for entry in journals.read_of_type(BEGINNINGS[1], before=before):
+    async for entry in journals.read_of_type(BEGINNINGS[1]):
         by_host[entry.provenance.session_id] = entry
     waiting = sorted(by_host.values(), key=lambda one: one.sequence)
 
@@ -115,7 +110,7 @@ async def starts_of(journals: Journals, before: int | None = None) -> AsyncGener
                 if await anext(begun_later, None) is None:
                     yield entry
 
-    async with aclosing(journals.read_of_type(BEGINNINGS[0], before=before)) as found:
+    async with aclosing(journals.read_of_type(BEGINNINGS[0])) as found:
         async for start in found:
             async for entry in read_until(start.sequence):
                 yield entry
@@ -138,24 +133,21 @@ async def read_standing(journals: Journals, session_id: str) -> SessionStanding:
 
 
 async def list_rows(
-    journals: Journals, limit: int, *, is_all: bool, is_meant: Callable[[str], bool] = lambda _: True,
+    journals: FromLedger, limit: int, *, is_all: bool, is_meant: Callable[[str], bool] = lambda _: True,
     is_shown: Callable[[SessionRow], bool] = lambda _: True,
 ) -> list[SessionRow]:  # fmt: skip
-    """Return sessions, newest first: the open ones, unless all are wanted.
+    """Return sessions of the running ledger, those that began last first: the open ones, unless all are wanted.
 
     `is_meant` is asked before a session is looked at; `is_shown` of what was seen then.
     """
     rows: list[SessionRow] = []
-    folded = {} if isinstance(journals, FromLedger) else journals.map_standings()
     async with aclosing(starts_of(journals)) as begun_so:
         async for start in begun_so:
             session_id = start.provenance.session_id
             if not is_meant(session_id):
                 continue
-            standing = folded.get(name_session_stream(session_id))
-            standing = await read_standing(journals, session_id) if standing is None else standing
-            is_here = standing.state.status == "open" and not standing.state.cell
-            if (is_all or is_here) and is_shown(row := SessionRow.of(start, standing)):
+            row = SessionRow.of(start, await read_standing(journals, session_id))
+            if (is_all or (row.status == "open" and not row.cell)) and is_shown(row):
                 rows.append(row)
             if len(rows) >= limit:
                 break
@@ -201,9 +193,15 @@ async def open_journals(home: Home) -> AsyncGenerator[Journals]:
 
 
 def _open_files(home: Home, why: str) -> FromDirectory:
+    files = open_files(home)
+    say_prose("", f"{why}: this is what its record says", to_stderr=True)
+    return files
+
+
+def open_files(home: Home) -> FromDirectory:
+    """Return the journals in the home's files. Raises CommandError where there is no record."""
     from hobus.launch.cluster.record import demand_record  # noqa: PLC0415 - reads segments
     from hobus.launch.sessions.journal_files import FromDirectory  # noqa: PLC0415
 
     demand_record(home)
-    say_prose("", f"{why}: this is what its record says", to_stderr=True)
     return FromDirectory(home.ledger)

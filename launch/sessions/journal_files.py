@@ -7,7 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from hobus.bus.messages.ledger import EVERY_SESSION, Entry, name_session_stream
-from hobus.launch.sessions.summary import SessionStanding
+from hobus.launch.sessions.named import BEGINNINGS
+from hobus.launch.sessions.summary import SessionRow, SessionStanding
 from hobus.launch.sessions.which import check_prefix, choose_one, complete_session_id, make_no_such
 from hobus.ledger_service.index import read_positions
 from hobus.ledger_service.reader import EntryFilter, find_sessions, read_entries
@@ -17,42 +18,43 @@ class FromDirectory:
     """Journals read from the record's files: while nobody writes them, or safely beside who does."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
 
     async def named(self, given: str) -> str:
-        return find_session(self._path, given, called="SESSION")
+        return find_session(self.path, given, called="SESSION")
 
-    async def read_of_type(
-        self, event_type: str, session_id: str = "", *, before: int | None = None
-    ) -> AsyncGenerator[Entry]:
+    async def read_of_type(self, event_type: str, session_id: str = "") -> AsyncGenerator[Entry]:
         """Yield entries of this type, or of this session's, newest first, with bodies."""
         wanted = EntryFilter(event_type=event_type, session=session_id)
-        for entry in read_entries(self._path, wanted, before=before, newest_first=True, with_bodies=True):
+        for entry in read_entries(self.path, wanted, newest_first=True, with_bodies=True):
             yield entry
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
         wanted = EntryFilter(stream=name_session_stream(session_id))
-        found = list(islice(read_entries(self._path, wanted, newest_first=True, with_bodies=True), limit + 1))
+        found = list(islice(read_entries(self.path, wanted, newest_first=True, with_bodies=True), limit + 1))
         return found[:limit][::-1], len(found) > limit
 
     async def whole(self, session_id: str) -> list[Entry]:
-        found = list(read_entries(self._path, EntryFilter(stream=name_session_stream(session_id)), with_bodies=True))
+        found = list(read_entries(self.path, EntryFilter(stream=name_session_stream(session_id)), with_bodies=True))
         if not found:
             raise make_no_such(session_id, called="SESSION")
         return found
 
     async def beside(self, stream: str, session_id: str, limit: int) -> list[Entry]:
         wanted = EntryFilter(stream=stream, session=session_id)
-        return list(read_entries(self._path, wanted, limit=limit, newest_first=True, with_bodies=True))[::-1]
+        return list(read_entries(self.path, wanted, limit=limit, newest_first=True, with_bodies=True))[::-1]
 
-    def map_standings(self) -> dict[str, SessionStanding]:
-        """Map the stream of each session to where it stands, by one pass over a record without an index."""
-        found: dict[str, SessionStanding] = {}
-        if read_positions(self._path):
-            return found
-        for entry in read_entries(self._path, EntryFilter(stream=EVERY_SESSION), with_bodies=True):
-            found.setdefault(entry.stream, SessionStanding()).take(entry)
-        return found
+    def map_rows(self) -> dict[str, SessionRow]:
+        """Map each session to its row, by one pass over a record without an index; empty: there is one."""
+        starts, standings = dict[str, Entry](), dict[str, SessionStanding]()
+        if read_positions(self.path):
+            return {}
+        for entry in read_entries(self.path, EntryFilter(stream=EVERY_SESSION), with_bodies=True):
+            session_id = entry.provenance.session_id
+            if starts.setdefault(session_id, entry).event_type != BEGINNINGS[0] == entry.event_type:
+                starts[session_id] = entry
+            standings.setdefault(session_id, SessionStanding()).take(entry)
+        return {one: SessionRow.of(starts[one], standing) for one, standing in standings.items()}
 
 
 def find_session(record: Path, given: str, *, called: str) -> str:

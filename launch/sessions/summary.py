@@ -38,6 +38,7 @@ class SessionRow(Record):
     agent_id: str
     principal: Annotated[str, Meta(description="`local`, or `key/<name>`")]
     status: Annotated[str, Meta(description="open or closed")]
+    cell: Annotated[str, Meta(description="to which it has moved; empty: it is here")]
     is_degraded: Annotated[bool, Meta(description="the host alone has answered in it so far")]
     lifecycle: str
     runs: Annotated[int, Meta(description="how many there were, the active one included")]
@@ -54,6 +55,7 @@ class SessionRow(Record):
     updated_at: str
     last_outcome: Annotated[str, Meta(description="of its last turn that is over; empty: none is")]
     tools_failed: Annotated[list[str], Meta(description="tools of which a call failed in it; a denied one did not")]
+    tools_denied: Annotated[list[str], Meta(description="tools of which a person denied a call in it")]
     end: Annotated[SessionEnded | None, Meta(description="why, by whom and after what it has ended")]
 
     @classmethod
@@ -85,6 +87,7 @@ class SessionStanding:
     last_outcome: str = ""
     """Of the last turn that is over: success, degraded, failed, cancelled; empty: none is known."""
     tools_failed: list[str] = field(default_factory=list[str])
+    tools_denied: list[str] = field(default_factory=list[str])
     end: SessionEnded | None = None
     """Why, by whom and after what the session has ended; None: it has not."""
     _input_ref: str = ""
@@ -114,8 +117,10 @@ class SessionStanding:
             answered = "success" if result is None else result.outcome
             self.last_outcome = answered if ended.became == "answered" else ended.became
             calls = [] if result is None else result.tool_calls
-            failed = [one.tool_id for one in calls if one.status == "Failed" and one.code != DENIED]
-            self.tools_failed = list(dict.fromkeys(failed))
+            unmade = {(one.tool_id, one.code == DENIED): None for one in calls if one.status == "Failed"}
+            self.tools_failed, self.tools_denied = (
+                [tool for tool, is_denied in unmade if is_denied is wanted] for wanted in (False, True)
+            )
         return told
 
     @property

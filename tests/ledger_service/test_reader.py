@@ -5,6 +5,7 @@ import pytest
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ledger import Provenance
+from hobus.ledger_service.index import open_for_reading
 from hobus.ledger_service.reader import (
     EntryFilter,
     find_entries,
@@ -66,6 +67,18 @@ async def test_journals_are_listed_by_their_last_entries_and_runs_by_what_happen
         assert list_runs_with(directory, "TookOver") == []
         for path in directory.glob("index.sqlite*"):
             path.unlink()
+
+
+async def test_runs_with_a_seldom_entry_are_found_without_a_look_at_every_entry(directory):
+    """By the tree of such types; of others the index has none."""
+    with open_for_reading(directory) as opened:
+        assert opened is not None
+        database, asked = opened[0]._db, list[str]()
+        database.set_trace_callback(asked.append)
+        for event_type, is_by_tree in (("SESSION_START", True), ("WO_FAILED", False)):
+            opened[0].runs_with(event_type)
+            [plan, *_] = database.execute(f"EXPLAIN QUERY PLAN {asked[-1]}").fetchall()
+            assert ("by_seldom_type" in plan[3]) is is_by_tree, plan
 
 
 def read_entries_types(directory) -> list[str]:

@@ -227,7 +227,7 @@ def test_an_error_is_no_answer_and_stands_on_stderr(slow):
     with typing(*chat_of(slow, "--session", session)) as chat:
         chat.until("you>")
         chat.type("/end")
-        chat.until("ended after 1 turn")
+        chat.until("ended after 1 answered turn")
     ended = slow("chat", "--session", session, stdin=b"hello\n")
     assert (ended.code, ended.out) == (exit_codes.REFUSED, "") and "session_closed" in ended.err
 

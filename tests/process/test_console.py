@@ -107,7 +107,7 @@ def test_a_home_at_rest_is_looked_at_and_nothing_in_it_changes(cluster, serve):
     assert {path: path.stat().st_mtime_ns for path in cluster.home.root.rglob("*")} == before
 
 
-def test_without_a_record_and_on_a_taken_port_it_says_so(cluster, serve):
+def test_without_a_record_without_its_capture_and_on_a_taken_port_it_says_so(cluster, serve, tmp_path):
     none = cluster("console")
     assert none.code == exit_codes.USAGE and "no record" in none.err
     cluster.up()
@@ -115,6 +115,11 @@ def test_without_a_record_and_on_a_taken_port_it_says_so(cluster, serve):
     taken = cluster("console", "--port", port)
     assert taken.code == exit_codes.USAGE and "in use" in taken.err
     assert cluster("console", "--person", "eve:root").code == exit_codes.USAGE
+    for words, path in ((), tmp_path / "nope"), (("damaged",), tmp_path / "no-capture"):
+        for word in words:
+            path.write_text(word)
+        wanted = [cluster(*command, str(path)) for command in (("console", "--capture"), ("tap", "-r"))]
+        assert wanted[0].code == wanted[1].code != exit_codes.OK and str(path) in wanted[0].err
 
 
 def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):
@@ -131,6 +136,8 @@ def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):
         assert [(one["tool_id"], one["arguments"], one["asked"]) for one in inbox] == [
             ("verify_ledger", {}, "is the ledger intact?")
         ]
+        listed = cluster("session list", "--state", "approval", "--json").json["sessions"]
+        assert [one["held_calls"][0]["call_id"] for one in listed] == [inbox[0]["call_id"]]
         assert inbox[0]["since"] and any("waits for approval of 001" in said for said in inbox[0]["done"])
         call = {"kind": "Approve", "call_id": inbox[0]["call_id"]}
         assert "stale_target" in console.post(f"{session}/commands", run="7", **call)
@@ -146,7 +153,7 @@ def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):
     looks = cluster("ledger show", "type=TAP_BODIES_READ", "--bodies", "--json").json["entries"]
     said = [(one["bodies"][0]["person"], *one["bodies"][0]["filter"]) for one in looks]
     name = f"SES-{session.rpartition('/')[2][:8]}"
-    assert said == [("ada lovelace", f"session show {name}"), ("ada lovelace", "session list")]
+    assert said == [("ada lovelace", f"session show {name}"), ("ada lovelace", "session list --state approval --json")]
     steps = console.client.get(f"{session}/turns/1.json").json()["steps"]
     [held] = [one for one in steps if one["kind"] == "wait"]
     assert held["verdict"] == "approved" and held["by"].endswith(", ada lovelace")
@@ -154,6 +161,8 @@ def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):
     assert "has ended" in console.post(f"{session}/commands", kind="End", text="enough")
     ended = console.client.get(f"{session}.json").json()["end"]
     assert ended["reason"] == "enough (ada lovelace)"
+    assert "1 answered turn," in console.client.get(session).text
+    assert "1 answered turn," in cluster("session show", session.rpartition("/")[2]).out
     assert "session_closed" in console.post(f"{session}/commands", kind="Steer", text="more")
     assert "the message is empty" in console.post("/ask", text=" ")
     console.post("/ask", session=session.rpartition("/")[2], text="pay the bill")  # its page was open before the end

@@ -146,7 +146,7 @@ def test_a_wait_for_approval_is_told_while_it_lasts_and_with_its_verdict_behind_
     assert waits["list_packages"].end_us - waits["verify_ledger"].end_us >= 1_000_000
     assert (told.figures.failures, told.figures.denied, told.failures) == (0, 1, [])
     standing = standing_of(entries, person.session_id)
-    assert (standing.tools_failed, standing.last_outcome) == ([], "success")
+    assert (standing.tools_failed, standing.tools_denied, standing.last_outcome) == ([], ["verify_ledger"], "success")
     by = waits["list_packages"].by
     assert by.startswith("local (") and f"approved by {by}" in words
     assert f"denied by {by}: not now" in words and "waits for" not in words

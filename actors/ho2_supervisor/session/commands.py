@@ -108,7 +108,7 @@ def _find_address_fault(state: SessionState, command: HostCommand) -> Rejected |
         return Rejected("session_closed: the session has ended")
     target, epoch = command.target_run_id, command.expected_session_epoch
     if target is not None and target != state.run_id:
-        return Rejected(f"stale_target: run {target} is not active; the active run is {state.run_id}")
+        return Rejected(f"stale_target: run {target} is not active; {state.name_active_run()}")
     if epoch is not None and epoch != state.session_epoch:
         return Rejected(f"stale_epoch: epoch {epoch} was expected, it is {state.session_epoch}")
     return None

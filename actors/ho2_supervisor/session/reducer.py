@@ -83,7 +83,7 @@ def _find_envelope_fault(state: SessionState, event: SessionEvent) -> Rejected |
         return None
     run_id = state.run and state.run.run_id
     if event.run_id is not run_id and event.run_id != run_id:
-        return Rejected(f"stale: of run {event.run_id}, the active run is {run_id}")
+        return Rejected(f"stale: of {event.run_id or 'no run'}, {state.name_active_run()}")
     if (event.session_epoch, event.step_epoch) != (state.session_epoch, state.step_epoch):
         return Rejected(
             f"stale: epochs {event.session_epoch}/{event.step_epoch}, now {state.session_epoch}/{state.step_epoch}"

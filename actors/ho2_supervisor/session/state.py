@@ -159,6 +159,10 @@ class SessionState(Struct, frozen=True, array_like=True):
         """Return the id of the active run; None: there is none."""
         return None if self.run is None else self.run.run_id
 
+    def name_active_run(self) -> str:
+        """Return a clause that says which run is active."""
+        return "no run is active" if self.run is None else f"the active run is {self.run.run_id}"
+
     @property
     def is_answered(self) -> bool:
         """Return whether the active run has its answer, and only what its classification brings is to come."""

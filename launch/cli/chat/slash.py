@@ -120,7 +120,7 @@ def _render_session(talk: Talk, view: SessionView) -> list[Line]:
         "session": view.session_id,
         "agent": view.agent_id,
         "state": f"{view.status}, {view.lifecycle}",
-        "turns": str(view.turn_count),
+        "turns": f"{view.turn_count} answered",
         "since": view.created_at,
         "owner": f"{view.owner or 'nobody'} (tenure {view.tenure})",
         "continue": format_next_here(f"chat --session {shorten_session(view.session_id)}"),
@@ -186,7 +186,7 @@ async def _end(talk: Talk) -> list[Line]:
     if turns is None:
         later = format_next_here(f"session end {shorten_session(ended)}")
         return [(f"left {shorten_session(ended)}; nobody could record its end now: {later}", _DIM)]
-    return [(f"{shorten_session(ended)} ended after {format_count(turns, 'turn')}", _DIM)]
+    return [(f"{shorten_session(ended)} ended after {format_count(turns, 'answered turn')}", _DIM)]
 
 
 _WHY_USAGE = "/why, or /why and the number of a turn of this session, or SES-…-n"

@@ -194,7 +194,7 @@ def _facts(found: LookedAt) -> Iterator[Shown]:
         rows.append(("epochs", f"session {standing.state.session_epoch}"))
         rows += intent_rows.list_from_record(standing.state.intents)
     if (end := standing.end) is not None:
-        used = f"{format_count(end.turn_count, 'turn')}, {format_count(end.total_tokens, 'token')}"
+        used = f"{format_count(end.turn_count, 'answered turn')}, {format_count(end.total_tokens, 'token')}"
         cost = f"{used}, {format_money(end.total_cost)}"
         rows.append(("ended", f"{end.reason}, by {SaidBy(end.principal, end.door)}; {cost}"))
     rows += _run_rows(view, standing)

@@ -7,7 +7,7 @@ carries, and a token in each form keep it out. Nothing that is shown can run: no
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -59,6 +59,10 @@ class Forbidden(CommandError):
     """Who asks may not have this done."""
 
 
+class BadQuery(UsageFault):
+    """What was asked about a page cannot be meant."""
+
+
 @dataclass(frozen=True, slots=True)
 class PageRequest:
     """One request of a screen."""
@@ -68,16 +72,26 @@ class PageRequest:
     query: Mapping[str, str]
 
     def number(self, name: str, usual: int, most: int) -> int:
-        """Return a number of the query, at least 1 and at most `most`."""
+        """Return a number of the query, 1 to `most`. Raises BadQuery."""
         given = self.sequence(name)
-        return usual if given is None else min(most, max(1, given))
+        if given is not None and not 0 < given <= most:
+            raise BadQuery(f"{name} {given}: expected 1 to {most}")
+        return usual if given is None else given
+
+    def choice(self, name: str, known: Iterable[str]) -> str:
+        """Return one of the known values; empty: none is named. Raises BadQuery."""
+        if (given := self.text(name)) and given not in known:
+            raise BadQuery(f"{name} {given[:80]}: expected one of {', '.join(known)}")
+        return given
 
     def text(self, name: str) -> str:
         return self.query.get(name, "").strip()
 
     def sequence(self, name: str) -> int | None:
-        """Return a number of the query, as one of the record's; None: none is named."""
-        return read_number(self.query.get(name, ""))
+        """Return a number of the query, as one of the record's; None: none is named. Raises BadQuery."""
+        if (found := read_number(given := self.text(name))) is None and given:
+            raise BadQuery(f"{name} {given[:80]}: expected a number")
+        return found
 
 
 def read_number(given: str) -> int | None:
@@ -90,8 +104,8 @@ class PageAnswer(NamedTuple):
 
     template: str
     title: str
-    document: Any
-    """The JSON twin: what the command prints with `--json`, and what else the page shows."""
+    document: dict[str, Any]
+    """The JSON twin: what the command prints with `--json`, and what else the page shows; `head` comes to it."""
     shown: dict[str, Any]
     """What its template needs besides."""
     live: str = ""
@@ -272,7 +286,8 @@ class Console:
         async def answer(request: Request) -> Response:
             screen = await self._make_screen(page, request)
             if is_twin:
-                return Response(as_json(screen.document, indent=1) + "\n", media_type="application/json")
+                document = screen.document | {"head": request.scope["foot"][1]}
+                return Response(as_json(document, indent=1) + "\n", media_type="application/json")
             return self._render(request, screen.template, title=screen.title, live=screen.live, **screen.shown)
 
         return answer
@@ -366,14 +381,16 @@ class Console:
             return self._render_message(request, 500, said, "`hobus console --debug` tells where")
         fault = as_command_error(error) or CommandError(str(error))
         status = HTTPStatus.FORBIDDEN if isinstance(fault, Forbidden) else _STATUS.get(fault.exit_code, 500)
-        if isinstance(fault, UsageFault) and request.method == "GET" and request.path_params:
+        is_named = isinstance(fault, UsageFault) and not isinstance(fault, BadQuery)
+        if is_named and request.method == "GET" and request.path_params:
             status = HTTPStatus.NOT_FOUND  # what the path names, and not what was asked or sent
         return self._render_message(request, status, fault.message, fault.hint)
 
     def _render_message(self, request: Request, status: int, message: str, hint: str) -> Response:
         if request.url.path.endswith(".json"):
-            command, _ = request.scope.get("foot", _NO_FOOT)
-            return JSONResponse({"error": {"message": message, "hint": hint, "command": command}}, status)
+            command, head = request.scope.get("foot", _NO_FOOT)
+            told = {"message": message, "hint": hint, "command": command}
+            return JSONResponse({"error": told, "head": head}, status)
         live = "beats" if status == HTTPStatus.SERVICE_UNAVAILABLE else ""  # so that it comes by itself when it can
         return self._render(request, "fault.html", title=message, status=status, live=live, hint=hint, code=status)
 

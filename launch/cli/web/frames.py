@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from hobus.bus import limits as bus_limits
 from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.broker.tap_wire import TapBatch
 from hobus.bus.messages.ids import TurnRef
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapReader
@@ -184,17 +185,22 @@ async def _read_kept(source: HomeSource, said: str, since: str) -> tuple[list[Ch
     return choices, chooser.account
 
 
-def _read_capture(path: Path, wanted: Any, now: Callable[[], float]) -> tuple[list[Choice], SeenLives]:
-    """Read twice, as `hobus tap -r` does: which turn a frame is of may be said behind it."""
-    chooser = Chooser(wanted, TurnBook(None), now, with_routine=False)
+def read_batches(capture: Path) -> Generator[TapBatch]:
+    """Yield what was captured, in order. Raises CommandError, with the exit codes of `hobus tap -r`."""
     try:
-        for batch in CaptureReader(path).batches():
-            chooser.book.learn(batch.records)
-        return [chooser.choose(batch) for batch in CaptureReader(path).batches()], chooser.account
+        yield from CaptureReader(capture).batches()
     except CaptureDamaged as fault:
         raise CommandError(str(fault), exit_code=exit_codes.INTEGRITY) from None
     except OSError as error:
         raise make_os_fault(error, doing="the capture cannot be read") from error
+
+
+def _read_capture(path: Path, wanted: Any, now: Callable[[], float]) -> tuple[list[Choice], SeenLives]:
+    """Read twice, as `hobus tap -r` does: which turn a frame is of may be said behind it."""
+    chooser = Chooser(wanted, TurnBook(None), now, with_routine=False)
+    for batch in read_batches(path):
+        chooser.book.learn(batch.records)
+    return [chooser.choose(batch) for batch in read_batches(path)], chooser.account
 
 
 @contextmanager

@@ -32,14 +32,10 @@ SESSIONS = 20
 """Of one page of their list."""
 LOOKED_AT_MAX = 40
 """Sessions that one page of a filtered list looks at."""
-GLANCED_AT_MAX = 2000
-"""Where it looks at their last entries alone, unless their run goes on."""
-STANDINGS_MAX = 2000
-"""Sessions of which is kept where they stood."""
+ACTIVE_LOOKED_AT_MAX = 2000
+"""The same, where only those are wanted whose run is not over."""
 WORDS_CHARS = 400
 """Of what is searched for."""
-HITS = 100
-"""Texts of one search; the ledger may give fewer (bus.limits.HITS_MAX)."""
 TURNS = 10
 """Turns of a session that its page begins with."""
 TURNS_MAX = 200

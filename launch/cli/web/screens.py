@@ -6,17 +6,17 @@ from shlex import quote
 
 from starlette.routing import Route
 
+from hobus.bus.limits import HITS_MAX
 from hobus.bus.messages.ids import shorten_session
 from hobus.launch.cli.web import frames, limits
 from hobus.launch.cli.web.app import Action, Page, PageRequest
-from hobus.launch.cli.web.approvals import show_approvals
 from hobus.launch.cli.web.cluster import leave, scale, show_cluster
 from hobus.launch.cli.web.configured import show_configuration, show_tools
 from hobus.launch.cli.web.gateway import show_gateway
 from hobus.launch.cli.web.memory import change, show_memory
 from hobus.launch.cli.web.record import record, show_entry, show_verification, verify
 from hobus.launch.cli.web.session import ask, show_session, tell
-from hobus.launch.cli.web.sessions import show_sessions
+from hobus.launch.cli.web.sessions import show_approvals, show_sessions
 from hobus.launch.cli.web.talks import TALKS
 from hobus.launch.cli.web.turn import show_difference, show_turn
 
@@ -44,14 +44,25 @@ def _tap(look: PageRequest, wanted: str, *more: str) -> str:
 
 
 def _record(look: PageRequest) -> str:
-    words = look.text("words")
-    return _join("ledger search", words) if words else _join("ledger show", look.text("filter"))
+    words, before = look.text("words"), look.text("before")
+    if words:
+        return _join("ledger search", words, "--limit", str(HITS_MAX))
+    return _join("ledger show", look.text("filter"), before and f"sequence<{before}")
 
 
 PAGES: tuple[Page, ...] = (
     Page("/", show_cluster, lambda _: "ps", "Cluster"),
-    Page("/approvals", show_approvals, lambda _: "session list", "Approvals"),
-    Page("/sessions", show_sessions, lambda _: "session list --all", "Sessions"),
+    Page(
+        "/approvals", show_approvals,
+        lambda look: _given(look, "session list --state approval --json", "limit", "before"), "Approvals",
+    ),
+    Page(
+        "/sessions", show_sessions,
+        lambda look: _given(
+            look, "session list --all", "state", "outcome", "agent", "principal", "words", "limit", "before"
+        ),
+        "Sessions",
+    ),
     Page(
         "/sessions/{session_id}", show_session,
         lambda look: _given(look, _join("session show", _name_session(look)), "limit"),

@@ -18,6 +18,7 @@ from hobus.config.on_demand import read_on_demand
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import Console
+from hobus.launch.cli.web.frames import read_batches
 from hobus.launch.cli.web.people import People
 from hobus.launch.cli.web.screens import ACTIONS, PAGES, STREAMS
 from hobus.launch.cli.web.source import HomeSource
@@ -44,7 +45,9 @@ HOST = "127.0.0.1"
 def serve(  # noqa: PLR0913 - one per option
     home: Home, *, port: int, people: Sequence[tuple[str, str]], at_rest: bool, capture: Path | None, url: str
 ) -> int:
-    """Serve until Ctrl-C or SIGTERM. Raises CommandError: nothing to show, or the port is taken."""
+    """Serve until Ctrl-C or SIGTERM. Raises CommandError: nothing to show, no capture, or the port is taken."""
+    if capture is not None:
+        next(read_batches(capture), None)
     source = HomeSource(home, at_rest=at_rest or capture is not None, capture=capture)
     config = _read_settings(source)
     bound = socket.socket()

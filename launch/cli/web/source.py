@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.limits import HITS_MAX
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Peers
 from hobus.bus.messages.ledger import Entry, Hits, LedgerStats, ReadLedgerStats, Search
@@ -123,7 +124,7 @@ class HomeSource:
 
     async def search(self, words: str) -> Hits:
         """Return texts with these words. Raises CommandError where there is no record."""
-        question = Search(words=words[: limits.WORDS_CHARS], limit=limits.HITS)
+        question = Search(words=words[: limits.WORDS_CHARS], limit=HITS_MAX)
         return await find_in(self.home, await self.journals(), question)
 
     async def peers(self) -> Peers | None:

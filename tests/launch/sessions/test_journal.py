@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from hobus.actors.ho2_supervisor.limits import SNAPSHOT_ENTRIES
 from hobus.bus.messages.ledger import EVERY_SESSION, Entry, Provenance
-from hobus.launch.cli.commands import session as command
-from hobus.launch.cluster.home import Home
 from hobus.launch.sessions import journal, journal_files
 from hobus.launch.sessions.journal import starts_of
 from hobus.launch.sessions.journal_files import FromDirectory
+from hobus.launch.sessions.listing import Wanted, list_sessions
+from hobus.ledger_service import reader
+from hobus.ledger_service.reader import JournalEnd
 
 
 def entry(sequence: int, session: str, event_type: str) -> Entry:
@@ -27,10 +27,9 @@ class _Recorded:
     def __init__(self, *entries: Entry) -> None:
         self._newest_first = sorted(entries, key=lambda one: -one.sequence)
 
-    async def read_of_type(self, event_type, session_id="", *, before=None):
+    async def read_of_type(self, event_type, session_id=""):
         for one in self._newest_first:
-            is_before = before is None or one.sequence < before
-            if is_before and one.event_type == event_type and session_id in ("", one.provenance.session_id):
+            if one.event_type == event_type and session_id in ("", one.provenance.session_id):
                 yield one
 
 
@@ -51,25 +50,22 @@ async def test_a_list_begins_with_the_session_that_began_last():
     assert "".join([one.provenance.session_id async for one in starts_of(BEGUN)]) == "bcad"
 
 
-def test_a_list_without_a_cluster_reads_the_record_once_for_all_sessions(monkeypatch):
-    """Besides once for each way to begin; not once for each session, however many there are."""
-    starts = [entry(number, f"s{number}", "SESSION_START") for number in range(30)]
+def test_a_list_of_a_record_without_an_index_reads_it_once_for_all_sessions(monkeypatch):
+    """Besides once for their ends; not once for each session, however many there are. What stands first begins one."""
+    degraded = [entry(number, f"s{number}", "TurnDegraded") for number in range(30)]
+    begun = [entry(30 + number, f"s{number}", "SESSION_START") for number in range(30)]
     asked: list[str | None] = []
 
-    def read(_path, wanted, *, newest_first=False, **_options):
+    def read(_path, wanted, **_options):
         asked.append(wanted.stream)
-        found = starts if wanted.stream == EVERY_SESSION or wanted.event_type == "SESSION_START" else []
-        return iter(found[:: -1 if newest_first else 1])
+        return iter([*degraded, *begun])
 
-    @asynccontextmanager
-    async def journals_of(_home):
-        yield FromDirectory(Path("/nowhere"))
-
+    ends = [JournalEnd(f"s{number}", 30 + number, "SESSION_START") for number in range(29, -1, -1)]
     monkeypatch.setattr(journal_files, "read_entries", read)
-    monkeypatch.setattr(command, "open_journals", journals_of)
-    rows = asyncio.run(command._list_sessions(Home(Path("/nowhere")), 100, is_all=True))
-    assert [row.session_id for row in rows] == [f"s{number}" for number in range(29, -1, -1)]
-    assert len(asked) == 3 and asked.count(EVERY_SESSION) == 1
+    monkeypatch.setattr(reader, "list_journal_ends", lambda _path: ends)
+    page = asyncio.run(list_sessions(FromDirectory(Path("/nowhere")), Wanted(100)))
+    assert [row.session_id for row in page.rows] == [f"s{number}" for number in range(29, -1, -1)]
+    assert asked == [EVERY_SESSION]
 
 
 def test_of_a_long_session_its_end_is_read_and_never_the_whole(monkeypatch):

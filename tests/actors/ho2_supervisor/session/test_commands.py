@@ -235,6 +235,9 @@ def test_the_wrong_run_or_epoch_is_refused(command: session.Command) -> None:
     other = {"session_id": SESSION, "run_seq": 7}
     assert refused(state, command, target_run_id=other) == "stale_target"
     assert refused(state, command, expected_session_epoch=3) == "stale_epoch"
+    for stands, says in ((state, f"the active run is {SESSION}-1"), (started(), "no run is active")):
+        rejection = decided(stands, command, target_run_id=other).rejection
+        assert rejection is not None and rejection.reason.endswith(f"{SESSION}-7 is not active; {says}")
     closed = fold(started(), events.SessionEnded(reason="x", turn_count=0, at=at(5)))
     assert refused(closed, command) == "session_closed"
 

@@ -112,7 +112,7 @@ def test_without_a_session_it_is_said_that_there_is_none(name):
 def test_new_and_end_leave_the_session():
     talk = Told()
     assert "left SES-0e8f7a52" in lines("/new", talk) and talk.session_id is None
-    assert "SES-0e8f7a52 ended after 1 turn" in lines("/end")
+    assert "SES-0e8f7a52 ended after 1 answered turn" in lines("/end")
 
 
 def test_an_end_that_nobody_could_record_is_no_end_after_so_many_turns():

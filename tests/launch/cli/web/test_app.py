@@ -124,17 +124,21 @@ def test_every_screen_names_its_command_its_twin_and_the_entry_that_it_reaches(b
     twin = page.text.partition('">JSON</a>')[0].rpartition('href="')[2]
     answer = browser.get(twin)
     assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
-    assert isinstance(answer.json(), dict)
+    assert f"From the record up to #{answer.json()['head']:,} " in words
 
 
 @pytest.mark.parametrize(
     ("path", "command"),
     [
         ("/record?filter=type=RunFailed %26 run=1", "ledger show 'type=RunFailed & run=1'"),
-        ("/record?words=it's", "ledger search 'it'\"'\"'s'"), ("/config?setting=ho2", "config show ho2 --origin"),
+        ("/record?words=it's", "ledger search 'it'\"'\"'s' --limit 50"), ("/config?setting=ho2", "config show ho2 --origin"),
         ("/gateway?by=day&since=7d", "cost --by day --since 7d"), ("/bus?filter=type=a b", "tap 'type=a b'"),
         ("/bus/diagram?turn=SES-1-1", "tap turn=SES-1-1 --since 600s"), ("/record/5", "ledger show 5 --bodies"),
         ("/memory?agent=ADMIN", "memory overlays --all --agent ADMIN"), ("/diff?before=a&after=b", "diff a b"),
+        ("/record?filter=type=RunFailed&before=9", "ledger show type=RunFailed 'sequence<9'"),
+        ("/sessions?state=closed&principal=key/a b&before=7", "session list --all --state closed --principal 'key/a b' --before 7"),
+        ("/approvals?limit=3", "session list --state approval --json --limit 3"),
+        ("/sessions?outcome=bogus", "session list --all --outcome bogus"),
         ("/sessions/12345678?limit=3", "session show SES-12345678 --limit 3"), ("/config", "config show --origin"),
         ("/sessions/SES-12345678/turns/2", "why SES-12345678-2"), ("/record/0/x", ""),
         ("/sessions/12345678-0000-0000-0000-000000000000/turns/in-1", "why SES-12345678/in-1"),
@@ -148,6 +152,8 @@ def test_the_foot_has_the_command_with_what_the_page_was_narrowed_by_also_of_an_
     if page.status_code >= 400:
         twin = browser.get(path.replace("?", ".json?") if "?" in path else f"{path}.json").json()
         assert twin["error"]["command"] == foot_of(page.text)
+        assert twin["head"] is None or f"From the record up to #{twin['head']:,} " in words_in(page.text)
+        assert (twin["head"] is not None) is bool(command)
 
 
 def test_the_foot_of_a_capture_reads_the_capture(rested, tmp_path):

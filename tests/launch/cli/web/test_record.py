@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.limits import HITS_MAX
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.web import limits, record
 from hobus.launch.cli.web.frames import make_drawing
@@ -40,7 +41,7 @@ def test_it_is_narrowed_by_the_filter_language_and_searched_by_words(browser, re
     found = browser.get("/record.json?filter=type=RunRequested").json()["entries"]
     assert [one["event_type"] for one in found] == ["RunRequested"] * 3
     assert browser.get("/record.json?words=packages").json() == told(
-        capsys, rested, "ledger", "search", "packages", "--limit", str(limits.HITS)
+        capsys, rested, "ledger", "search", "packages", "--limit", str(HITS_MAX)
     )
     wrong = browser.get("/record?filter=colour=red")
     assert wrong.status_code == 400 and "not a filter" in words_in(wrong.text)

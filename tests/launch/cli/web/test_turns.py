@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
 from hobus.bus.errors import GatewayError
+from hobus.bus.messages.session import ProcessTurn
 from hobus.launch.cli import main as cli
+from hobus.launch.cli.web import session as screen
+from hobus.launch.cli.web import talks
+from hobus.launch.console.errors import CommandError
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.launch.cli.web.pages import Browser, recorded, words_in
 from tests.simulation.test_memory import Watched
@@ -27,7 +34,7 @@ def told(capsys, rested, *words):
 
 def test_a_session_has_the_facts_of_the_command_and_a_card_for_each_turn(browser, session, rested, capsys):
     """The newest first, each with its question, its answer, and what it took."""
-    assert browser.get(f"/sessions/{session}.json").json() == told(capsys, rested, "session", "show", session)
+    assert browser.twin(f"/sessions/{session}.json") == told(capsys, rested, "session", "show", session)
     page = browser.get(f"/sessions/SES-{session[:8]}").text
     words = words_in(page)
     asked = ["list them again", "how many are there?", "what packages are installed?"]
@@ -44,7 +51,7 @@ def test_of_many_turns_the_newest_are_shown_and_the_way_to_the_rest(browser, ses
 
 def test_a_turn_has_everything_that_why_tells(browser, session, rested, capsys):
     """The document of `hobus why`, which is that of `session show --turn`; every part of it on the page."""
-    twin = browser.get(f"/sessions/{session}/turns/1.json").json()
+    twin = browser.twin(f"/sessions/{session}/turns/1.json")
     why = told(capsys, rested, "why", f"SES-{session[:8]}-1")
     account = told(capsys, rested, "session", "show", session, "--turn", "1")
     assert twin == why == account
@@ -59,8 +66,8 @@ def test_a_turn_has_everything_that_why_tells(browser, session, rested, capsys):
 
 def test_two_turns_stand_beside_each_other(browser, session, rested, capsys):
     names = [f"{session}-{number}" for number in (1, 2)]
-    answer = browser.get(f"/diff.json?before={names[0]}&after={names[1]}")
-    assert answer.json() == told(capsys, rested, "diff", *names)
+    twin = browser.twin(f"/diff.json?before={names[0]}&after={names[1]}")
+    assert twin == told(capsys, rested, "diff", *names)
     assert "how many are there?" in words_in(browser.get(f"/diff?before={names[0]}&after={names[1]}").text)
 
 
@@ -104,7 +111,7 @@ def test_the_figures_of_a_turn_are_the_same_on_its_card_on_its_page_and_in_both_
         assert not card["failures"] or f"{card['failures']} failure" in page
     assert [bool(one["failures"]) for one in cards] == [True, False, True, True]
     assert {one["kind"] for one in turn["what_failed"]} >= {"run", "supervisor"}
-    assert [one["session_id"] for one in browser.get("/sessions.json?state=failed").json()["sessions"]] == [session]
+    assert [one["session_id"] for one in browser.get("/sessions.json?outcome=failed").json()["sessions"]] == [session]
     hits = browser.get("/record.json?words=the wire is cut").json()["hits"]
     assert {(one["kind"], one["event_type"]) for one in hits} >= {("failure", "RunFailed")}
 
@@ -114,7 +121,7 @@ def test_a_tool_that_failed_is_named_where_its_turn_is_listed_and_told(tmp_path)
     recorded(tmp_path, ['use list_packages {"nonsense": 1}'])
     browser = Browser(tmp_path)
     assert "success list_packages failed" in words_in(browser.get("/sessions").text)
-    [row] = browser.get("/sessions.json?state=tool failed").json()["sessions"]
+    [row] = browser.get("/sessions.json?outcome=tool-failed").json()["sessions"]
     steps = browser.get(f"/sessions/{row['session_id']}/turns/1.json").json()["steps"]
     failures = [one["about"] for one in steps if one["verdict"] == "failed"]
     assert row["tools_failed"] == ["list_packages"] == failures
@@ -133,3 +140,36 @@ def test_a_tool_that_failed_is_named_where_its_turn_is_listed_and_told(tmp_path)
     told = words_in(page.partition("What failed")[2].partition("</table>")[0])
     assert 'tool call list_packages 1.2.2.001 { "nonsense": 1 }' in told.replace("&#34;", '"'), told
     assert '<rect class="tool"' in page
+
+
+def test_a_fault_of_a_message_that_nobody_answered_is_shown_until_the_next_message(browser, session, monkeypatch):
+    """Of one that has an answer in the record, a fault too, the record alone is shown."""
+    known, numbers = talks.Talks(), count()
+    monkeypatch.setattr(screen, "TALKS", known)
+    place = SimpleNamespace(snapshot=SimpleNamespace(config=SimpleNamespace(host=SimpleNamespace(turn_timeout_ms=1))))
+
+    async def send(text, became):
+        async def answer_of(*_asked, **_options):
+            if isinstance(became, Exception):
+                raise became
+            return became
+
+        monkeypatch.setattr(talks, "answer_of", answer_of)
+        turn = ProcessTurn(session_id=session, input_id=f"in-{next(numbers)}", text=text)
+        known.begin(place, turn, lambda: None)
+        await known.of_session(session).task
+
+    def shown(text, became):
+        asyncio.run(send(text, became))
+        return words_in(browser.get(f"/sessions/{session}").text)
+
+    recorded_fault = SimpleNamespace(outcome="error", response="the model is away", run_id="r")
+    lost_fault = SimpleNamespace(outcome="error", response="no room here", run_id=None)
+    answered = SimpleNamespace(outcome="success", response="yes", run_id="r")
+    for fault in (CommandError("nobody is there"), lost_fault):
+        page = shown("pay the bill", fault)
+        assert "Not answered" in page and "pay the bill" in page and (str(fault) in page or "no room here" in page)
+        for after in (answered, recorded_fault):
+            page = shown("and now?", after)
+            assert not any(one in page for one in ("Not answered", "pay the bill", str(fault), "no room", "and now?"))
+            shown("pay the bill", fault)
