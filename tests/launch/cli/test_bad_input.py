@@ -202,7 +202,7 @@ def test_a_run_file_of_another_version_is_told_with_the_command_that_ends_it(con
     path = tmp_path / "run" / "run.json"
     path.parent.mkdir()
     path.write_bytes(content)
-    for words in (["ps"], ["ask", "hi"], ["session", "list"]):
+    for words in (["ps"], ["ask", "hi"], ["session", "show", "SES-12345678"]):
         code, out = run(capsys, *words, "--home", str(tmp_path))
         assert code == exit_codes.FAILED and f"{path} is not a run file of this version" in out
         assert f"next: hobus down --home {tmp_path}" in out
