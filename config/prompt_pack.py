@@ -54,12 +54,8 @@ class PromptPack(Struct, frozen=True):
 
     pack_id: str
     sections: tuple[PackSection, ...]
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Return the names of the inputs it needs, sorted, each once."""
-        shown = {part.name for section in self.sections for part in section.parts if isinstance(part, Variable)}
-        return tuple(sorted(shown.union(*(section.needs for section in self.sections))))
+    variables: tuple[str, ...]
+    """Names of the inputs it needs, sorted, each once."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -83,7 +79,9 @@ def parse_pack(pack_id: str, text: str) -> PromptPack:
         more = "\n\n" if role == "system" and sections else ""
         sections.append(PackSection(role, _parse_parts(pack_id, body, line, more), tuple((head[2] or "").split())))
         line += body.count("\n")
-    pack = PromptPack(pack_id, tuple(sections))
+    shown = {part.name for section in sections for part in section.parts if isinstance(part, Variable)}
+    variables = sorted(shown.union(*(section.needs for section in sections)))
+    pack = PromptPack(pack_id, tuple(sections), tuple(variables))
     if old := sorted(_FORM_INPUTS.intersection(pack.variables)):
         raise ConfigError(f"{pack_id}: {{{{ {old[0]} }}}} is no longer an input: {_CONVERSATION}")
     roles = [section.role for section in sections]
@@ -103,7 +101,7 @@ def fill_pack(
         raise WorkOrderFault("input_schema_invalid", f"{pack.pack_id} lacks inputs: {missing}")
     messages: list[PromptMessage] = []
     for section in pack.sections:
-        if section.needs and not any(one.text for name in section.needs for one in inputs[name]):
+        if section.needs and not [one for name in section.needs for one in inputs[name] if one.text]:
             continue
         segments = list(history) if section.role == "history" else []
         for part in section.parts:
@@ -112,8 +110,7 @@ def fill_pack(
             messages[0] = messages[0].model_copy(update={"segments": [*messages[0].segments, *segments]})
         elif segments:
             # Of a checked pack and checked segments.
-            made = PromptMessage(role=section.role, segments=segments, tool_calls=[], tool_call_id="")
-            messages.append(made)
+            messages += (PromptMessage(role=section.role, segments=segments, tool_calls=[], tool_call_id=""),)
     return messages
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 from hobus.bus.errors import GatewayError
@@ -15,6 +13,7 @@ from hobus.bus.spool import RecordKeeper
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import budget, records
 from hobus.gateway_service.budget import BudgetState, NotReserved, Reservation, Scope
+from hobus.gateway_service.held import Held
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
 from hobus.gateway_service.records import Attempt, PromptCall
 
@@ -30,18 +29,14 @@ class BudgetAccount:
         self._state = state
         self._released_count = 0
 
-    @contextmanager
-    def reserved(self, ask: PromptCall, number: int, estimate: int) -> Generator[Attempt]:
+    def reserved(self, ask: PromptCall, number: int, estimate: int) -> Held[Attempt]:
         """Hold estimate + max_tokens in every scope at once, or raise GatewayError with the true reason."""
-        attempt = self._reserve(ask, number, estimate)
-        try:
-            yield attempt
-        except (GatewayError, asyncio.CancelledError) as fault:
-            if not attempt.is_submitted:
-                self._note_release(attempt, "CANCELLED" if isinstance(fault, asyncio.CancelledError) else fault.code)
-            raise
-        finally:
-            self._state.settle(attempt.name, attempt.settlement or NEVER_SENT)
+        return Held(self._reserve(ask, number, estimate), self._end)
+
+    def _end(self, attempt: Attempt, fault: BaseException | None) -> None:
+        if isinstance(fault, GatewayError | asyncio.CancelledError) and not attempt.is_submitted:
+            self._note_release(attempt, "CANCELLED" if isinstance(fault, asyncio.CancelledError) else fault.code)
+        self._state.settle(attempt.name, attempt.settlement or NEVER_SENT)
 
     def compute_remaining(self, attempt: Attempt, settlement: Settlement) -> int | None:
         """Return the tokens that the attempt's session will have left once it is settled so."""

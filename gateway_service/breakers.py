@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -24,6 +23,7 @@ from hobus.bus.spool import RecordKeeper
 from hobus.config.sections.gateway import BreakerConfig, Route
 from hobus.gateway_service import breaker, records
 from hobus.gateway_service.breaker import BreakerState, Said, compute_rest
+from hobus.gateway_service.held import Held
 
 _log = structlog.get_logger("gateway")
 _CLOSED = BreakerState()
@@ -82,27 +82,25 @@ class BreakerDesk:
             if line.turns and not line.turns[0].done():
                 line.turns[0].set_result(None)
 
-    @contextmanager
-    def pass_through(self, route: Route, counted: set[Route]) -> Generator[Passage]:
+    def pass_through(self, route: Route, counted: set[Route]) -> Held[Passage]:
         """Pass for the time of one send. Raises GatewayError(CIRCUIT_OPEN) if it may not be made.
 
         Left without a word, the call says nothing about its provider. `counted`: the models that failed this call
         before; each counts once.
         """
-        key, after = (route.provider_id, route.model_id), self.demand(route)
-        self._become(key, after, code="")
-        passage = Passage(after.era)
-        try:
-            yield passage
-        finally:
-            if passage.said == "fault":
-                self._said[key] = passage.detail
-            before, now = self._breakers[key], self.bus.clock.monotonic()
-            is_told = before.state == "closed" and passage.said == "fault" and route in counted
-            said = _NOTHING if is_told else passage.said
-            if passage.said == "fault":
-                counted.add(route)
-            self._become(key, breaker.end_call(before, passage.era, said, now, self.config), code=passage.code)
+        after = self.demand(route)
+        self._become((route.provider_id, route.model_id), after, code="")
+        return Held(Passage(route, counted, after.era), self._leave)
+
+    def _leave(self, passage: Passage, _fault: BaseException | None) -> None:
+        route, said = passage.route, passage.said
+        key = route.provider_id, route.model_id
+        before, now = self._breakers[key], self.bus.clock.monotonic()
+        if passage.said == "fault":
+            self._said[key] = passage.detail
+            said = _NOTHING if before.state == "closed" and route in passage.counted else said
+            passage.counted.add(route)
+        self._become(key, breaker.end_call(before, passage.era, said, now, self.config), code=passage.code)
 
     def rows(self) -> list[Row]:
         """Return one row per breaker that was ever asked, sorted by provider and model."""
@@ -137,13 +135,15 @@ class _Line(Struct, eq=False):
     has_moved: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
 
-class Passage:
+class Passage(Struct, eq=False):
     """One send that a breaker let through."""
 
-    def __init__(self, era: int) -> None:
-        self.era = era
-        self.said: Said = "nothing"
-        self.code = self.detail = ""
+    route: Route
+    counted: set[Route]
+    era: int
+    said: Said = "nothing"
+    code: str = ""
+    detail: str = ""
 
     def ended(self, fault: GatewayError | None) -> None:
         self.said = breaker.judge_end(fault)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from itertools import islice
 
@@ -91,7 +91,7 @@ class Calls:
         key: str,
         digest: bytes,
         deadline: float,
-        run: Callable[[InFlight], Awaitable[PromptResponse]],
+        run: Callable[[InFlight], Coroutine[None, None, PromptResponse]],
         *,
         asked_by: Call,
     ) -> PromptResponse:
@@ -142,7 +142,7 @@ class Calls:
         await asyncio.gather(*(asyncio.shield(task) for task in tasks), return_exceptions=True)
 
     def _start(
-        self, key: str, digest: bytes, deadline: float, run: Callable[[InFlight], Awaitable[PromptResponse]]
+        self, key: str, digest: bytes, deadline: float, run: Callable[[InFlight], Coroutine[None, None, PromptResponse]]
     ) -> InFlight:
         call = self._running[key] = InFlight(key, digest, deadline, Draft())
         if key in self._recent:
@@ -151,7 +151,7 @@ class Calls:
         else:
             self._recent[key] = _Recent(digest)
             self._evict()
-        call.task = asyncio.ensure_future(run(call))
+        call.task = asyncio.get_running_loop().create_task(run(call))
         call.task.add_done_callback(lambda _task: self._on_end(call))
         return call
 

@@ -43,8 +43,8 @@ def demand_none(ask: PromptCall) -> None:
 
     Its text names them; those of earlier messages, which stand beside them, such a model is told of alone.
     """
-    said = (one for message in ask.prompt.messages if message.role == "user" for one in message.segments)
-    if any(file.name in segment.text for segment in said for file in segment.files):
+    said = [one for message in ask.prompt.messages if message.role == "user" for one in message.segments]
+    if [file for segment in said for file in segment.files if file.name in segment.text]:
         provider_id, model_id = ask.route.provider_id, ask.route.model_id
         raise GatewayError(
             "MODEL_UNFIT",

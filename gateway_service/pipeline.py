@@ -280,7 +280,7 @@ class Pipeline(Struct, frozen=True):
                     await places.enter(ends_at, running.tell_waiting, is_awaited=awaited)
                     # 8 circuit breaker
                     with (
-                        places.left(is_awaited=awaited) as place,
+                        places.lend(is_awaited=awaited) as place,
                         self.shared.breakers.pass_through(ask.route, running.counted) as passage,
                     ):
                         earlier = await self.sender.record_sent(attempt, running.deadline)  # 9 record PROMPT_SENT

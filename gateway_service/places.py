@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import is_beside
 from hobus.bus.messages.work_order import CONSOLIDATION
 from hobus.bus.port import Bus
+from hobus.gateway_service.held import Held
 from hobus.gateway_service.limits import CALLS_MAX, FIRST_WINDOW
 from hobus.gateway_service.routing import is_overload
 
@@ -43,6 +44,7 @@ def is_awaited(prompt: Prompt) -> bool:
 class LentPlace(Struct, eq=False):
     """What one send has; asked back from one that nobody waits for."""
 
+    began: float
     scope: asyncio.Timeout | None = None
     """Of the send, while it is inside."""
     is_wanted: bool = False
@@ -93,7 +95,7 @@ class Places:
     async def enter(
         self, until: float, told: Callable[[], AbstractContextManager[None]], *, is_awaited: bool = True
     ) -> None:
-        """Wait for a place, which `left` gives back. `told`: while it waits for its turn.
+        """Wait for a place, which the end of `lend` gives back. `told`: while it waits for its turn.
 
         Raises GatewayError(RATE_LIMITED) when there is none in time.
         """
@@ -105,25 +107,22 @@ class Places:
         else:
             self._at_work += 1
 
-    @contextmanager
-    def left(self, *, is_awaited: bool = True) -> Generator[LentPlace]:
+    def lend(self, *, is_awaited: bool = True) -> Held[LentPlace]:
         """Hold a place for one send: how it ends says what the provider bears."""
-        began, place = self.bus.clock.monotonic(), LentPlace()
+        place = LentPlace(self.bus.clock.monotonic())
         if not is_awaited:
             self._lent.append(place)
-        try:
-            yield place
-        except GatewayError as fault:
-            if is_overload(fault) and began > self._cut_at and self._at_work > 1:  # one alone was not too many
-                self._cut()
-            raise
-        else:
-            self._grow(self.bus.clock.monotonic() - began)
-        finally:
-            if place in self._lent:
-                self._lent.remove(place)
-            self._at_work -= 1
-            self._let_in()
+        return Held(place, self._take_back)
+
+    def _take_back(self, place: LentPlace, fault: BaseException | None) -> None:
+        if fault is None:
+            self._grow(self.bus.clock.monotonic() - place.began)
+        elif isinstance(fault, GatewayError) and is_overload(fault) and place.began > self._cut_at:
+            self._cut()
+        if place in self._lent:
+            self._lent.remove(place)
+        self._at_work -= 1
+        self._let_in()
 
     def begin_anew(self) -> None:
         """Begin small again: the provider is away, and once it is back it meets no crowd."""
@@ -172,7 +171,9 @@ class Places:
             del self._waiting_of[principal]
 
     def _cut(self) -> None:
-        """Halve the limit once for all calls that were sent before."""
+        """Halve the limit once for all calls that were sent before; one alone was not too many."""
+        if self._at_work <= 1:
+            return
         self._learned = max(1.0, self._at_work // 2)
         if self._has_answered or self._bore == math.inf:
             self._bore = self._learned

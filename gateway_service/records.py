@@ -33,9 +33,7 @@ from hobus.bus.record.payloads.prompts import (
     PromptFailed,
     PromptReceived,
     PromptSent,
-    SentMessage,
     SentRequest,
-    SentText,
     hash_messages,
     list_scopes,
     name_order_scope,
@@ -141,7 +139,8 @@ def change_request(ask: PromptCall, route: Route, **fields: Any) -> PromptCall:
 
     Messages may have images then, and no other words.
     """
-    if route == ask.route and all(value == getattr(ask.prompt, name) for name, value in fields.items()):
+    is_same_route = route is ask.route or route == ask.route
+    if is_same_route and not [name for name in fields if fields[name] != getattr(ask.prompt, name)]:
         return ask
     prompt = ask.prompt.model_copy(update=fields)
     return replace(ask, prompt=prompt, route=route, digest=_digest_request(prompt, route, ask.said))
@@ -264,16 +263,15 @@ def _end(name: str, event_type: str, payload: tuple[Any, ...], *behind: bytes, *
     return make_entry(event_type, name, *behind, payload=payload, parents=parents, once=derive_got_key(name), **facts)
 
 
-def _make_message(message: PromptMessage, of_pack: Mapping[str, int]) -> SentMessage:
+def _make_message(message: PromptMessage, of_pack: Mapping[str, int]) -> Any:
+    """Return a SentMessage with its SentTexts as they stand in the record: plain rows."""
     parts = [
-        SentText(segment.name, segment.ref)
+        (segment.name, segment.ref, "")
         if segment.ref is not None
-        else of_pack[segment.text]
-        if segment.text in of_pack
-        else SentText(segment.name, None, segment.text)
+        else of_pack.get(segment.text, (segment.name, None, segment.text))
         for segment in message.segments
     ]
-    return SentMessage(message.role, tuple(parts), tuple(message.tool_calls), message.tool_call_id)
+    return message.role, parts, message.tool_calls, message.tool_call_id
 
 
 def read_name(entry: Entry | WriteEntry) -> str:

@@ -77,10 +77,9 @@ class Recovery:
         return self.state.copy()  # the caller's own: ours stays the record's
 
     async def take_snapshot(self) -> None:
-        """Record what the record comes to.
+        """Record what the record comes to; what somebody else wrote to the last moment is in it, or is read behind it.
 
-        An entry of another incarnation that wrote until the last moment is in it, or is read behind it. Raises
-        LedgerError while the ledger is away.
+        Raises LedgerError while the ledger is away.
         """
         if not self._is_alone:
             self._decided = own = [] if self._bus.clock.monotonic() >= self._alone_at else None
@@ -102,7 +101,7 @@ class Recovery:
 
     def _count_own(self, entry: WriteEntry, ack: Ack) -> None:
         """Fold a write of this process that stands; acks come in the order of the record."""
-        if ack.outcome in ("committed", "known") and ack.sequence > self._after:
+        if ack.is_first and ack.sequence > self._after:
             self._take(entry, ack.sequence)
 
     @property
@@ -178,13 +177,9 @@ class Recovery:
         try:
             self._fold(entry)
         except (ValueError, TypeError, LookupError) as error:
-            _log.error(
-                "record_unreadable",
-                submission_id=entry.submission_id,
-                sequence=sequence,
-                origin=getattr(entry, "origin", self._bus.instance),
-                error=type(error).__name__,
-            )
+            origin, said = getattr(entry, "origin", self._bus.instance), type(error).__name__
+            about = {"submission_id": entry.submission_id, "sequence": sequence, "origin": origin}
+            _log.error("record_unreadable", **about, error=said)
 
     def _fold(self, entry: Entry | WriteEntry) -> None:
         name = records.read_name(entry)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import structlog
 
@@ -29,7 +30,7 @@ from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.limits import SPOOL_RETRY_MS
 from hobus.bus.messages.files import FileText, ReadFile
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
-from hobus.bus.messages.ids import derive_dispatched_id, find_turn
+from hobus.bus.messages.ids import derive_dispatched_id
 from hobus.bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder, move_state
 from hobus.bus.port import Bus, ToolRunner
 from hobus.config import limits as config_limits
@@ -46,9 +47,6 @@ class OrderSnapshots(recorded.Snapshots):
             return await super().get(digest)
         except ConfigError as fault:
             raise WorkOrderFault("execution_error", fault.detail) from None
-
-
-_log = structlog.get_logger("ho1_executor")
 
 
 class Executor(Actor):
@@ -80,6 +78,7 @@ class Executor(Actor):
 
     async def start(self, bus: Bus) -> None:
         self._bus = bus
+        self._log = structlog.get_logger("ho1_executor").bind()  # once: each line of an unbound one binds it anew
         self._ledger = LedgerClient(bus, self._config.ledger)
         self._ends = OrderEnds(self._ledger, retry_s=SPOOL_RETRY_MS / 1000)
         self._snapshots = OrderSnapshots(self._snapshot, self._ledger, kept_max=config_limits.SNAPSHOTS_KEPT)
@@ -147,7 +146,7 @@ class Executor(Actor):
             reserve_s = own_limits.END_RESERVE_MS / 1000
             job = make_job(self._bus, message, call, is_repeat=is_repeat, reserve_s=reserve_s)
             call.on_attached(job.draft.repeat)
-            with job.draft.watched(call.stream if message.stream else None):
+            with job.draft.watched(call.stream) if message.stream else nullcontext():
                 receipt = await self._answer(job)
                 return receipt
         except RuntimeFault as fault:
@@ -200,7 +199,7 @@ class Executor(Actor):
             receipt = make_completed(job.order, outcome, job.usage, job.stamp())
         receipt = await self._record(job, receipt)
         self._counters[receipt.state] += 1
-        _log_end(job, receipt)
+        self._log_end(job, receipt)
         return receipt
 
     async def _find_recorded(self, job: Job) -> Receipt | None:
@@ -261,7 +260,7 @@ class Executor(Actor):
     def _submit_failed(self, job: Job, code: str, message: str) -> None:
         self._counters["failed"] += 1
         receipt = self._make_failed(job, code, message)
-        _log_end(job, receipt)
+        self._log_end(job, receipt)
         self._ends.submit(self._end_of(job, receipt))
 
     def _end_of(self, job: Job, receipt: Receipt) -> EndWritten:
@@ -278,14 +277,13 @@ class Executor(Actor):
             return [end_id("TOOL_STARTED", job.order.wo_id, job.bus.instance)]
         return [derive_dispatched_id(job.order.wo_id)]
 
-
-def _log_end(job: Job, receipt: Receipt) -> None:
-    """Log how an order ended here, without its texts."""
-    _log.info(
-        "work_order_ended",
-        turn=find_turn([job.order.wo_id]).run,
-        work_order=job.order.wo_id,
-        type=job.order.wo_type,
-        state=receipt.state,
-        elapsed_ms=round((job.bus.clock.monotonic() - job.usage.started) * 1000),
-    )
+    def _log_end(self, job: Job, receipt: Receipt) -> None:
+        """Log how an order ended here, without its texts."""
+        self._log.info(
+            "work_order_ended",
+            turn=job.draft.run,
+            work_order=job.order.wo_id,
+            type=job.order.wo_type,
+            state=receipt.state,
+            elapsed_ms=receipt.cost.elapsed_ms,
+        )

@@ -106,7 +106,7 @@ def gather_inputs(
             own[segment.name] = [segment]
     inputs: dict[str, Sequence[Segment]] = {**checked.defaults, **standing, **own}
     document: dict[str, Any] = {
-        name: segments[0].text if len(segments) == 1 else "".join([segment.text for segment in segments])
+        name: "".join([segment.text for segment in segments]) if not segments or segments[1:] else segments[0].text
         for name, segments in inputs.items()
     }
     for name, wanted in checked.read_as_json.items():

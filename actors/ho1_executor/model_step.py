@@ -181,7 +181,7 @@ class ModelStep(Struct, frozen=True):
             return KnownToOrder({})
         restart_s = own_limits.RECONNECT_MAX_MS / 1000
         allowed, called = job.order.constraints.tools_allowed, dict[str, ToolDefinition]()
-        if any(name in snapshot.agents for name in allowed):
+        if not snapshot.agents.keys().isdisjoint(allowed):
             called = {name: self._make_agent_tool(name, snapshot) for name in allowed if name in snapshot.agents}
             allowed = [name for name in allowed if name not in called]
         known = await self.tools.find_allowed(allowed, agent, within_s=min(restart_s, job.due_s / 2))

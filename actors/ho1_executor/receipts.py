@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -40,6 +41,7 @@ _STEP = re.compile(r"\.(\d+)\.\d+(?:\.\d+)?$")
 
 
 _COUNTED = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+_read_counts = attrgetter(*_COUNTED)
 
 
 class OrderUsage(Struct):
@@ -64,8 +66,8 @@ class OrderUsage(Struct):
         if not (is_answered or response.attempts):
             return
         self.llm_calls += is_answered
-        for name in _COUNTED:
-            self.tokens[name] += getattr(response, name)
+        for name, count in zip(_COUNTED, _read_counts(response), strict=True):
+            self.tokens[name] += count
         # An attempt before an answer has its own end in the record: of what it cost, the answer says nothing.
         is_whole = response.attempts <= 1 or not is_answered
         known = self.cost_usd is not None and response.cost_usd is not None and is_whole
@@ -138,9 +140,8 @@ def make_failed(order: WorkOrder, code: str, message: str, usage: OrderUsage, st
 def _make_receipt(
     order: WorkOrder, usage: OrderUsage, stamp: Stamp, *, state: Literal["completed", "failed"], **what: Any
 ) -> Receipt:
-    begun = move_state(order.wo_id, order.state, "executing", "ho1")
     return Receipt(
-        state=move_state(order.wo_id, begun, state, "ho1"),
+        state=move_state(order.wo_id, "executing", state, "ho1"),
         wo_id=order.wo_id,
         fence=order.fence,
         cost=usage.cost(stamp.monotonic),

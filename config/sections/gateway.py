@@ -196,4 +196,7 @@ class GatewayConfig(Section):
     def row(self, provider_id: str, model_id: str) -> ModelConfig | None:
         """Return what the configuration says of the model, its prices and its window; None: nothing."""
         instance = self.providers.get(provider_id)
-        return next((row for row in instance.models if row.model_id == model_id), None) if instance else None
+        for row in instance.models if instance else ():
+            if row.model_id == model_id:
+                return row
+        return None

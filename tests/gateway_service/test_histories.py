@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from bench.builders import order
@@ -133,6 +135,30 @@ def test_few_sets_of_tools_are_kept_and_no_large_one(monkeypatch):
     shared.share(naming("b"))
     assert hash_tools(told("a", description="x" * TOOLS_KEPT_MAX_BYTES).tools) is None
     assert hash_tools([]) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_a_digest_says_a_prompt_has_the_tools_that_it_means_or_is_asked_again(seed, monkeypatch):
+    """Right, another set's, nobody's, none, with tools or without, of more sets than are kept."""
+    monkeypatch.setattr(histories, "TOOLS_KEPT_MAX", 3)
+    draw, shared, kept = random.Random(seed), SharedParts(), dict[bytes, list[ToolSpec]]()
+    sets = [told(*draw.sample("abcd", count), description=draw.choice("xy")) for count in (0, 1, 1, 2, 2, 3, 4)]
+    for _ in range(200):
+        brought = draw.choice(sets).tools if draw.random() < 0.5 else []
+        digest = draw.choice((hash_tools(draw.choice(sets).tools), hash_tools(brought), draw.randbytes(32), None))
+        prompt = built(tools=list(brought), tools_digest=digest)
+        if not brought and digest is not None and digest not in kept:
+            with pytest.raises(BusError):
+                shared.share(prompt)
+            assert prompt.tools == []
+            continue
+        shared.share(prompt)
+        assert prompt.tools == (brought or kept.get(digest, []))
+        if digest is not None:
+            used = hash_tools(prompt.tools)
+            kept.pop(used, None)
+            kept[used] = prompt.tools
+            kept = dict(list(kept.items())[-3:])
 
 
 def test_prompts_of_one_contract_hold_its_instructions_and_schema_once():

@@ -76,7 +76,8 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
     choices = read_list(event.get("choices"), "choices")
     first = read_object(choices[0], "choices.0") if choices else {}
     usage = event.get("usage") or read_facts(event.get("x_groq")).get("usage")
-    _count(reader, read_facts(usage))
+    if usage:
+        _count(reader, read_facts(usage))
     if (error := event.get("error") or first.get("error")) is not None:
         raise ErrorSaid(error)
     is_chunk = "delta" in first or event.get("object") == "chat.completion.chunk"
@@ -113,12 +114,16 @@ def _read_message(reader: AnswerReader, said: dict[str, Any], *, is_whole: bool)
         extra = {"extra_content": piece["extra_content"]} if piece.get("extra_content") else {}
         about = piece.get("id"), function.get("name"), function.get("arguments")
         reader.call(piece.get("index"), *about, extra, is_new=is_whole)
-    for block in read_blocks(said.get("content"), "content"):
+    if type(content := said.get("content")) is str:
+        reader.say(content)
+        content = []
+    for block in read_blocks(content, "content"):
         reader.say(read_text(block.get("text"), "content.text"))
         reader.refuse(read_text(block.get("refusal"), "refusal"))
         for thought in read_blocks(block.get("thinking"), "thinking"):
             reader.think(read_text(thought.get("text"), "thinking"))
-    reader.refuse(read_text(said.get("refusal"), "refusal"))
+    if refusal := said.get("refusal"):
+        reader.refuse(read_text(refusal, "refusal"))
 
 
 def _keep(kept: dict[str, Any], name: str, value: Any) -> None:
@@ -135,7 +140,7 @@ def _make_messages(prompt: Prompt, model_id: str, names: ToolNames, omit: Sequen
     ids = CallIds()
     for message, text in zip(prompt.messages, list_texts(prompt.messages), strict=True):
         if images and message.role != "tool":
-            told.append({"role": "user", "content": images})
+            told += ({"role": "user", "content": images},)
             images = []
         one: dict[str, Any] = {"role": message.role, "content": text}
         if message.role == "tool":
@@ -163,14 +168,16 @@ def _make_messages(prompt: Prompt, model_id: str, names: ToolNames, omit: Sequen
         if message.role == "user" and told and told[-1]["role"] == "user":
             told[-1]["content"] = _join(told[-1]["content"], one["content"], omit)
             continue
-        told.append(one)
+        told += (one,)
     return [*told, {"role": "user", "content": images}] if images else told
 
 
 def _join(before: str | list[Any], content: str | list[Any], omit: Sequence[str]) -> str | list[Any]:
-    if isinstance(before, str) and isinstance(content, str) and "text_parts" in omit:
-        return f"{before}\n\n{content}"
-    return [part for said in (before, content) for part in ([_make_text(said)] if isinstance(said, str) else said)]
+    said = [_make_text(content)] if isinstance(content, str) else content
+    if not isinstance(before, str):
+        before += said
+        return before
+    return f"{before}\n\n{content}" if "text_parts" in omit and content is not said else [_make_text(before), *said]
 
 
 def _make_text(text: str) -> dict[str, str]:

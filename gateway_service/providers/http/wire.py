@@ -125,7 +125,8 @@ class CallIds(dict[str, str]):
     """Map call ids of a transcript's newest calls to the provider's; what is unknown stays as it is."""
 
     def __init__(self) -> None:
-        self._used: dict[str, None] = {}
+        self._used = set[str]()
+        self._count = 0
 
     def add(self, calls: Iterable[ToolCall]) -> None:
         """Add the calls of the next answer, under the provider's own ids if there.
@@ -135,8 +136,9 @@ class CallIds(dict[str, str]):
         for call in calls:
             own = _make_taken(call.provider_call_id)
             if not own or own in self._used:
-                own = f"call_{len(self._used)}_{call.call_id}"
-            self._used[own] = None
+                own = f"call_{self._count}_{call.call_id}"
+            self._used |= {own}
+            self._count += 1
             self[call.call_id] = own
 
     def __missing__(self, call_id: str) -> str:

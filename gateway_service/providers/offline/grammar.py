@@ -45,7 +45,7 @@ class Grammar(NamedTuple):
 
     def normalise(self, text: str) -> str:
         """Return what is read of the text, as the patterns want it: lower case, straight quotes, single spaces."""
-        return " ".join(self.read(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").lower().split())
+        return _normalise(self.read(text))
 
     def find_intents(self, text: str) -> list[Intent]:
         """Return what a normal text asks for, in the order in which it speaks of it."""
@@ -63,6 +63,11 @@ class Grammar(NamedTuple):
     def label(self, kind: str, text: str) -> str | None:
         """Return the first label of `tasks` or `domains` whose pattern matches."""
         return next((label for label, pattern in self.labels[kind] if pattern.search(text)), None)
+
+
+@functools.lru_cache(maxsize=64)
+def _normalise(text: str) -> str:
+    return " ".join(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").lower().split())
 
 
 @functools.cache
