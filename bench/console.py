@@ -84,6 +84,10 @@ def write(pictures: Path) -> list[Path]:
                 page.emulate_media(color_scheme=theme)
                 page.goto(link.partition("/sign-in")[0] + path)
                 page.evaluate("document.querySelector('.home').textContent = '.hobus'")
+                page.evaluate(
+                    "(foot) => { foot.textContent = foot.textContent.split(' --home ')[0] }",
+                    page.query_selector("footer code"),
+                )
                 made.append(pictures / f"console-{name}.png")
                 page.screenshot(path=made[-1])
             browser.close()

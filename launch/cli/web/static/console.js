@@ -101,6 +101,10 @@
     if (document.hidden) { if (stream) { stream.close(); stream = null; } } else { listen(); if (document.body.dataset.live) refresh(); }
   });
   const current = document.querySelector("nav [aria-current]");
-  if (current) current.scrollIntoView({ block: "nearest", inline: "center" });
+  // Not by scrollIntoView: from there on browsers would begin with the next link when somebody presses Tab.
+  if (current) {
+    const nav = current.parentElement;
+    nav.scrollLeft = current.offsetLeft - nav.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
+  }
   listen();
 })();
