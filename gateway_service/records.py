@@ -44,27 +44,14 @@ from hobus.gateway_service.limits import MESSAGE_MAX_CHARS
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement, make_unknown
 from hobus.gateway_service.vectors import VectorPrompt
 
+PackTexts = Mapping[tuple[str, str], Mapping[str, int]]
+"""By digest of the configuration and pack: texts that stand in the record with CONFIG_SNAPSHOT, with their numbers."""
 
-class PackTexts:
-    """Know which texts of a prompt stand in its pack, whose texts are in the record with CONFIG_SNAPSHOT.
 
-    Only of the packs of this gateway's own configuration.
-    """
-
-    def __init__(self, config_digest: str, texts: Mapping[str, tuple[str, ...]]) -> None:
-        """Take the packs' `texts`, by pack id, in order."""
-        self._config_digest = config_digest
-        self._numbers: dict[str, Mapping[str, int]] = {
-            pack_id: {text: number for number, text in enumerate(found)} for pack_id, found in texts.items()
-        }
-
-    def of(self, prompt: Prompt) -> Mapping[str, int]:
-        """Map the texts of the pack that this prompt was made from to their numbers there.
-
-        Empty where it was made under another configuration.
-        """
-        is_own = prompt.config_digest == self._config_digest
-        return self._numbers.get(prompt.prompt_pack_id, {}) if is_own else {}
+def number_texts(config_digest: str, texts: Mapping[str, tuple[str, ...]]) -> PackTexts:
+    """Return the packs' `texts`, by pack id, in order."""
+    numbers = {pack_id: {text: number for number, text in enumerate(found)} for pack_id, found in texts.items()}
+    return {(config_digest, pack_id): found for pack_id, found in numbers.items()}
 
 
 STREAM = "prompts"
@@ -192,7 +179,7 @@ def make_sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
         degraded=ask.is_degraded, principal=ask.principal,
         called_in=tuple([caller.session_id for caller in prompt.callers]),
     )  # fmt: skip
-    of_pack = packs.of(prompt)
+    of_pack = packs.get((prompt.config_digest, prompt.prompt_pack_id), {})
     request = SentRequest(
         ask.digest, ask.asked, tuple([_make_message(message, of_pack) for message in prompt.messages]), ask.said,
         _list_images(prompt),

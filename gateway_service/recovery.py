@@ -107,8 +107,9 @@ class Recovery:
     @property
     def is_due(self) -> bool:
         """Return whether a snapshot, which has a line per scope, costs no more than what it saves."""
-        lines = len(self.state.scopes) - len(self.state.idle_orders)
-        return self._behind >= max(limits.SNAPSHOT_ENTRIES, lines)
+        if self._behind < limits.SNAPSHOT_ENTRIES:
+            return False
+        return self._behind >= len(self.state.scopes) - len(self.state.idle_orders)
 
     async def _record(self) -> None:
         payload = BudgetSnapshot(self._after, list_figures(self.state), tuple(sorted(self.state.open)))

@@ -40,7 +40,7 @@ from hobus.gateway_service.histories import Histories, SharedParts
 from hobus.gateway_service.pipeline import Pipeline, Shared, refuse
 from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
-from hobus.gateway_service.records import PackTexts
+from hobus.gateway_service.records import number_texts
 from hobus.gateway_service.recovery import OwnLedger, Recovery
 from hobus.gateway_service.sending import Sender, make_unavailable
 
@@ -223,7 +223,7 @@ class GatewayService(Actor):
         account = BudgetAccount(self._bus, self._keeper, snapshot, state)
         sender = Sender(
             bus=self._bus, ledger=self._ledger, keeper=self._keeper, account=account, providers=providers,
-            config=config, packs=PackTexts(snapshot.digest, snapshot.pack_texts()), last_faults=self._last_faults,
+            config=config, packs=number_texts(snapshot.digest, snapshot.pack_texts()), last_faults=self._last_faults,
             on_lost=self._calls.forget, counts=self._counts,
         )  # fmt: skip
         outputs = validation.OutputChecks(snapshot.map_output_schemas(), errors_max=OUTPUT_ERRORS_MAX)

@@ -155,9 +155,7 @@ def test_own_acknowledged_writes_come_to_what_the_record_says(cluster: Cluster, 
         ask = prompt(f"WO-late-{number}#1", token_budget=5000)
         held = Reservation(f"WO-late-{number}#1/1", 70 + number, ("provider:offline",))
         asked = records.ask_of(ask, Route(provider_id="offline", model_id="m"), trace="", is_degraded=False)
-        sent = records.make_sent(
-            Attempt(asked, held.reservation_id, 1, held, 7, "warn"), records.PackTexts("", {}), at=number
-        )
+        sent = records.make_sent(Attempt(asked, held.reservation_id, 1, held, 7, "warn"), {}, at=number)
         await earlier.request("ledger", Write(entries=[sent]), expect=Written, timeout_s=5)
 
     async def scenario() -> None:
