@@ -42,7 +42,8 @@ SETTINGS = {"tools.approval": ["verify_*"], "gateway.providers.offline.latency_m
 @contextmanager
 def served(cluster: Cluster, *words: str) -> Iterator[tuple[psutil.Process, str]]:
     """The console of this cluster, and the link that signs in; it and the cluster are gone afterwards."""
-    console = begun("console", "--home", str(cluster.home.root), *words, stdin=subprocess.DEVNULL)
+    root = cluster.home.root  # beside it the commands of its pages need not name it
+    console = begun("console", "--home", str(root), *words, stdin=subprocess.DEVNULL, cwd=root.parent)
     try:
         yield psutil.Process(console.pid), re.search(r"http\S+", console.stdout.readline().decode())[0]
     finally:
@@ -84,10 +85,6 @@ def write(pictures: Path) -> list[Path]:
                 page.emulate_media(color_scheme=theme)
                 page.goto(link.partition("/sign-in")[0] + path)
                 page.evaluate("document.querySelector('.home').textContent = '.hobus'")
-                page.evaluate(
-                    "(foot) => { foot.textContent = foot.textContent.split(' --home ')[0] }",
-                    page.query_selector("footer code"),
-                )
                 made.append(pictures / f"console-{name}.png")
                 page.screenshot(path=made[-1])
             browser.close()
