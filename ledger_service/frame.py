@@ -25,7 +25,7 @@ from zlib import crc32
 from hobus.ledger_service.mask import ALIGNMENT, MASK_BYTES, apply_mask
 
 MAGIC = b"HOBUSLG1"
-VERSION = 9
+VERSION = 10
 """Of the whole record: another one is refused, whatever in it was written otherwise."""
 GENESIS = bytes(32)
 """The chain value before the first entry."""

@@ -9,9 +9,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from bench.builders import SESSION
 from hobus.bus.messages.base import name_fields, unpack
 from hobus.bus.messages.ids import is_call
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.work_order import Receipt
 from hobus.bus.record.journal import read_event, unpack_result
 from hobus.bus.record.text_parts import read_parts
 from hobus.launch.lab.simulation.record import ENDS, answer_text, check_record, list_answers, must
@@ -20,6 +22,13 @@ _TIMES_AND_DURATIONS = re.compile(r"^(at|.*_at|elapsed_ms|latency_ms)$")
 _INSTANCE = re.compile(r"\b(?:(ho1|ho2|gateway|host|door|operator)/\d+@[0-9a-z]+|(client)/\d+)\b")
 """Peers, and the client, which is named after its process."""
 ANSWERS = ("RunCompleted", "TurnDegraded")
+
+
+def receipt(wo_id: str = f"WO-{SESSION}-1.1.1", **form: Any) -> Receipt:
+    """The receipt of an order, completed unless it says otherwise, from JSON-like fields."""
+    fence = {"run_id": {"session_id": SESSION, "run_seq": 1}, "session_epoch": 0, "step_epoch": 0}
+    given = {"wo_id": wo_id, "fence": fence, "state": "completed", "cost": {}, "executed_by": "ho1/1@a"}
+    return Receipt.model_validate({**given, "completed_at": "2026-01-01T00:00:00.000000Z", **form})
 
 
 def decoded(body: bytes | None) -> Any:
@@ -81,7 +90,17 @@ def count_of(entries: Sequence[Entry], event_type: str) -> int:
 def tool_runs(entries: Sequence[Entry]) -> int:
     """How many calls of tools brought something."""
     ends = [read_event(one).event for one in entries if one.event_type == "OrderEnded"]
-    return sum(is_call(end.wo_id) and end.receipt["state"] == "completed" for end in ends)
+    return sum(is_call(end.wo_id) and end.receipt.state == "completed" for end in ends)
 
 
-__all__ = ["ANSWERS", "ENDS", "answer_text", "check_record", "count_of", "list_answers", "masked_journal", "tool_runs"]
+__all__ = [
+    "ANSWERS",
+    "ENDS",
+    "answer_text",
+    "check_record",
+    "count_of",
+    "list_answers",
+    "masked_journal",
+    "receipt",
+    "tool_runs",
+]

@@ -39,7 +39,7 @@ from hobus.bus.messages.base import make_from
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec, hash_tools
 from hobus.bus.messages.ids import call_key
 from hobus.bus.messages.transcript import UNKNOWN
-from hobus.bus.messages.work_order import CUT, WINDOW, OutputResult, Segment, ToolCall, WorkOrder
+from hobus.bus.messages.work_order import CUT, INSTRUCTIONS, WINDOW, OutputResult, Segment, ToolCall, WorkOrder
 from hobus.bus.port import Bus
 from hobus.bus.window import remember
 from hobus.config.assets import AgentFile
@@ -200,7 +200,7 @@ class ModelStep(Struct, frozen=True):
     def _make_standing_inputs(self, agent: AgentFile | None, snapshot: Snapshot) -> Inputs:
         key = (snapshot.digest, "" if agent is None else agent.agent_id)
         if key not in self.standing:
-            own = {} if agent is None else {"system": [Segment(name="system", text=agent.system_prompt)]}
+            own = {} if agent is None else {INSTRUCTIONS: [Segment(name=INSTRUCTIONS, text=agent.system_prompt)]}
             self.standing[key] = make_label_inputs(snapshot.config.classify_labels) | own
         return self.standing[key]
 

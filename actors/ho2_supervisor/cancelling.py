@@ -18,7 +18,6 @@ from hobus.actors.ho2_supervisor.turn.pool import make_lost_receipt
 from hobus.actors.ho2_supervisor.turn.verdicts import make_verdict_result
 from hobus.bus.messages.ids import derive_turn_key, end_key, parse_iso
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
-from hobus.bus.messages.work_order import Receipt, WorkOrder
 from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payloads.orders import read_receipt
 from hobus.bus.record.session_facts import RunCancelled, ToolReceipt
@@ -30,9 +29,9 @@ async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, t
     """Close a cancelled run: end its open orders, make its one answer durable, return it. Raises as an append does."""
     await session.barrier()
     agents, open_orders = resources.snapshot.agents, session.record.state.open_orders
-    calls = {wo_id: memo.orders[wo_id].get("tool_call") for wo_id in open_orders}
+    calls = {wo_id: memo.orders[wo_id].tool_call for wo_id in open_orders}
     await agent_calls.end_sessions(
-        resources.bus, [wo_id for wo_id, call in calls.items() if call and call["tool_id"] in agents]
+        resources.bus, [wo_id for wo_id, call in calls.items() if call and call.tool_id in agents]
     )
     clock = resources.bus.clock
     give_up = clock.monotonic() + CANCEL_GRACE_MS / 1000
@@ -78,8 +77,7 @@ async def _take_ends(resources: Resources, session: OwnedSession, trace: str) ->
 
 async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id: str, trace: str) -> None:
     """End an order here, unless its executor did at the last moment."""
-    order = WorkOrder.model_validate(memo.orders[wo_id])
-    receipt = make_lost_receipt(order, None, by=resources.bus.instance, at=session.now())
+    receipt = make_lost_receipt(memo.orders[wo_id], None, by=resources.bus.instance, at=session.now())
     entry = resources.order_end(receipt, provenance=session.provenance(memo.run_id.run_seq, wo_id), trace=trace)
     if not await session.stands(entry):
         [winner] = await resources.client.lookup(once=[end_key(wo_id)], with_bodies=True)
@@ -109,28 +107,27 @@ def _close_calls(session: OwnedSession, trace: str) -> None:
 
 
 def _make_result(session: OwnedSession, memo: RunMemo, *, now: float) -> TurnResult:
-    receipts = [Receipt.model_validate(receipt) for receipt in memo.receipts.values()]
     elapsed_ms = max(0, round((now - parse_iso(memo.requested.at)) * 1000))
     return make_verdict_result(
         CANCELLED,
         session_id=session.session_id,
         run_id=memo.run_id,
         input_id=memo.requested.input_id,
-        receipts=receipts,
+        receipts=[*memo.receipts.values()],
         elapsed_ms=elapsed_ms,
-        tool_calls=_summarise_calls(session, memo, {receipt.wo_id: receipt for receipt in receipts}),
+        tool_calls=_summarise_calls(session, memo),
     )
 
 
-def _summarise_calls(session: OwnedSession, memo: RunMemo, receipts: dict[str, Receipt]) -> list[ToolCallSummary]:
+def _summarise_calls(session: OwnedSession, memo: RunMemo) -> list[ToolCallSummary]:
     """Summarise each call that was sent; those of the batch that was open are ignored as stale."""
     run, batch = session.record.state.run, session.record.state.tool_batch
     stale = set() if batch is None else {c for c, status in batch.call_status.items() if status.state == "IgnoredStale"}
     summaries: list[ToolCallSummary] = []
     for wo_id, order in memo.orders.items():
-        call, receipt = order.get("tool_call"), receipts.get(wo_id)
+        call, receipt = order.tool_call, memo.receipts.get(wo_id)
         if call is None or receipt is None:
             continue
-        is_stale = call["call_id"] in stale and run is not None and wo_id in run.step_orders
-        summaries.append(chain.summarise_call(call["tool_id"], receipt, is_stale=is_stale))
+        is_stale = call.call_id in stale and run is not None and wo_id in run.step_orders
+        summaries.append(chain.summarise_call(call.tool_id, receipt, is_stale=is_stale))
     return summaries

@@ -7,10 +7,11 @@ answer HO2's OrderEnded tells alone). The order itself is never changed behind i
 record has of it, how it ended is its receipt.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.limits import STOPS_MAX, TEMPERATURE_MAX
@@ -111,6 +112,8 @@ LEARNED = "ho3_biases"
 """Name of the segments that show lines of memory, and of the input of a prompt pack that they fill."""
 
 
+INSTRUCTIONS = "system"
+"""Of the one that holds the agent's own words, and of the input that they fill."""
 LOOKED_UP = "assembled_context"
 """Of those that show what was looked up for its message, and of the input that they fill."""
 
@@ -247,6 +250,15 @@ class WorkOrder(Message, wire="wo.order"):
         default_factory=dict
     )
     config_digest: Annotated[str, Meta(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")]
+
+
+def change_segments(order: WorkOrder, change: Callable[[Segment], Segment], **fields: Any) -> WorkOrder:
+    """Return the order with each of its segments changed, and with these fields."""
+    exchanges = [
+        replace(one, text=change(one.text), results=[*map(change, one.results)], said=[*map(change, one.said)])
+        for one in order.exchanges
+    ]
+    return replace(order, input_context=[*map(change, order.input_context)], exchanges=exchanges, **fields)
 
 
 class WorkOrderError(Record):

@@ -93,4 +93,4 @@ def read_order_receipt(entry: Entry | WriteEntry) -> Receipt | None:
         raise ValueError(f"{entry.submission_id} is no end of an order")
     ended = read_recorded(entry)
     said = None if ended is None else ended.event.event
-    return Receipt.model_validate(said.receipt) if isinstance(said, events.OrderEnded) else None
+    return said.receipt if isinstance(said, events.OrderEnded) else None

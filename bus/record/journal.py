@@ -14,9 +14,11 @@ bytes. Nothing is guessed: an array of another length, or a field of another typ
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from msgspec import Struct, convert
+from msgspec.structs import astuple, replace
 
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import (
@@ -31,10 +33,10 @@ from hobus.bus.messages.ids import (
 )
 from hobus.bus.messages.ledger import Entry, WriteEntry
 from hobus.bus.messages.session import Remembered, TurnResult, describe_form
-from hobus.bus.messages.work_order import Cost
+from hobus.bus.messages.work_order import Fence, Receipt, Segment, WorkOrder, change_segments
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.entry import HASH_BYTES
-from hobus.bus.record.payload import read_payload
+from hobus.bus.record.payload import name_packed, read_payload
 from hobus.bus.record.payloads.orders import SignalsNamed
 from hobus.bus.record.session_facts import RunRequested, SessionEvent, SessionStarted
 from hobus.bus.record.text_parts import is_list
@@ -51,6 +53,7 @@ TOLD_WITH: tuple[type[events.SessionFact], ...] = (
 """Facts that the next entry of their session tells before its own: they bring no text, and nothing names them."""
 _OWN_SESSION = "~"
 """Stands in no id and no instance."""
+_RESPONSE, _REF = TurnResult.__struct_fields__.index("response"), Segment.__struct_fields__.index("ref")
 
 
 class Recorded(Struct, frozen=True):
@@ -181,88 +184,63 @@ def _open_calls(calls: events.OpenCalls, about: _About) -> list[Any]:
     return [_shorten_by_session(calls.wo_id, about.session_id), calls.call_ids]
 
 
-# An order and a receipt are maps of what is not at its default. What the entry says already is left out: which order,
-# of which session, and the fence where it is the moment's own.
+# In an order and a receipt, which stand in the entry as arrays of their fields, what the entry says already is blank:
+# which order, of which session, and the fence where it is the moment's own.
 
 
-def _pack_fence(about: _About) -> dict[str, Any] | None:
-    run_id = about.run_id
-    if run_id is None:
-        return None
-    run = {"session_id": run_id.session_id, "run_seq": run_id.run_seq}
-    return {"run_id": run, "session_epoch": about.session_epoch, "step_epoch": about.step_epoch}
+def _pack_fence(fence: Fence, about: _About) -> Fence | None:
+    is_own = (fence.run_id, fence.session_epoch, fence.step_epoch) == (
+        about.run_id, about.session_epoch, about.step_epoch,
+    )  # fmt: skip
+    return None if is_own else fence
 
 
-class _Way(NamedTuple):
-    """How times, refs and digests in an order or a receipt are changed: to the entry's form, or back."""
+def _pack_order(order: WorkOrder, about: _About) -> WorkOrder:
+    session_id, parent, intent = about.session_id, order.parent_wo_id, order.intent_id
+    return change_segments(
+        order,
+        partial(_pack_segment, session_id),
+        wo_id="",
+        session_id="",
+        wo_type="",
+        fence=_pack_fence(order.fence, about),
+        planned_at=_pack_time(order.planned_at, about),
+        parent_wo_id=parent and _shorten_by_session(parent, session_id),
+        intent_id=intent and _shorten_by_session(intent, session_id),
+        config_digest=_pack_digest(order.config_digest, about),
+    )
 
-    time: Callable[[Any, _About], Any]
-    ref: Callable[[Any, str], Any]
-    digest: Callable[[Any, _About], Any]
+
+def _pack_receipt(receipt: Receipt, about: _About) -> Receipt:
+    session_id, result = about.session_id, receipt.output_result
+    return replace(
+        receipt,
+        wo_id="",
+        fence=_pack_fence(receipt.fence, about),
+        output_result=result and replace(result, text=_pack_segment(session_id, result.text)),
+        prompt_received_ids=[_shorten_by_session(one, session_id) for one in receipt.prompt_received_ids],
+        completed_at=_pack_time(receipt.completed_at, about),
+    )
 
 
-def _rewrite(form: dict[str, Any], about: _About, way: _Way) -> dict[str, Any]:
-    return {
-        name: value if value is None or name not in _PARTS else _PARTS[name](value, about, way)
-        for name, value in form.items()
-    }
-
-
-def _rewrite_segment(segment: dict[str, Any], about: _About, way: _Way) -> dict[str, Any]:
-    if "ref" not in segment or segment["ref"] is None:
+def _pack_segment(session_id: str, segment: Segment) -> Any:
+    """Return the segment's fields, the ref among them short."""
+    if segment.ref is None:
         return segment
-    return segment | {"ref": way.ref(segment["ref"], about.session_id)}
-
-
-def _rewrite_segments(segments: Any, about: _About, way: _Way) -> list[dict[str, Any]]:
-    return [_rewrite_segment(segment, about, way) for segment in _require_list(segments)]
-
-
-def _rewrite_exchanges(exchanges: Any, about: _About, way: _Way) -> list[dict[str, Any]]:
-    return [_rewrite(exchange, about, way) for exchange in _require_list(exchanges)]
-
-
-def _rewrite_id(text: Any, about: _About, way: _Way) -> Any:
-    return way.ref(text, about.session_id)
-
-
-def _rewrite_ids(texts: Any, about: _About, way: _Way) -> list[Any]:
-    return [way.ref(text, about.session_id) for text in _require_list(texts)]
-
-
-_PARTS: dict[str, Callable[[Any, _About, _Way], Any]] = {
-    **dict.fromkeys(("planned_at", "completed_at"), lambda value, about, way: way.time(value, about)),
-    **dict.fromkeys(("parent_wo_id", "intent_id"), _rewrite_id),
-    **dict.fromkeys(("input_context", "results"), _rewrite_segments),
-    "config_digest": lambda value, about, way: way.digest(value, about),
-    "prompt_received_ids": _rewrite_ids,
-    "exchanges": _rewrite_exchanges,
-    "output_result": _rewrite,
-    "text": _rewrite_segment,
-}
-"""By the name of a field of an order, of an exchange in it, of a receipt, or of its result."""
-_KNOWN = frozenset({"wo_id", "session_id", "wo_type"})
-
-
-def _pack_form(form: dict[str, Any], about: _About) -> dict[str, Any]:
-    fence = _pack_fence(about)
-    kept = {name: value for name, value in form.items() if name not in _KNOWN and (name != "fence" or value != fence)}
-    return _rewrite(kept, about, _WRITING)
+    fields = [*astuple(segment)]
+    fields[_REF] = _shorten_by_session(segment.ref, session_id)
+    return fields
 
 
 def pack_result(result: TurnResult) -> bytes:
-    """Return the body that holds an answer, as a map of what is not at its default.
+    """Return the body that holds an answer, as an array of its fields.
 
-    Its run is a number, its cost as in other payloads, and in ids its session stands as `~`.
+    Its run is a number, and in ids its session stands as `~`.
     """
-    form = result.model_dump(exclude_defaults=True)
-    if "cost" in form:
-        form["cost"] = result.cost
-    if result.run_id is not None and result.run_id.session_id == result.session_id:
-        form["run_id"] = result.run_id.run_seq
-    if result.exchange_entry_ids:
-        form["exchange_entry_ids"] = [_shorten_by_session(one, result.session_id) for one in result.exchange_entry_ids]
-    return pack(form)
+    session_id, run_id = result.session_id, result.run_id
+    ids = [_shorten_by_session(one, session_id) for one in result.exchange_entry_ids]
+    run = run_id.run_seq if run_id is not None and run_id.session_id == session_id else run_id
+    return pack(replace(result, run_id=run, exchange_entry_ids=ids))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -352,8 +330,8 @@ def read_quoted_reply(entry: Entry | WriteEntry) -> tuple[str, str]:
     if payload is None or answer is None:
         return "", ""
     written = _FIELDS[events.RunCompleted.kind]
-    fields, form = unpack(payload), unpack(answer)
-    if type(fields) is not list or type(form) is not dict:
+    fields, result = unpack(payload), unpack(answer)
+    if type(fields) is not list or type(result) is not list or len(result) <= _RESPONSE:
         raise ValueError("not a RunCompleted and its answer")
     while fields and type(fields[0]) is list:
         fields.pop(0)
@@ -361,7 +339,7 @@ def read_quoted_reply(entry: Entry | WriteEntry) -> tuple[str, str]:
         raise ValueError("not a RunCompleted and its answer")
     about = _About(entry.stream.partition("/")[2], entry.submission_id, entry.at_us, None, 0, 0)
     value = fields[len(_HEAD) + [name for name, _, _ in written].index("reply_ref")]
-    response = form.get("response", "")
+    response = result[_RESPONSE]
     if type(response) is not str:
         raise ValueError("response: not a text")
     return _lengthen(value, about), response
@@ -369,19 +347,15 @@ def read_quoted_reply(entry: Entry | WriteEntry) -> tuple[str, str]:
 
 def unpack_result(body: bytes) -> TurnResult:
     """Return the answer behind `pack_result`. Raises ValueError, naming what is not as it should be."""
-    form = unpack(body)
+    form = name_packed(TurnResult, unpack(body))
     if type(form) is not dict:
-        raise ValueError("not an answer")
-    session_id, run_seq = form.get("session_id"), form.get("run_id")
-    if "cost" in form:
-        form["cost"] = dict(zip(Cost.__struct_fields__, _require_list(form["cost"]), strict=True))
+        raise ValueError(f"not an answer: a {form}")
+    session_id, run_seq = form["session_id"], form["run_id"]
     if type(session_id) is str:
         if type(run_seq) is int:
             form["run_id"] = {"session_id": session_id, "run_seq": run_seq}
-        if "exchange_entry_ids" in form:
-            form["exchange_entry_ids"] = [
-                _with_session(one, session_id) for one in _require_list(form["exchange_entry_ids"])
-            ]
+        ids = _require_list(form["exchange_entry_ids"])
+        form["exchange_entry_ids"] = [_with_session(one, session_id) for one in ids]
     return TurnResult.model_validate(form)
 
 
@@ -533,25 +507,50 @@ def _open_calls_of(value: Any, about: _About) -> dict[str, Any]:
     return {"wo_id": _with_session(wo_id, about.session_id), "call_ids": call_ids}
 
 
-def _unpack_form(form: Any, about: _About) -> dict[str, Any]:
+def _unpack_record(cls: type[WorkOrder | Receipt], value: Any, about: _About) -> dict[str, Any]:
+    form = name_packed(cls, value)
     if type(form) is not dict:
-        raise ValueError("not a map")
-    return _rewrite(form, about, _READING)
+        raise ValueError(f"a {form}")
+    if form["fence"] is None:
+        form["fence"] = {"run_id": about.run_id, "session_epoch": about.session_epoch, "step_epoch": about.step_epoch}
+    return _lengthen_form(form, about)
 
 
-_WRITING, _READING = (
-    _Way(_pack_time, _shorten_by_session, _pack_digest),
-    _Way(_unpack_time, _with_session, _unpack_digest),
-)
+def _lengthen_form(form: dict[str, Any], about: _About) -> dict[str, Any]:
+    return {
+        name: value if value is None or name not in _PARTS else _PARTS[name](value, about)
+        for name, value in form.items()
+    }
+
+
+def _lengthen_segment(segment: dict[str, Any], about: _About) -> dict[str, Any]:
+    return segment if segment["ref"] is None else segment | {"ref": _with_session(segment["ref"], about.session_id)}
+
+
+def _lengthen_segments(segments: Any, about: _About) -> list[dict[str, Any]]:
+    return [_lengthen_segment(segment, about) for segment in _require_list(segments)]
+
+
+_PARTS: dict[str, Callable[[Any, _About], Any]] = {
+    **dict.fromkeys(("planned_at", "completed_at"), _unpack_time),
+    **dict.fromkeys(("parent_wo_id", "intent_id"), lambda text, about: _with_session(text, about.session_id)),
+    **dict.fromkeys(("input_context", "results", "said"), _lengthen_segments),
+    "config_digest": _unpack_digest,
+    "prompt_received_ids": lambda texts, about: [_with_session(one, about.session_id) for one in _require_list(texts)],
+    "exchanges": lambda forms, about: [_lengthen_form(one, about) for one in _require_list(forms)],
+    "output_result": _lengthen_form,
+    "text": _lengthen_segment,
+}
+"""By the name of a field of an order, of an exchange in it, of a receipt, or of its result."""
 
 
 def _fill(kind: type[Any], values: dict[str, Any], about: _About) -> None:
-    """Restore in an order or a receipt what the entry says of it; in the place that it has in a whole one."""
-    if kind is events.OrderDispatched and type(values["order"]) is dict:
-        known = {"wo_id": values["wo_id"], "session_id": about.session_id, "fence": _pack_fence(about)}
-        values["order"] = {**known, "wo_type": values["wo_type"], **values["order"]}
-    elif kind is events.OrderEnded and type(values["receipt"]) is dict:
-        values["receipt"] = {"wo_id": values["wo_id"], "fence": _pack_fence(about)} | values["receipt"]
+    """Restore in an order or a receipt what the entry says of it."""
+    if kind is events.OrderDispatched:
+        known = {"wo_id": values["wo_id"], "session_id": about.session_id, "wo_type": values["wo_type"]}
+        values["order"] = values["order"] | known
+    elif kind is events.OrderEnded:
+        values["receipt"] = values["receipt"] | {"wo_id": values["wo_id"]}
 
 
 # --- which field is written how ---------------------------------------------------------------------------------------
@@ -570,7 +569,8 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
     "config_digest": (_pack_digest, _unpack_digest),
     **dict.fromkeys(("files", "callers"), (lambda records, _about: [one.model_dump() for one in records], None)),
     "command": (lambda command, _about: command.model_dump(), None),
-    **dict.fromkeys(("order", "receipt"), (_pack_form, _unpack_form)),
+    "order": (_pack_order, partial(_unpack_record, WorkOrder)),
+    "receipt": (_pack_receipt, partial(_unpack_record, Receipt)),
     **dict.fromkeys(
         ("session_config", "run_overrides", "model", "lease"),
         (lambda record, _about: record.model_dump(exclude_defaults=True), None),

@@ -97,7 +97,7 @@ def _find_expansion(hint: Any) -> _Expand | None:
     if not isinstance(hint, type):
         return None
     if issubclass(hint, Record):
-        return partial(_with_names, hint)
+        return partial(name_packed, hint)
     hints = get_type_hints(hint) if hasattr(hint, "_fields") else {}
     held = [
         (position, form) for position, one in enumerate(hints.values()) if (form := _find_expansion(one)) is not None
@@ -107,14 +107,21 @@ def _find_expansion(hint: Any) -> _Expand | None:
 
 def _expand(held: Sequence[tuple[int, _Expand]], found: Any) -> Any:
     for position, form in held:
-        if type(found) is list and position < len(found):
+        if type(found) is list and position < len(found) and found[position] is not None:
             found[position] = form(found[position])
     return found
 
 
-def _with_names(cls: type[Record], found: Any) -> Any:
-    """Return a record's array with field names; what is no array of so many fields stays, and is refused as that."""
+def name_packed(cls: type[Record], found: Any) -> Any:
+    """Return a packed record as a dict by names, and so the records in it; of anything else a text that says so."""
     names = cls.__struct_fields__
     if type(found) is not list or not len(names) - cls.ADDED_LATER <= len(found) <= len(names):
         return f"{type(found).__name__}, not {len(names)} fields"
-    return dict(zip(names, found, strict=False))
+    return dict(zip(names, _expand(_find_records(cls), found), strict=False))
+
+
+@cache
+def _find_records(cls: type[Record]) -> list[tuple[int, _Expand]]:
+    hints = get_type_hints(cls)
+    forms = [_find_expansion(hints[name]) for name in cls.__struct_fields__]
+    return [(position, form) for position, form in enumerate(forms) if form is not None]

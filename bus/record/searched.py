@@ -67,7 +67,7 @@ def _find_failure(entry: Entry) -> str:
         return ""
     event = taken.event.event
     if isinstance(event, OrderEnded):
-        return str((event.receipt.get("error") or {}).get("message") or "")
+        return "" if event.receipt.error is None else event.receipt.error.message
     end = end_in(event, taken)
     return (end and explain_failure(taken, end)) or ""
 

@@ -10,7 +10,7 @@ from msgspec import Meta, field
 from hobus.bus.messages.base import Count, Record, Timestamp
 from hobus.bus.messages.ids import LOCAL, CommandId, InputId, PersonName, RunId, SessionId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.session import CalledBy, HostCommand, Lifecycle, ModelChoice, SessionConfig, TokensMax
-from hobus.bus.messages.work_order import Caller, Callers, ToolFile
+from hobus.bus.messages.work_order import Caller, Callers, Receipt, ToolFile, WorkOrder
 
 ENTRY_NAMES = {
     "SessionStarted": "SESSION_START",
@@ -175,14 +175,14 @@ class OrderDispatched(SessionFact):
     wo_id: Annotated[str, Meta(description="id of the order, its idempotency key everywhere")]
     wo_type: Annotated[str, Meta(description="what kind of work")]
     step_id: StepId
-    order: Annotated[dict[str, Any], Meta(description="WorkOrder with every referenced text blank")]
+    order: Annotated[WorkOrder, Meta(description="every referenced text is blank")]
 
 
 class OrderEnded(SessionFact):
     """The receipt that HO2 accepted for an order; texts of other entries are refs."""
 
     wo_id: Annotated[str, Meta(description="id of the order, its idempotency key everywhere")]
-    receipt: Annotated[dict[str, Any], Meta(description="Receipt with every referenced text blank")]
+    receipt: Annotated[Receipt, Meta(description="every referenced text is blank")]
 
 
 class ToolBatchIssued(SessionFact):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.ids import is_call
-from hobus.bus.messages.work_order import Receipt, ToolCall
+from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import OF_EXECUTORS, end_in, explain_failure
 from hobus.bus.record.journal import find_own_text
@@ -143,12 +143,12 @@ def _of_end(event: Any, one: Seen) -> str:
 
 
 def _of_dispatch(event: events.OrderDispatched, _one: Seen) -> str:
-    call: Any = event.order.get("tool_call")
-    return f"tool {_call(call['tool_id'], call['arguments'])}" if call else event.wo_type
+    call = event.order.tool_call
+    return f"tool {_call(call.tool_id, call.arguments)}" if call else event.wo_type
 
 
 def _of_ended(event: events.OrderEnded, one: Seen) -> str:
-    output = Receipt.model_validate(event.receipt).output_result
+    output = event.receipt.output_result
     if is_call(event.wo_id):
         return _own(one, None if output is None else output.text.ref)
     return _asked_for(() if output is None else output.tool_calls)

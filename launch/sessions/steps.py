@@ -12,7 +12,7 @@ from typing import Any, Literal
 from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.ids import ToolBatchId, get_position, is_call
 from hobus.bus.messages.session import Approve, Deny
-from hobus.bus.messages.work_order import ToolCall
+from hobus.bus.messages.work_order import ToolCall, WorkOrder
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import ENDS, end_in, explain_failure
 from hobus.bus.record.journal import find_own_text
@@ -287,8 +287,8 @@ class _Fold:
 def _of_order(said: Any) -> dict[str, Any]:
     """Return what an order is for, in people's words; a call of a tool with that one's name and arguments."""
     match said:
-        case events.OrderDispatched(order={"tool_call": {"tool_id": tool_id, "arguments": arguments}}):
-            return {"about": str(tool_id), "arguments": arguments}
+        case events.OrderDispatched(order=WorkOrder(tool_call=ToolCall() as call)):
+            return {"about": call.tool_id, "arguments": call.arguments}
         case events.OrderDispatched(wo_type=wo_type):
             return {"about": _PURPOSES.get(wo_type, "")}
         case ConsolidationDispatched():

@@ -17,6 +17,7 @@ from hobus.bus.messages.base import Record, make_from
 from hobus.bus.messages.ids import LOCAL, format_iso_us, get_position
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import HeldCall
+from hobus.bus.messages.work_order import OutputResult, Receipt
 from hobus.bus.record.ends import end_in, read_result
 from hobus.bus.record.journal import Recorded, read_agent, read_recorded
 from hobus.bus.record.session_facts import OrderEnded, RunRequested, SessionEnded
@@ -105,11 +106,8 @@ class SessionStanding:
                 self._input_ref = ref
             case SessionEnded() as end:
                 self.end = end
-            case OrderEnded(receipt={"output_result": {"tool_calls": [_, *_] as calls}}):
-                self._asked = {
-                    one["call_id"]: HeldCall(**{name: one[name] for name in HeldCall.__struct_fields__})
-                    for one in calls
-                }
+            case OrderEnded(receipt=Receipt(output_result=OutputResult(tool_calls=[_, *_] as calls))):
+                self._asked = {one.call_id: make_from(HeldCall, one) for one in calls}
             case _:
                 pass
         if (one := taken.recorded) is not None and (ended := end_in(one.event.event, one)) is not None:

@@ -17,10 +17,10 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "ledger_writes": (7, 11),
     "commits": (4, 6),
     "entries": (13, 23),
-    "record_bytes": (13_512, 20_112),
-    "wire_bytes": (43_848, 68_626),
-    "validations": (20, 31),
-    "model_copies": (38, 46),
+    "record_bytes": (11_544, 17_776),
+    "wire_bytes": (41_947, 66_359),
+    "validations": (19, 28),
+    "model_copies": (30, 36),
 }
 """Each is what a turn costs today: the median of three behind a history of ten (bytes grow with that).
 

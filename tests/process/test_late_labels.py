@@ -81,7 +81,7 @@ def test_an_answer_waits_for_no_labels_and_the_next_turn_sees_them_though_its_su
     kinds = [one.event_type for one in of_first if one.sequence < begun]
     assert [kinds.count(kind) for kind in ("RunCompleted", "INTENT_DECLARED", "OrderEnded")] == [1, 1, 2]
     ended = [read_event(one).event for one in of_first if one.event_type == "OrderEnded"]
-    assert [one.receipt["state"] for one in ended] == ["completed", "completed"]
+    assert [one.receipt.state for one in ended] == ["completed", "completed"]
     assert [one.event_type for one in of_first].count("PROMPT_SENT") == 2
     assert sum("what is installed?" in body for body in labelled[:1]) == 1
     assert (

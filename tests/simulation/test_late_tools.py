@@ -11,9 +11,9 @@ from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.table import ToolTable
-from hobus.bus.messages.base import unpack
 from hobus.bus.messages.control import AnnounceTools, ToolSource, ToolWord
 from hobus.bus.record.ends import read_order_receipt
+from hobus.bus.record.journal import unpack_result
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 from tests.journals import check_record
@@ -113,7 +113,7 @@ def test_a_turn_without_a_tool_that_its_agent_has_says_so_in_result_and_record(m
     assert again.tools_missing == ["charge"]
     assert again.elapsed_ms < 1000
     bodies = {entry.event_type: entry.bodies for entry in made.cluster.entries()}
-    assert unpack(bodies["RunCompleted"][1])["tools_missing"] == ["charge"]
+    assert unpack_result(bodies["RunCompleted"][1]).tools_missing == ["charge"]
     receipt = read_order_receipt(
         next(entry for entry in reversed(made.cluster.entries()) if entry.event_type == "OrderEnded")
     )

@@ -177,7 +177,7 @@ def test_cancelled_tool_is_stopped_and_its_late_result_is_ignored(is_stubborn: b
         kinds = [e.event_type for e in cluster.entries() if e.stream == "ho1m"]
         assert kinds.count("WO_LATE") <= 1
         [end] = [one for one in sessions.facts(journal) if one.kind == "OrderEnded" and one.wo_id.endswith(".001")]
-        assert end.receipt["state"] == "failed"
+        assert end.receipt.state == "failed"
 
 
 @pytest.mark.parametrize("during", ["Running", "Paused"])

@@ -146,8 +146,7 @@ class Consolidations:
         known = None if dispatched is None else read_payload(ConsolidationDispatched, dispatched)
         if ended is not None or dispatched is None or known is None:
             return
-        order = WorkOrder.model_validate(known.order)
-        self._end_lost(order, RuntimeFault("peer_lost", "its supervisor was lost"), dispatched.trace)
+        self._end_lost(known.order, RuntimeFault("peer_lost", "its supervisor was lost"), dispatched.trace)
 
     async def _dispatch(self, crossing: Crossing, wo_id: str, trace: str) -> WorkOrder:
         """Make the order durable in stream ho2m, then return it."""

@@ -103,6 +103,7 @@ class OwnedSession:
         self.barriers = 0
         self.durable = -1  # sequence of the newest of its entries that is known to stand
         self.older_lines: text_parts.KeptText | None = None  # of its history, as an order recorded them last
+        self.instructions: dict[str, str] = {}  # its agent's, as an order recorded them last -> where they stand
         self.told: Told | None = None  # of its history, as a model was asked with it last
         self.untold: Remembered | None = None  # of what a turn stated that was answered before that was known
         self._bus = resources.bus
@@ -127,7 +128,7 @@ class OwnedSession:
         self.loaded = await loading.load(self._client, self.session_id, self._resources.limits, page=page)
         self.record, self._unsent, self._following, self._lost = self.loaded.record, [], [], None
         self._earlier = []
-        self.older_lines = None
+        self.older_lines, self.instructions = None, {}
 
     async def text(self, ref: str, known: Mapping[str, str] = NOTHING_KNOWN) -> str:
         """Return the text behind a ref, also one that lists its parts. Raises LedgerError(erased) or BodyMissing.

@@ -6,11 +6,13 @@ an order brought; but nothing that begins an order opens it again once it has en
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Collection, Iterable
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+from hobus.bus.messages.work_order import Receipt, WorkOrder
 
 OrderStatus = Literal["open", "dispatched", "executing", "completed", "failed"]
 ESCALATED = "escalated"
@@ -49,9 +51,9 @@ class OrderLives:
     def list_known(self) -> list[OrderLife]:
         return list(self._lives.values())
 
-    def note_dispatched(self, wo_id: str, form: Mapping[str, Any]) -> None:
-        """Note that the order was sent; `form`: the whole order, as a journal holds it."""
-        life = self._get(wo_id, form)
+    def note_dispatched(self, wo_id: str, order: WorkOrder) -> None:
+        """Note that the order was sent."""
+        life = self._get(wo_id, order)
         self._lives[wo_id] = replace(life, status="dispatched") if life.status == "open" else life
 
     def started(self, wo_id: str) -> None:
@@ -64,8 +66,8 @@ class OrderLives:
         status: OrderStatus = "failed" if failure else "completed"
         self._lives[wo_id] = replace(self._get(wo_id), status=status, ended_at=at, reason=failure)
 
-    def note_escalated(self, wo_id: str, at: str, form: Mapping[str, Any] | None = None) -> None:
-        self._lives[wo_id] = replace(self._get(wo_id, form), status="failed", ended_at=at, reason=ESCALATED)
+    def note_escalated(self, wo_id: str, at: str, order: WorkOrder | None = None) -> None:
+        self._lives[wo_id] = replace(self._get(wo_id, order), status="failed", ended_at=at, reason=ESCALATED)
 
     def forget(self, kept_max: int, active_intent_ids: Collection[str]) -> None:
         """Forget completed orders, those of a closed intent, and beyond `kept_max` the oldest."""
@@ -79,22 +81,22 @@ class OrderLives:
     def __contains__(self, wo_id: str) -> bool:
         return wo_id in self._lives
 
-    def _get(self, wo_id: str, form: Mapping[str, Any] | None = None) -> OrderLife:
-        """Return what is known of the order so far, with what its form says."""
+    def _get(self, wo_id: str, order: WorkOrder | None = None) -> OrderLife:
+        """Return what is known of the order so far, with what it says itself."""
         life = self._lives[wo_id] if wo_id in self._lives else OrderLife(wo_id)
-        if form is None:
+        if order is None:
             return life
         return replace(
             life,
-            wo_type=form.get("wo_type", ""),
-            intent_id=form.get("intent_id"),
-            planned_at=form.get("planned_at", ""),
-            tool_id=(form.get("tool_call") or {}).get("tool_id", ""),
+            wo_type=order.wo_type,
+            intent_id=order.intent_id,
+            planned_at=order.planned_at,
+            tool_id="" if order.tool_call is None else order.tool_call.tool_id,
         )
 
 
-def read_failure(receipt: Mapping[str, Any]) -> str:
-    """Return why an order failed, by its receipt as a journal holds it; empty: it completed."""
-    if receipt.get("state") != "failed":
+def read_failure(receipt: Receipt) -> str:
+    """Return why an order failed; empty: it completed."""
+    if receipt.state != "failed":
         return ""
-    return (receipt.get("error") or {}).get("code") or "execution_error"
+    return "execution_error" if receipt.error is None else receipt.error.code

@@ -22,7 +22,7 @@ from hobus.bus.limits import IMAGES_TURNS
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, get_position, is_beside
 from hobus.bus.messages.session import TurnResult
-from hobus.bus.messages.work_order import LOOKED_UP, Exchange, Segment, ToolFile
+from hobus.bus.messages.work_order import LOOKED_UP, Exchange, Receipt, Segment, ToolFile, WorkOrder
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import End, end_in, read_result, reply_in
 from hobus.bus.record.journal import Recorded, find_own_text
@@ -76,9 +76,9 @@ class RunMemo(Struct):
     intents: Intents = NO_INTENTS  # as they were when it was requested
     is_first: bool = False  # nothing was said in the session before
     steps: set[str] = field(default_factory=set[str])
-    orders: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    orders: dict[str, WorkOrder] = field(default_factory=dict[str, WorkOrder])
     dispatched_in: dict[str, int] = field(default_factory=dict[str, int])
-    receipts: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    receipts: dict[str, Receipt] = field(default_factory=dict[str, Receipt])
     steers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # step -> refs that it observed
     said: dict[str, str] = field(default_factory=dict[str, str])  # ref -> words of a steer
     texts: dict[str, str] = field(default_factory=dict[str, str])  # ref -> what its rounds brought
@@ -97,12 +97,12 @@ class RunMemo(Struct):
                     self.steers[str(event.step_id)] = event.steers
             case events.OrderDispatched():
                 self.orders[event.wo_id] = event.order
-                results = [one for each in event.order.get("exchanges", ()) for one in each.get("results", ())]
-                self._keep(entry, [*results, *_read_beside(event.order)])
+                results = [one for each in event.order.exchanges for one in each.results]
+                self._keep(entry, [*results, *_list_beside(event.order)])
                 self.dispatched_in[event.wo_id] = tenure
             case events.OrderEnded():
                 self.receipts.setdefault(event.wo_id, event.receipt)
-                self._keep(entry, [(event.receipt.get("output_result") or {}).get("text", {})])
+                self._keep(entry, [] if event.receipt.output_result is None else [event.receipt.output_result.text])
             case events.HostCommandReceived(command=command):
                 ref = derive_text_ref(before.session_id, command.command_id)
                 if (text := find_own_text(entry, ref)) is not None:
@@ -113,14 +113,15 @@ class RunMemo(Struct):
             case _:
                 pass
 
-    def _keep(self, entry: Recorded, said: list[dict[str, Any]]) -> None:
-        own = {one["ref"]: find_own_text(entry, one["ref"]) for one in said if one.get("ref")}
+    def _keep(self, entry: Recorded, said: list[Segment]) -> None:
+        own = {ref: find_own_text(entry, ref) for one in said if (ref := one.ref) is not None}
         self.texts |= {ref: text for ref, text in own.items() if text is not None}
 
     def classified(self) -> dict[str, Any] | None:
         """Return the checked answer of the run's classification; None: it has none, or none yet."""
-        asked = [wo_id for wo_id, order in self.orders.items() if order.get("wo_type") == "classify"]
-        return (self.receipts.get(asked[-1], {}).get("output_result") or {}).get("parsed") if asked else None
+        asked = [wo_id for wo_id, order in self.orders.items() if order.wo_type == "classify"]
+        receipt = self.receipts.get(asked[-1]) if asked else None
+        return None if receipt is None or receipt.output_result is None else receipt.output_result.parsed
 
     def delivered(self, objectives: Mapping[str, str]) -> DeliveredTurn:
         """Return what the run was asked, and what later prompts show behind its answer.
@@ -129,16 +130,16 @@ class RunMemo(Struct):
         it, as far as its own orders brought that, or intents did (ref -> words). A run that goes on from calls of its
         caller's tells nothing of them: its turn's words do.
         """
-        asked = [order for order in self.orders.values() if order.get("wo_type") == "synthesize"]
+        asked = [order for order in self.orders.values() if order.wo_type == "synthesize"]
         turn = DeliveredTurn(self.requested.input_id, self.requested.input_ref, "", self.input_text, texts={})
         if not asked or self.requested.continues is not None:
             return turn
         kept: list[Exchange] = []
-        for one in [Exchange.model_validate(form) for form in asked[-1].get("exchanges", ())]:
+        for one in asked[-1].exchanges:
             steers = [words for words in one.said if words.name == "steer"]
             if one.tool_calls or steers:
                 kept.append(one.model_copy(update={"said": steers} | ({} if one.tool_calls else {"text": Segment()})))
-        beside = [Segment.model_validate(form) for form in _read_beside(asked[-1])]
+        beside = _list_beside(asked[-1])
         known = {ref: text for ref, text in objectives.items() if has_own_words(ref)} | self.texts
         lacking = {one.name for one in beside if one.ref is not None and one.ref not in known}
         beside = [one for one in beside if one.name not in lacking]
@@ -151,10 +152,9 @@ class RunMemo(Struct):
             self.denied[f"{batch.tool_batch_id}.{get_position(command.call_id)}"] = command.reason or ""
 
 
-def _read_beside(order: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_beside(order: WorkOrder) -> list[Segment]:
     """Return the context and the memory lines that an order shows beside its message."""
-    shown = order.get("input_context", ())
-    return [one for one in shown if one.get("artifact_id") or one.get("name") == LOOKED_UP]
+    return [one for one in order.input_context if one.artifact_id or one.name == LOOKED_UP]
 
 
 class EndedRun(Struct, frozen=True):
@@ -268,11 +268,10 @@ class SessionRecord:
             self.orders.note_dispatched(event.wo_id, event.order if self.run is None else self.run.orders[event.wo_id])
             return
         if event.wo_id in before.open_orders:  # its first end, and so what it has cost
-            cost = event.receipt.get("cost") or {}
-            self._add_spent(cost.get("total_tokens", 0), cost.get("cost_usd", 0.0))
+            cost = event.receipt.cost
+            self._add_spent(cost.total_tokens, cost.cost_usd)
         if event.wo_id in self.orders:  # else it came so late that the order is forgotten
-            at = event.receipt.get("completed_at", event.at)
-            self.orders.ended(event.wo_id, at, failure=read_failure(event.receipt))
+            self.orders.ended(event.wo_id, event.receipt.completed_at, failure=read_failure(event.receipt))
         if self.run is not None and self.state.run is None:  # it was answered, and is over now
             ended, self.run, run = self.last_run, None, self.run
             self.last_run = ended and make_ended_run(run, ended.outcome, ended.ended_by)
@@ -359,7 +358,8 @@ class SessionRecord:
 
     def _goes_on(self, run: RunMemo) -> None:
         """Continue the run that had failed; what it had not brought by then is asked for anew."""
-        run.given_up |= {wo_id for wo_id in run.orders if run.receipts.get(wo_id, {}).get("state") != "completed"}
+        completed = {wo_id for wo_id, receipt in run.receipts.items() if receipt.state == "completed"}
+        run.given_up |= run.orders.keys() - completed
         self.run, self.failed = run, None
         known = self.inputs[run.requested.input_id]
         known.became, known.code, known.result_ref = "running", "", ""
@@ -427,12 +427,13 @@ def make_ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRu
     There is nothing to learn where another agent called the run, or embedded rules stood in for its model.
     """
     asked, classified, tool_ids = memo.requested, memo.classified(), dict[str, None]()
-    is_stand_in = any((receipt.get("output_result") or {}).get("is_stand_in") for receipt in memo.receipts.values())
+    outputs = [receipt.output_result for receipt in memo.receipts.values()]
+    is_stand_in = any(output.is_stand_in for output in outputs if output is not None)
     if asked.called_by or is_stand_in:
         return EndedRun(memo.run_id.run_seq, asked.input_id, asked.at, None, (), "", ended_by)
     for order in memo.orders.values():
-        if order.get("tool_call"):
-            tool_ids[order["tool_call"]["tool_id"]] = None
+        if order.tool_call is not None:
+            tool_ids[order.tool_call.tool_id] = None
     return EndedRun(memo.run_id.run_seq, asked.input_id, asked.at, classified, tuple(tool_ids), outcome, ended_by)
 
 

@@ -329,9 +329,9 @@ def _apply_order_ended(state: SessionState, event: events.OrderEnded) -> Verdict
         return replace(state, lifecycle="Idle", run=None)
     batch = run.tool_batch
     if batch is not None and run.step_id is not None:
-        fence, code = event.receipt.get("fence") or {}, read_failure(event.receipt)
+        fence, code = event.receipt.fence, read_failure(event.receipt)
         ended = "Cancelled" if code == "cancelled" else "Failed" if code else "Succeeded"
-        epochs = (fence.get("session_epoch"), fence.get("step_epoch"))
+        epochs = (fence.session_epoch, fence.step_epoch)
         batch = _with_end(state, batch, call_in(event.wo_id, run.step_id), CallStatus(state=ended, code=code), epochs)
     return replace_run(state, run, open_orders=left, tool_batch=batch)
 

@@ -141,8 +141,7 @@ async def _read_asked(session: OwnedSession, wo_id: str) -> tuple[WorkOrder, Rec
     asked, ended = await _list_events(session, derive_dispatched_id(wo_id), derive_ended_id(wo_id))
     if not isinstance(asked, OrderDispatched) or not isinstance(ended, OrderEnded):
         raise LedgerError("erased", f"order {wo_id}, whose model asked for the calls, is erased")
-    order = WorkOrder.model_validate(asked.order)
-    receipt = Receipt.model_validate(ended.receipt)
+    order, receipt = asked.order, ended.receipt
     texts = await session.texts([*order_codec.list_order_refs(order), *order_codec.list_receipt_refs(receipt)])
     return order_codec.expand_order(order, texts), order_codec.expand_receipt(receipt, texts)
 

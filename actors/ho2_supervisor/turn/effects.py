@@ -26,7 +26,7 @@ from hobus.bus.messages.ids import derive_body_ref, derive_dispatched_id, is_bes
 from hobus.bus.messages.streams import StreamDelta
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.transcript import tell_transcript
-from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
+from hobus.bus.messages.work_order import INSTRUCTIONS, Receipt, Segment, WorkOrder
 from hobus.bus.record import text_parts
 from hobus.bus.record.session_facts import OrderDispatched, OrderEnded, SessionFact
 from hobus.bus.record.text_parts import TextPart
@@ -60,7 +60,7 @@ class Effects:
 
     def __init__(self, task: RunTask, memo: RunMemo, resources: Resources) -> None:
         self.receipts: dict[str, Receipt] = {}  # of the orders that have ended so far, in order
-        self._refs: dict[str, str] = {}  # text that an order has brought -> where it stands
+        self._refs = {**task.session.instructions}  # text that an order has brought -> where it stands
         self._composed: dict[str, Sequence[TextPart]] = {}  # text -> its parts
         self._told: set[str] = set()  # those of them that begin with the lines of older turns
         self._is_admitted = False  # an order of this drive stands in the record
@@ -114,7 +114,7 @@ class Effects:
 
     def recall(self) -> None:
         """Take in receipts of the journal that no drive of this run has met."""
-        self.receipts = {wo_id: Receipt.model_validate(form) for wo_id, form in self._memo.receipts.items()}
+        self.receipts = {**self._memo.receipts}
 
     async def pending(self, planned: WorkOrder) -> OpenOrder:
         """Return what the journal holds of this order, else the planned one, journaled as dispatched."""
@@ -122,13 +122,11 @@ class Effects:
 
     async def recorded(self, wo_id: str) -> OpenOrder | None:
         """Return what the journal holds of this order; None: it was never dispatched."""
-        recorded = self._memo.orders.get(wo_id)
-        if recorded is None:
+        order = self._memo.orders.get(wo_id)
+        if order is None:
             return None
-        order = WorkOrder.model_validate(recorded)
-        ended = self._memo.receipts.get(wo_id)
-        if ended is not None:
-            receipt = Receipt.model_validate(ended)
+        receipt = self._memo.receipts.get(wo_id)
+        if receipt is not None:
             return OpenOrder(order, 0, order_codec.expand_receipt(receipt, await self._read_texts(receipt)))
         attempt = 2 + self._session.tenure - self._memo.dispatched_in[wo_id]
         return OpenOrder(await self._expand(order), attempt)
@@ -168,8 +166,7 @@ class Effects:
         recorded = self._memo.orders.get(wo_id)
         if recorded is None:
             return None
-        wanted = [one for one in recorded.get("input_context", ()) if one.get("name") in names]
-        segments = [Segment.model_validate(one) for one in wanted]
+        segments = [one for one in recorded.input_context if one.name in names]
         record = self._session.record
         known = {ref: words for ref, words in record.objectives.items() if has_own_words(ref)} | record.history.texts()
         texts = await self._session.texts([one.ref for one in segments if one.ref is not None], known)
@@ -195,7 +192,7 @@ class Effects:
     def has_open_model_calls(self) -> bool:
         """Return whether an order to a model was sent and has no receipt: its cost is unknown."""
         return any(
-            order["wo_type"] != "tool_call" and wo_id not in self.receipts for wo_id, order in self._memo.orders.items()
+            order.wo_type != "tool_call" and wo_id not in self.receipts for wo_id, order in self._memo.orders.items()
         )
 
     async def _expand(self, order: WorkOrder) -> WorkOrder:
@@ -293,6 +290,9 @@ class Effects:
         """
         order, brought = work_orders.prepare_dispatch(planned, submission_id, self._refs, self._composed)
         self._refs |= brought
+        for one in order.input_context:
+            if one.name == INSTRUCTIONS and one.text in brought:
+                self._session.instructions = {one.text: brought[one.text]}
         bodies: list[bytes] = []
         fresh: list[bytes] = []
         for text in brought:

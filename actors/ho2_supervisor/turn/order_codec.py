@@ -5,29 +5,25 @@ Expanding the recorded form gives the same bytes that were sent first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from hobus.bus.messages.ids import derive_body_ref, derive_ended_id
-from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
-
-_CONTEXT = "input_context"
+from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder, change_segments
 
 
-def blank_order(order: WorkOrder) -> dict[str, Any]:
-    """Return what OrderDispatched carries; fields at their defaults are left out."""
-    form = order.model_dump(exclude_defaults=True)
-    _blank(form.get(_CONTEXT, ()))
-    for exchange in form.get("exchanges", ()):
-        _blank([exchange.get("text", {}), *exchange.get("results", ()), *exchange.get("said", ())])
-    return form
+def blank_order(order: WorkOrder) -> WorkOrder:
+    """Return what OrderDispatched carries."""
+    return change_segments(order, _blank)
 
 
-def blank_receipt(receipt: Receipt) -> dict[str, Any]:
-    """Return what OrderEnded carries; fields at their defaults are left out."""
-    form = receipt.model_dump(exclude_defaults=True)
-    _blank([(form.get("output_result") or {}).get("text", {})])
-    return form
+def blank_receipt(receipt: Receipt) -> Receipt:
+    """Return what OrderEnded carries."""
+    output = receipt.output_result
+    if output is None:
+        return receipt
+    return replace(receipt, output_result=replace(output, text=_blank(output.text)))
 
 
 def with_own_text(receipt: Receipt) -> tuple[Receipt, list[bytes]]:
@@ -59,25 +55,9 @@ def list_receipt_refs(receipt: Receipt) -> tuple[str, ...]:
     return () if output is None or output.text.ref is None else (output.text.ref,)
 
 
-def with_segments(order: WorkOrder, changed: Callable[[Segment], Segment], **also: Any) -> WorkOrder:
-    """Return the order with each segment changed by `changed`, and with these fields."""
-    exchanges = [
-        exchange.model_copy(
-            update={
-                "text": changed(exchange.text),
-                "results": list(map(changed, exchange.results)),
-                "said": list(map(changed, exchange.said)),
-            }
-        )
-        for exchange in order.exchanges
-    ]
-    inputs = list(map(changed, order.input_context))
-    return order.model_copy(update={"input_context": inputs, "exchanges": exchanges, **also})
-
-
 def expand_order(order: WorkOrder, texts: Mapping[str, str]) -> WorkOrder:
     """Return the recorded order with its texts in place."""
-    return with_segments(order, lambda segment: _fill(segment, texts))
+    return change_segments(order, lambda segment: _fill(segment, texts))
 
 
 def expand_receipt(receipt: Receipt, texts: Mapping[str, str]) -> Receipt:
@@ -89,11 +69,8 @@ def expand_receipt(receipt: Receipt, texts: Mapping[str, str]) -> Receipt:
     return receipt.model_copy(update={"output_result": filled})
 
 
-def _blank(segments: Iterable[dict[str, Any]]) -> None:
-    """Blank the texts of dumped segments; one without a ref has none in its dump."""
-    for segment in segments:
-        if "ref" in segment and "text" in segment:
-            del segment["text"]
+def _blank(segment: Segment) -> Segment:
+    return segment if segment.ref is None or not segment.text else replace(segment, text="")
 
 
 def _fill(segment: Segment, texts: Mapping[str, str]) -> Segment:

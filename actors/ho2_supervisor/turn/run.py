@@ -124,7 +124,7 @@ class Run:
             return "off"
         if (first := self.memo.orders.get(self.first_order_id)) is not None:
             is_beside = derive_beside_order_id(self.run_id) in self.memo.orders
-            return "before" if first["wo_type"] == "classify" else "beside" if is_beside else "off"
+            return "before" if first.wo_type == "classify" else "beside" if is_beside else "off"
         if not self.config.ho2.classify:
             return "off"
         takes_two = self.session.record.state.max_in_flight_effects > 1

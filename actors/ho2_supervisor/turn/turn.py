@@ -39,6 +39,7 @@ from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import (
     CUT,
+    INSTRUCTIONS,
     Exchange,
     OutputResult,
     Receipt,
@@ -160,7 +161,7 @@ async def _understand(run: Run, progress: Progress) -> tuple[list[Segment], list
     contract = run.resources.snapshot.contracts[get_contract_id(run.agent, "synthesize")]
     is_told = "classification" in contract.input_schema.get("properties", {})  # for packs of one's own
     inputs = [
-        Segment(name="system", text=run.agent.system_prompt),
+        Segment(name=INSTRUCTIONS, text=run.agent.system_prompt),
         *shown.segments,
         *([Segment(name="classification", text=labels.as_text())] if is_told else []),
         *_make_asked(run, shown.segments),

@@ -76,6 +76,6 @@ def _map_asked_for(record: SessionRecord) -> dict[str, tuple[str, dict[str, Any]
     if (run := record.run) is None:
         return {}
     for receipt in reversed(run.receipts.values()):
-        if calls := (receipt.get("output_result") or {}).get("tool_calls"):
-            return {call["call_id"]: (call["tool_id"], call["arguments"]) for call in calls}
+        if receipt.output_result is not None and (calls := receipt.output_result.tool_calls):
+            return {call.call_id: (call.tool_id, call.arguments) for call in calls}
     return {}

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from hobus.actors.ho2_supervisor.turn import order_codec
 from hobus.bus.messages.base import make_from
 from hobus.bus.messages.ids import StepId, derive_body_ref, work_order_id
 from hobus.bus.messages.session import RunConfig
@@ -22,6 +22,7 @@ from hobus.bus.messages.work_order import (
     ToolCall,
     WorkOrder,
     WorkOrderType,
+    change_segments,
     move_state,
 )
 from hobus.config.assets import AgentFile
@@ -167,7 +168,7 @@ def prepare_dispatch(
             return segment
         if standing is brought:
             brought[text] = ref
-        return segment.model_copy(update={"ref": ref})
+        return replace(segment, ref=ref)
 
     state = move_state(order.wo_id, order.state, "dispatched", "ho2")
-    return order_codec.with_segments(order, own_segment, state=state), brought
+    return change_segments(order, own_segment, state=state), brought

@@ -17,6 +17,7 @@ from hobus.bus.messages.work_order import (
     Segment,
     ToolCall,
     ToolFile,
+    WorkOrder,
     WorkOrderError,
 )
 from hobus.bus.record.entry import Entry, WriteEntry
@@ -206,7 +207,7 @@ class OwnersSettled(NamedTuple):
 class ConsolidationDispatched(NamedTuple):
     """WO_DISPATCHED: the order of a consolidation and its sources, texts in bodies."""
 
-    order: Annotated[dict[str, Any], Meta(description="the order's fields that are not at their defaults")]
+    order: Annotated[WorkOrder, Meta(description="every text that has a ref is blank")]
     gate: Annotated[dict[str, Any], Meta(description="the gate as it was")]
     as_of_ts: Annotated[str, Meta(description="event time up to which signals count; ISO 8601, UTC")]
     as_of_seq: Annotated[int, Meta(description="sequence of the record up to which they count")] = -1

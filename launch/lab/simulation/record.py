@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.record.ends import end_in, read_result
 from hobus.bus.record.journal import find_own_text, read_event, read_recorded
 from hobus.bus.record.payload import P, read_payload
@@ -122,13 +122,13 @@ class _Exchanges:
 
     def step(self, entry: Entry) -> None:
         if entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
-            for shown in _read_order(entry).get("exchanges", []):
-                is_whole = len(shown.get("tool_calls", ())) == len(shown.get("results", ()))
+            for shown in _read_order(entry).exchanges:
+                is_whole = len(shown.tool_calls) == len(shown.results)
                 must(is_whole, f"{entry.submission_id}: a model is shown a call without its result")
 
 
-def _read_order(entry: Entry) -> dict[str, Any]:
-    """Return what this WO_DISPATCHED of a session says that an earlier one of its run has not said."""
+def _read_order(entry: Entry) -> WorkOrder:
+    """Return the order of this WO_DISPATCHED of a session, referenced texts blank."""
     dispatched = read_event(entry).event
     assert isinstance(dispatched, OrderDispatched)  # noqa: S101 - asked of no other kind
     return dispatched.order
@@ -202,9 +202,7 @@ class _MemoryLines:
         if entry.event_type == "CONTEXT_ASSEMBLED":
             self._named.setdefault(run, set()).update(read_known_payload(ContextAssembled, entry).artifact_ids)
         elif entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
-            order = _read_order(entry)
-            inputs = order.get("input_context", [])
-            shown = {segment["artifact_id"] for segment in inputs if segment.get("artifact_id")}
+            shown = {segment.artifact_id for segment in _read_order(entry).input_context if segment.artifact_id}
             is_named = self._named.get(run, set()) >= shown
             must(is_named, f"{entry.submission_id}: a prompt shows a memory line that no record names")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bench import builders
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
@@ -15,6 +16,7 @@ from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import Recorded
 from hobus.bus.record.session_facts import SessionFact
 from tests.actors.ho2_supervisor.lives import CONFIG, SESSION, at
+from tests.journals import receipt as receipt_of
 
 LIMITS = HistoryLimits(budget_tokens=1000, turns_max=3, digest_chars=60, chars_per_token=4, known_max=10)
 
@@ -66,7 +68,7 @@ def dispatched(state: SessionState, call: str = "") -> events.OrderDispatched:
         wo_id=work_order_id((state.run and state.run.step_id), call),
         wo_type="tool_call" if call else "synthesize",
         step_id=(state.run and state.run.step_id),
-        order={},
+        order=builders.order(),
         at=at(3),
     )
 
@@ -75,8 +77,9 @@ def ended(wo_id: str, state: SessionState | None = None, *, failure: str = "", s
     """The receipt that came for an order; of a call under the current fence, or one that is so much older."""
     form: dict[str, Any] = {"state": "failed", "error": {"code": failure, "message": ""}} if failure else {}
     if state is not None:
-        form["fence"] = {"session_epoch": state.session_epoch, "step_epoch": state.step_epoch - stale}
-    return events.OrderEnded(wo_id=wo_id, receipt=form, at=at(4))
+        run = {"session_id": SESSION, "run_seq": 1}
+        form["fence"] = {"run_id": run, "session_epoch": state.session_epoch, "step_epoch": state.step_epoch - stale}
+    return events.OrderEnded(wo_id=wo_id, receipt=receipt_of(wo_id, **form), at=at(4))
 
 
 def batch_of(state: SessionState, number: int = 1) -> ToolBatchId:

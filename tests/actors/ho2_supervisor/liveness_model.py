@@ -62,7 +62,7 @@ class _Fold:
                     self._orders.note_escalated(said.wo_id, at)
             case "WO_DISPATCHED" if not entry.stream.startswith(_JOURNAL):
                 if (given := read_payload(ConsolidationDispatched, entry)) is not None:
-                    self._orders.note_dispatched(order or given.order.get("wo_id", ""), given.order)
+                    self._orders.note_dispatched(order or given.order.wo_id, given.order)
             case _ if entry.stream.startswith(_JOURNAL) and read_recorded(entry) is not None:
                 self._of_journal(read_event(entry).event)
             case _:
@@ -86,8 +86,7 @@ class _Fold:
             case events.OrderDispatched():
                 self._orders.note_dispatched(event.wo_id, event.order)
             case events.OrderEnded():
-                at = event.receipt.get("completed_at", event.at)
-                self._orders.ended(event.wo_id, at, failure=read_failure(event.receipt))
+                self._orders.ended(event.wo_id, event.receipt.completed_at, failure=read_failure(event.receipt))
             case _:
                 pass
 

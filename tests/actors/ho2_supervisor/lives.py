@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec import to_builtins
-
+from bench import builders
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session import snapshot as snapshots
 from hobus.actors.ho2_supervisor.session.commands import FIRST_LEASE
@@ -38,6 +37,7 @@ from hobus.bus.messages.session import TurnResult
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import Recorded, pack_event, read_recorded
 from hobus.bus.record.session_facts import SessionEvent, SessionFact
+from tests.journals import receipt
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 CONFIG = messages.SessionConfig(provider="offline", model="rules")
@@ -189,9 +189,8 @@ def _boundary(life: Life) -> Move:
 def _order(life: Life) -> Move:
     wo_id = work_order_id(life.step(), life.pick(CALLS) if life.state.tool_batch else "")
     newest = life.state.intents.newest
-    form: dict[str, Any] = {} if newest is None else {"intent_id": newest.intent_id}
-    order = events.OrderDispatched(wo_id=wo_id, wo_type="synthesize", step_id=life.step(), order=form, at=life.now)
-    return order, []
+    order = builders.order(wo_id=wo_id, intent_id=None if newest is None else newest.intent_id)
+    return events.OrderDispatched(wo_id=wo_id, wo_type="synthesize", step_id=life.step(), order=order, at=life.now), []
 
 
 def _order_end(life: Life) -> Move:
@@ -199,8 +198,10 @@ def _order_end(life: Life) -> Move:
     if f"OrderEnded:{wo_id}" in {entry.submission_id for entry in life.entries}:
         return _time(life)  # its id was used: the ledger would not take it
     failed = {"state": "failed", "error": {"code": "expired", "message": "late"}}
-    fence = {"fence": to_builtins(life.state.fence)} if life.state.run else {}
-    return events.OrderEnded(wo_id=wo_id, receipt=fence | life.pick([{}, {}, failed]), at=life.now), []
+    fence = {"fence": life.state.fence} if life.state.run else {}
+    return events.OrderEnded(
+        wo_id=wo_id, receipt=receipt(wo_id, **fence, **life.pick([{}, {}, failed])), at=life.now
+    ), []
 
 
 def _fan_out(life: Life) -> Move:

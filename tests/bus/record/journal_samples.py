@@ -6,7 +6,7 @@ from hobus.actors.ho2_supervisor.session import journal
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, format_iso
 from hobus.bus.messages.ledger import Provenance, WriteEntry
-from hobus.bus.messages.work_order import Caller, ToolSpec
+from hobus.bus.messages.work_order import Caller, Receipt, ToolSpec, WorkOrder
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.session_facts import SESSION_FACTS, SessionEvent, SessionFact
 
@@ -72,7 +72,7 @@ SAMPLES: dict[str, SessionFact] = {
     ),
     "OrderDispatched": events.OrderDispatched(
         wo_id=WO, wo_type="synthesize", step_id=STEP,
-        order={
+        order=WorkOrder.model_validate({
             "wo_id": WO, "session_id": SESSION, "agent_id": "ADMIN", "fence": FENCE, "wo_type": "synthesize",
             "state": "dispatched", "planned_at": at(-0.5), "created_by": "ho2",
             "parent_wo_id": f"WO-{SESSION}-7.2.2.001",
@@ -82,36 +82,46 @@ SAMPLES: dict[str, SessionFact] = {
                     "tool_calls": [{"call_id": "001", "tool_id": "t", "arguments": {"of": SESSION}}],
                     "results": [{"name": "001", "ref": f"OrderEnded:WO-{SESSION}-7.2.2.001/1"}],
                     "text": {"ref": "x/1"},
+                    "said": [{"name": "steer", "ref": f"HostCommandReceived:{SESSION}/c0/1"}],
                 }
             ],
             "constraints": {"token_budget": 10, "timeout_seconds": 60.0, "budget_mode": "warn"},
+            "acceptance_criteria": {"ref": "planned_at"},
             "config_digest": "sha256:" + "ef" * 32,
-        },
+        }),
         at=at(),
     ),
     "OrderDispatched under another fence": events.OrderDispatched(
         wo_id=f"{WO}.001", wo_type="tool_call", step_id=STEP,
-        order={
-            "wo_id": f"{WO}.001", "session_id": SESSION, "fence": FENCE | {"step_epoch": 8}, "wo_type": "tool_call",
+        order=WorkOrder.model_validate({
+            "wo_id": f"{WO}.001", "session_id": SESSION, "agent_id": "ADMIN", "fence": FENCE | {"step_epoch": 8},
+            "wo_type": "tool_call", "state": "dispatched", "planned_at": at(), "created_by": "ho2",
+            "intent_id": f"INT-{SESSION}-001", "tool_call": {"call_id": "001", "tool_id": "t", "arguments": {}},
             "input_context": [{"name": "steer", "ref": f"HostCommandReceived:{SESSION}/c0/1"}],
-        }, at=at(),
+            "constraints": {
+                "token_budget": 10, "timeout_seconds": 60, "budget_mode": "warn", "tools_allowed": ["t"],
+                "callers": [{"session_id": SESSION, "agent_id": "CLERK"}], "sampling": {"temperature": 0.5},
+            },
+            "config_digest": "",
+        }),
+        at=at(),
     ),
     "OrderEnded": events.OrderEnded(
         wo_id=WO,
-        receipt={
+        receipt=Receipt.model_validate({
             "wo_id": WO, "fence": FENCE, "state": "completed",
             "output_result": {"text": {"ref": f"PROMPT_RECEIVED:{WO}#1/1/1"}, "finish_reason": "stop"},
             "cost": {"input_tokens": 7, "cost_usd": None}, "prompt_received_ids": [f"PROMPT_RECEIVED:{WO}#1/1"],
             "executed_by": "ho1/1@a", "completed_at": at(0.25),
-        },
+        }),
         at=at(),
     ),
     "OrderEnded under another fence": events.OrderEnded(
         wo_id=WO,
-        receipt={
+        receipt=Receipt.model_validate({
             "wo_id": WO, "fence": FENCE | {"session_epoch": 0}, "state": "failed", "cost": {},
             "error": {"code": "deadline_exceeded", "message": "late"}, "executed_by": "ho2/1@a", "completed_at": at(),
-        },
+        }),
         at=at(),
     ),
     "ToolBatchIssued": events.ToolBatchIssued(tool_batch_id=BATCH, call_ids=["001", "002"], held=["002"], at=at()),

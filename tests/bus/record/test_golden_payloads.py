@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 from hobus.bus.messages.base import find_metas, pack
 from hobus.bus.messages.memory import GateResult
-from hobus.bus.messages.work_order import Cost, ToolCall
+from hobus.bus.messages.work_order import Cost, ToolCall, WorkOrder
 from hobus.bus.record.catalog import KINDS, SESSION
 from hobus.bus.record.payload import pack_payload, unpack_payload
 from hobus.bus.record.payloads.governance import (
@@ -72,6 +72,13 @@ GATE = GateResult(
     signal_id="s:x", crossed=True, count=5, session_count=3, already_consolidated=False, reason="crossed", evidence=0.0
 )
 TEXTS = (3, SentText("history", "RunCompleted:r/1"), SentText("user_input", None, "hi"))
+RUN = "11111111-2222-5333-8444-555555555555"
+ORDER = WorkOrder.model_validate({
+    "wo_id": "WO-CONS-1", "session_id": "0" * 8, "agent_id": "A", "wo_type": "consolidate", "state": "dispatched",
+    "fence": {"run_id": {"session_id": RUN, "run_seq": 1}, "session_epoch": 0, "step_epoch": 0}, "created_by": "ho2",
+    "planned_at": "2026-01-01T00:00:00.000000Z", "config_digest": "",
+    "constraints": {"token_budget": 1, "timeout_seconds": 1.0, "budget_mode": "warn"},
+})  # fmt: skip
 SAMPLES: tuple[tuple[Any, str], ...] = (
     (
         PromptSent(
@@ -129,8 +136,8 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
     (SignalsNamed(("domain:system",)), "9191ad646f6d61696e3a73797374656d"),
     (OwnersSettled(41, ("ho2/1@a",)), "922991a7686f322f314061"),
     (
-        ConsolidationDispatched({"wo_id": "WO-CONS-1"}, {"crossed": True}, "2026-01-01T00:00:00.000000Z"),
-        "9381a5776f5f6964a9574f2d434f4e532d3181a763726f73736564c3bb323032362d30312d30315430303a30303a30302e3030303030305a",
+        ConsolidationDispatched(ORDER, {"crossed": True}, "2026-01-01T00:00:00.000000Z"),
+        "93dc0015a9574f2d434f4e532d31a83030303030303030a141a0a0a09392d92431313131313131312d323232322d353333332d383434342d353535353535353535353535010000c0ab636f6e736f6c6964617465a3686f31aa64697370617463686564bb323032362d30312d30315430303a30303a30302e3030303030305aa3686f32c090c090c0dc0011a001cb3ff00000000000009090a46175746fc09000a47761726ec0c0c0c0c0c09080a081a763726f73736564c3bb323032362d30312d30315430303a30303a30302e3030303030305a",
     ),
     (
         ContextAssembled("t", 7, 3, 2000, 9, ("ART-1",), scores=(0.5,), left_out=(LeftOut("ART-2", "words"),)),

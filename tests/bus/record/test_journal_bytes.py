@@ -145,12 +145,25 @@ def test_an_answer_spells_its_session_once() -> None:
 
 @pytest.mark.parametrize(
     "spoilt",
-    [[], {}, {"session_id": 1}, {"cost": {}}, {"cost": [1]}, {"run_id": "7"}, {"exchange_entry_ids": 1}, {"more": 1}],
+    [
+        [],
+        {},
+        {"session_id": 1},
+        {"cost": {}},
+        {"cost": [1]},
+        {"cost": None},
+        {"run_id": "7"},
+        {"exchange_entry_ids": 1},
+    ],
 )
 def test_what_is_no_answer_is_refused(spoilt: Any) -> None:
-    form = unpack(pack_result(ANSWER)) | spoilt if spoilt and isinstance(spoilt, dict) else spoilt
-    with pytest.raises(ValueError):  # noqa: PT011 - pydantic's own is one
-        unpack_result(pack(form))
+    fields = unpack(pack_result(ANSWER))
+    named = dict(zip(TurnResult.__struct_fields__, fields, strict=True))
+    value = [*(named | spoilt).values()] if spoilt and isinstance(spoilt, dict) else spoilt
+    with pytest.raises(ValueError):  # noqa: PT011 - msgspec's own is one
+        unpack_result(pack(value))
+    with pytest.raises(ValueError, match="not an answer"):
+        unpack_result(pack([*fields, None]))
 
 
 if __name__ == "__main__":

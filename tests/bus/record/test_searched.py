@@ -12,6 +12,7 @@ from hobus.bus.record.catalog import KINDS, SEARCHED_STREAMS, SEARCHED_TYPES
 from hobus.bus.record.journal import pack_event, pack_result
 from hobus.bus.record.searched import list_searched_texts
 from hobus.bus.record.session_facts import OrderEnded, RunCompleted, RunFailed, SessionEvent
+from tests.journals import receipt
 
 ID = derive_session_id("somebody", "something")
 NAME = f"RunCompleted:{ID}-1"
@@ -64,10 +65,11 @@ def test_why_an_order_or_a_run_failed_is_found():
     assert told(failed, b"no wire") == [(1, "failure", "no wire")]
     assert told(failed, pack_result(verdict)) == [(1, "failure", "the wire is cut")]
     assert told(failed, None) == []
-    receipt = {"state": "failed", "error": {"code": "tool_error", "message": "no such heron"}}
-    assert told(OrderEnded(wo_id=f"WO-{ID}-1.1.1.001", receipt=receipt, at=at)) == [(0, "failure", "no such heron")]
-    completed = {"state": "completed", "error": None, "output_result": {"parsed": "failed"}}
-    assert told(OrderEnded(wo_id=f"WO-{ID}-1.1.1.001", receipt=completed, at=at)) == []
+    call = f"WO-{ID}-1.1.1.001"
+    broken = receipt(call, state="failed", error={"code": "tool_error", "message": "no such heron"})
+    assert told(OrderEnded(wo_id=call, receipt=broken, at=at)) == [(0, "failure", "no such heron")]
+    completed = receipt(call, output_result={"parsed": {"state": "failed"}})
+    assert told(OrderEnded(wo_id=call, receipt=completed, at=at)) == []
 
 
 @pytest.mark.parametrize(

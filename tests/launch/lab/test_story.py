@@ -26,6 +26,7 @@ from hobus.launch.lab.story import (
     make_timeline,
 )
 from hobus.launch.sessions.evidence import short
+from tests.journals import receipt
 
 SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
 WO = f"WO-{SESSION}-1.2.2.001"
@@ -161,8 +162,8 @@ def test_only_orders_that_were_handed_over_count():
 
 
 def ended_by(worker, sequence=7):
-    receipt = {"state": "completed", "cost": {}, "executed_by": worker, "completed_at": AT}
-    return ended(sequence, OrderEnded(wo_id=WO, receipt=receipt, at=AT), 40, WO, once=None)
+    end = OrderEnded(wo_id=WO, receipt=receipt(WO, executed_by=worker, completed_at=AT), at=AT)
+    return ended(sequence, end, 40, WO, once=None)
 
 
 ORDER = replace(EVIDENCE, entries=[*ENTRIES[:6], ended_by("ho1/1@b"), ENTRIES[7]])

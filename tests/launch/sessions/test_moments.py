@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench import builders
 from hobus.bus.messages import session as messages
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.ledger import Entry, Provenance
@@ -67,9 +68,8 @@ def test_what_the_journal_says_is_told():
     written = Written().run(text="hello\nyou")
     written.command(messages.Steer(text=""), "c1", b"shorter").command(messages.Pause(), "c2", reason="cancelling: x")
     written.add(events.StepStarted(step_id=STEP, new_round=True, at=AT))
-    written.add(events.OrderDispatched(
-        wo_id=WO, wo_type="tool_call", step_id=STEP, order={"tool_call": {"tool_id": "t", "arguments": {"a": 1}}}, at=AT,
-    ))  # fmt: skip
+    call = builders.tool_order("t", {"a": 1}, wo_id=WO)
+    written.add(events.OrderDispatched(wo_id=WO, wo_type="tool_call", step_id=STEP, order=call, at=AT))
     written.add(events.ToolBatchIssued(
         tool_batch_id=ToolBatchId(step_id=STEP, batch_seq=1), call_ids=["001"], held=["001"], at=AT
     ))  # fmt: skip

@@ -1,9 +1,11 @@
 """Where a session stands, by the end of its journal."""
 
+from bench import builders
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId
 from hobus.bus.record import session_facts as events
 from hobus.launch.sessions.summary import fold_standing, is_enough
+from tests.journals import receipt
 from tests.launch.sessions.entries import AT, SESSION, Written
 from tests.launch.sessions.test_replay import with_snapshot
 
@@ -17,8 +19,11 @@ CALLS = [
 def holding() -> Written:
     written = Written().run()
     written.add(events.StepStarted(step_id=STEP, new_round=True, at=AT))
-    written.add(events.OrderDispatched(wo_id=f"WO-{STEP}", wo_type="synthesize", step_id=STEP, order={}, at=AT))
-    written.add(events.OrderEnded(wo_id=f"WO-{STEP}", receipt={"output_result": {"tool_calls": CALLS}}, at=AT))
+    written.add(
+        events.OrderDispatched(wo_id=f"WO-{STEP}", wo_type="synthesize", step_id=STEP, order=builders.order(), at=AT)
+    )
+    asked = receipt(f"WO-{STEP}", output_result={"tool_calls": CALLS})
+    written.add(events.OrderEnded(wo_id=f"WO-{STEP}", receipt=asked, at=AT))
     step = StepId(turn_id=STEP.turn_id, step_seq=2)
     written.add(events.StepStarted(step_id=step, new_round=False, at=AT))
     batch = ToolBatchId(step_id=step, batch_seq=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench import builders
 from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.actors.ho2_supervisor.projection.fragments import make_liveness_fragments
 from hobus.actors.ho2_supervisor.projection.liveness import find_liveness
@@ -29,8 +30,8 @@ def orders() -> OrderLives:
     """Failed in turns 2 and 10, open in turns 3 and 9; one belongs to an intent that is over."""
     found = OrderLives()
     for run in (10, 2, 3, 9):
-        found.note_dispatched(wo(run), {"wo_type": "synthesize", "intent_id": INTENT})
-    found.note_dispatched(wo(4), {"wo_type": "classify", "intent_id": f"INT-{SESSION}-000"})
+        found.note_dispatched(wo(run), builders.order(intent_id=INTENT))
+    found.note_dispatched(wo(4), builders.order("classify", intent_id=f"INT-{SESSION}-000"))
     found.ended(wo(2), at(1), failure="expired")
     found.ended(wo(4), at(1), failure="expired")
     found.note_escalated(wo(10), at(2))

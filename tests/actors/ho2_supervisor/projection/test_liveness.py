@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
+from bench import builders
 from hobus.actors.ho2_supervisor.projection.liveness import IntentLife, Item, LivenessState
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
 from hobus.bus.messages.ids import RunId, StepId, TurnId, derive_intent_id, format_iso_us, parse_iso_us
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.messages.session import SessionConfig
+from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.payload import pack_payload
@@ -17,6 +19,7 @@ from hobus.bus.record.payloads.orders import Escalation
 from hobus.bus.record.session_facts import SessionEvent, SessionFact
 from tests.actors.ho2_supervisor.journals import SESSION, at
 from tests.actors.ho2_supervisor.liveness_model import reduce_liveness
+from tests.journals import receipt
 from tests.laws import law
 
 RUN = RunId(session_id=SESSION, run_seq=1)
@@ -81,11 +84,11 @@ def superseded(sequence: int, number: int, by: int) -> Entry:
 
 def dispatched(sequence: int, number: int, wo_type: str = "tool_call") -> Entry:
     """An order is given out."""
-    form = {
-        "wo_id": wo(number), "session_id": SESSION, "wo_type": wo_type, "intent_id": INTENT, "planned_at": at(sequence),
-        "tool_call": {"call_id": "001", "tool_id": "list_tools", "arguments": {}},
-    }  # fmt: skip
-    event = events.OrderDispatched(wo_id=wo(number), wo_type=wo_type, step_id=STEP, order=form, at=at(sequence))
+    call = ToolCall(call_id="001", tool_id="list_tools", arguments={})
+    order = builders.order(
+        wo_type, wo_id=wo(number), session_id=SESSION, intent_id=INTENT, planned_at=at(sequence), tool_call=call
+    )
+    event = events.OrderDispatched(wo_id=wo(number), wo_type=wo_type, step_id=STEP, order=order, at=at(sequence))
     return said(sequence, event)._replace(submission_id=f"WO_DISPATCHED:{wo(number)}")
 
 
@@ -171,14 +174,8 @@ def test_intents_begin_and_end() -> None:
 
 def test_an_end_in_the_journal_alone_counts() -> None:
     """The receipt that HO2 took says it too: of an order whose end in the pool never committed."""
-    receipt = {
-        "wo_id": wo(1), "state": "failed", "cost": {}, "error": {"code": "expired", "message": "late"},
-        "fence": {"run_id": {"session_id": SESSION, "run_seq": 1}, "session_epoch": 0, "step_epoch": 0},
-        "executed_by": "ho2/1@a", "completed_at": at(2),
-    }  # fmt: skip
-    end = said(2, events.OrderEnded(wo_id=wo(1), receipt=receipt, at=at(2)))._replace(
-        submission_id=f"OrderEnded:{wo(1)}"
-    )
+    late = receipt(wo(1), state="failed", error={"code": "expired", "message": "late"}, completed_at=at(2))
+    end = said(2, events.OrderEnded(wo_id=wo(1), receipt=late, at=at(2)))._replace(submission_id=f"OrderEnded:{wo(1)}")
     assert reduce_liveness([dispatched(1, 1), end], []).failed_items == [Item(wo(1), "expired", at(2))]
 
 
@@ -218,7 +215,7 @@ def test_what_nobody_is_told_any_more_is_forgotten() -> None:
     """Completed orders, those of an intent that is over, and beyond the bound the oldest."""
     orders = OrderLives()
     for number in range(1, 6):
-        orders.note_dispatched(wo(number), {"wo_type": "tool_call", "intent_id": "gone" if number == 2 else INTENT})
+        orders.note_dispatched(wo(number), builders.tool_order(intent_id="gone" if number == 2 else INTENT))
     orders.ended(wo(1), at(1), failure="")
     orders.ended(wo(3), at(1), failure="expired")
     orders.forget(2, [INTENT])

@@ -115,7 +115,7 @@ def test_a_classification_that_fails_late_leaves_the_message_as_what_is_wanted(f
         rig.run(settled(rig))
         ended = [read_event(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
         assert journal(rig).count("INTENT_DECLARED") == 1
-        assert sorted(one.receipt["state"] for one in ended) == ["completed", "completed", "failed", "failed"]
+        assert sorted(one.receipt.state for one in ended) == ["completed", "completed", "failed", "failed"]
 
 
 def test_a_classification_that_nobody_answers_is_waited_for_no_longer_than_its_time_out() -> None:
@@ -137,7 +137,7 @@ def test_who_asks_next_waits_a_part_of_their_time_for_labels_and_goes_on_without
         rig.run(rig.host.sleep(20.0))
         assert 1.5 < took_s < 2.5
         ended = [read_event(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
-        assert [one.receipt["state"] for one in ended if one.wo_id == LABELS] == ["failed"]
+        assert [one.receipt.state for one in ended if one.wo_id == LABELS] == ["failed"]
         kinds = journal(rig)
         assert kinds.index("INTENT_DECLARED") < [n for n, kind in enumerate(kinds) if kind == "RunRequested"][1]
 
@@ -309,7 +309,7 @@ def test_a_turn_that_waits_for_labels_can_be_cancelled() -> None:
         kinds = journal(rig)
         assert kinds.count("RunRequested") == 2 and kinds.count("RunCancelled") == 1
         ended = [read_event(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
-        assert [one.receipt["state"] for one in ended if one.wo_id == LABELS] == ["failed"]
+        assert [one.receipt.state for one in ended if one.wo_id == LABELS] == ["failed"]
 
 
 def test_a_cancel_of_the_answered_run_leaves_the_turn_behind_it_and_its_labels_alone() -> None:

@@ -149,8 +149,20 @@ def test_texts_are_stored_once_and_named_by_ref() -> None:
             for entry in rig.run(rig.entries())
             if entry.submission_id.removeprefix("WO_DISPATCHED:") in [order.wo_id for order in rounds]
         )
-        assert [set(segment) for segment in first["input_context"]] == [{"name", "ref"}] * 2
-        assert second["input_context"] == first["input_context"]
+        assert [(bool(one.ref), one.text) for one in first.input_context] == [(True, "")] * 2
+        assert second.input_context == first.input_context
+
+
+def test_the_system_prompt_of_a_session_is_stored_once_and_named_by_later_turns() -> None:
+    with Rig() as rig:
+        asked(rig, "first question")
+        rig.run(rig.turn("i2", "second question"))
+        system = rig.snapshot.agents["ADMIN"].system_prompt
+        shown = [one for order in rig.pool.orders for one in order.input_context if one.name == "system"]
+        first = next(order for order in rig.pool.orders if order.wo_type == "synthesize")
+        assert [(one.ref, one.text) for one in shown] == [(f"WO_DISPATCHED:{first.wo_id}/1", system)] * 2
+        bodies = [body for entry in rig.run(rig.entries()) for body in entry.bodies if body]
+        assert sum(body.count(system.encode()) for body in bodies) == 1
 
 
 def test_tool_calls_go_out_as_orders_of_their_own_and_come_back_in_call_order() -> None:
@@ -305,7 +317,7 @@ def test_failed_classification_is_recorded_and_the_turn_goes_on() -> None:
         assert text_of(synthesize, "classification") == ""
         assert synthesize.parent_wo_id is None
         ended = next(entry for entry in rig.run(rig.entries()) if entry.event_type == "OrderEnded")
-        assert read_event(ended).event.receipt["error"]["code"] == "output_schema_invalid"
+        assert read_event(ended).event.receipt.error.code == "output_schema_invalid"
 
 
 def test_labels_outside_the_vocabulary_are_dropped() -> None:
@@ -485,8 +497,8 @@ def test_history_of_the_session_reaches_the_next_prompt_by_ref() -> None:
         assert text_of(synthesize, "history") == "user: first question\nassistant: answer to first question\n"
         shown = [segment.ref for segment in synthesize.input_context if segment.name == "history"]
         dispatched = rig.run(rig.entries())[-3]
-        assert shown == [f"{dispatched.submission_id}/2"] == [f"WO_DISPATCHED:{synthesize.wo_id}/2"]
-        listed = text_parts.read_parts(dispatched.bodies[2] or b"")
+        assert shown == [f"{dispatched.submission_id}/1"] == [f"WO_DISPATCHED:{synthesize.wo_id}/1"]
+        listed = text_parts.read_parts(dispatched.bodies[1] or b"")
         assert listed is not None
         assert [ref for ref, _ in listed if ref] == [f"RunRequested:{SESSION}/i1/1", f"RunCompleted:{SESSION}-1/2"]
         assert not any(b"first question" in (body or b"") for body in dispatched.bodies)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
+from bench import builders
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.codec import pack_header
 from hobus.bus.envelope import Kind, make_header
@@ -15,6 +16,7 @@ from hobus.bus.messages.gateway import ScopeBudget
 from hobus.bus.messages.ids import RunId, StepId, TurnId, format_iso
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.messages.memory import ReadSignals
+from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.record.entry import WriteEntry, encode_stored, to_entry, to_stored
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.payload import pack_payload
@@ -36,6 +38,9 @@ STEP = StepId(turn_id=TurnId(run_id=RunId(session_id=SESSION, run_seq=1), turn_s
 ORDER = f"WO-{STEP}"
 
 
+CALL = {"call_id": "001", "tool_id": "t", "arguments": {}}
+
+
 class Record:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -48,7 +53,8 @@ class Record:
     def note_dispatched(self, order: str, **form: Any) -> None:
         self.owned("WO_DISPATCHED", order, order=order)
         entry = self.entries[-1]
-        event = OrderDispatched(wo_id=order, wo_type="synthesize", step_id=STEP, order=form, at=format_iso(0))
+        sent = WorkOrder.model_validate(builders.order(wo_id=order).model_dump() | form)
+        event = OrderDispatched(wo_id=order, wo_type="synthesize", step_id=STEP, order=sent, at=format_iso(0))
         enveloped = SessionEvent(SESSION, 0, 0, event, STEP.turn_id.run_id)
         self.entries[-1] = entry._replace(bodies=[pack_event(enveloped, entry.submission_id, entry.at_us)])
 
@@ -152,7 +158,7 @@ PLANTED: dict[str, Callable[[Record], None]] = {
     "ended twice in its journal": lambda r: r.owned("OrderEnded", f"{ORDER}/again", order=ORDER),
     "was ended twice": lambda r: r.add("WO_FAILED", f"{ORDER}/ho1/2", order=ORDER, stream="ho1m"),
     "before the dispatch was durable": lambda r: r.add("TOOL_STARTED", "WO-9/ho1", order="WO-9", stream="ho1m"),
-    "a call without its result": lambda r: r.note_dispatched("WO-9", exchanges=[{"tool_calls": [{}, {}], "results": [{}]}]),
+    "a call without its result": lambda r: r.note_dispatched("WO-9", exchanges=[{"tool_calls": [CALL, CALL], "results": [{}]}]),
     "a fenced owner wrote": lambda r: r.owned("StepStarted", "s", origin="ho2/9@s9"),
     "tenure 3 of": lambda r: r.owned("TookOver", f"{SESSION}/3", tenure=3),
     "stands behind the host's answer": lambda r: (
