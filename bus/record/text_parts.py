@@ -22,6 +22,9 @@ _MARK = b"\xc1"
 _SESSION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _OWN_SESSION = "~"
 """Stands in no id and no instance."""
+_USUAL = (("RunRequested:~/", "\1"), ("OrderEnded:WO-~-", "\2"), ("PROMPT_RECEIVED:WO-~-", "\3"))
+"""How nearly all refs of a conversation begin, and what stands for that."""
+_TAKEN = re.compile(f"[{_OWN_SESSION}\1-\3]")
 _LONG_CHARS = 2048
 """From here on a text without ref is worth a body of its own. Only size depends on it, never what a prompt shows."""
 _FRESH_SHARE = 1 / 16
@@ -109,9 +112,12 @@ def _pack_list(parts: Sequence[Part]) -> bytes:
 def _shorten(refs: Sequence[str], session_id: str) -> dict[str, bytes]:
     """Shorten all refs at once, two for each turn of a prompt; empty where one could not be read back."""
     together = "\n".join(refs)
-    if not session_id or _OWN_SESSION in together or together.count("\n") >= len(refs):
+    if not session_id or _TAKEN.search(together) or together.count("\n") >= len(refs):
         return {}
-    return dict(zip(refs, together.replace(session_id, _OWN_SESSION).encode().split(b"\n"), strict=True))
+    together = together.replace(session_id, _OWN_SESSION)
+    for usual, short in _USUAL:
+        together = together.replace(usual, short)
+    return dict(zip(refs, together.encode().split(b"\n"), strict=True))
 
 
 def cut_part(stretch: str, text: str) -> str:
@@ -140,7 +146,12 @@ def read_parts(body: bytes) -> list[Part] | None:
     session_id = items[0]
 
     def lengthen_ref(ref: str | bytes) -> str:
-        return ref.decode().replace(_OWN_SESSION, session_id) if isinstance(ref, bytes) else ref
+        if isinstance(ref, str):
+            return ref
+        whole = ref.decode()
+        for usual, short in _USUAL:
+            whole = whole.replace(short, usual)
+        return whole.replace(_OWN_SESSION, session_id)
 
     parts: list[Part] = []
     for item in items[1:]:

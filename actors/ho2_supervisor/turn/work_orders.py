@@ -25,7 +25,7 @@ from hobus.bus.messages.work_order import (
     change_segments,
     move_state,
 )
-from hobus.config.assets import AgentFile
+from hobus.config.assets import AgentFile, names
 from hobus.config.prompt_contracts import get_contract_id
 
 CREATED_BY = "ho2"
@@ -95,7 +95,9 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
 
 def make_tool_call(context: OrderContext, call: ToolCall, *, parent_wo_id: str | None, **bounds: Any) -> WorkOrder:
     """Build the order of one call that the model, or an operator, asked for."""
-    limits = make_from(Constraints, context, tools_allowed=list(context.agent.tools), **bounds)
+    own = context.agent.tools
+    allowed = [call.tool_id] if names(own, call.tool_id) else list(own)
+    limits = make_from(Constraints, context, tools_allowed=allowed, **bounds)
     bare = call.model_copy(update={"given_back": {}})  # of its model alone
     return _make_order(context, "tool_call", limits, call.call_id, tool_call=bare, parent_wo_id=parent_wo_id)
 

@@ -43,3 +43,4 @@ def test_who_is_not_ready_in_time_is_named(tmp_path):
     assert refused.value.exit_code == exit_codes.UNREACHABLE
     run_file.write(home.run_file, run.model_copy(update={"children": [late.model_copy(update={"state": "ready"})]}))
     assert wait_ready(home, 0.1) == exit_codes.OK
+    lock.release()
