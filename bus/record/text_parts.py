@@ -145,14 +145,6 @@ def read_parts(body: bytes) -> list[Part] | None:
         raise ValueError("not a list of parts")
     session_id = items[0]
 
-    def lengthen_ref(ref: str | bytes) -> str:
-        if isinstance(ref, str):
-            return ref
-        whole = ref.decode()
-        for usual, short in _USUAL:
-            whole = whole.replace(short, usual)
-        return whole.replace(_OWN_SESSION, session_id)
-
     parts: list[Part] = []
     for item in items[1:]:
         match item:
@@ -161,12 +153,21 @@ def read_parts(body: bytes) -> list[Part] | None:
             case int() if 0 < item < len(items) and type(items[item]) is str:
                 parts.append((None, items[item]))
             case bytes():
-                parts.append((lengthen_ref(item), ""))
+                parts.append((_lengthen(item, session_id), ""))
             case [(str() | bytes()) as ref, str() as stretch]:
-                parts.append((lengthen_ref(ref), stretch))
+                parts.append((_lengthen(ref, session_id), stretch))
             case _:
                 raise ValueError("not a part of a list")
     return parts
+
+
+def _lengthen(ref: str | bytes, session_id: str) -> str:
+    if isinstance(ref, str):
+        return ref
+    whole = ref.decode()
+    for usual, short in _USUAL:
+        whole = whole.replace(short, usual)
+    return whole.replace(_OWN_SESSION, session_id)
 
 
 def count_common_chars(one: str, other: str) -> int:

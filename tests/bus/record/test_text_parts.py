@@ -37,6 +37,19 @@ def test_the_parts_give_the_whole_again(parts: list[TextPart]) -> None:
     assert all(text == "" for ref, text in listed if ref is not None)
 
 
+ID = "11111111-2222-5333-8444-555555555555"
+USUAL = [f"RunRequested:{ID}/in-0/1", f"OrderEnded:WO-{ID}-1.1.2.001/1", f"PROMPT_RECEIVED:WO-{ID}-1.2.1#1/1/1"]
+
+
+@pytest.mark.parametrize("odd", ["", "\1", "a~b", "OrderEnded:WO-~-1/1", "\n"])
+def test_refs_of_a_conversation_are_listed_short_and_read_back(odd: str) -> None:
+    """Where one holds what stands for something, none is shortened."""
+    refs = [*USUAL, f"WO_DISPATCHED:WO-{ID}-1.1.1/2", *([odd] if odd else [])]
+    body = pack_body([TextPart(ref, "") for ref in refs])
+    assert read_parts(body) == [(ref, "") for ref in refs]
+    assert odd or len(body) < len(ID) + 90
+
+
 def test_a_stretch_of_a_recorded_text_is_named_by_where_it_is() -> None:
     listed = read_parts(pack_body([TextPart(None, "found: "), TextPart("o/1", "lo wo", "3:8")])) or []
     assert listed == [(None, "found: "), ("o/1", "3:8")]
