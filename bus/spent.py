@@ -1,24 +1,45 @@
-"""What a turn has cost whose run failed: HO2 says it as a fact of its fault, and the session host adds what came of it.
+"""What a turn has cost and called whose run failed: HO2 says it as facts of its fault, and the session host tells it.
 
 Pure. A failure has no other place for figures, and one without them still leaves open what was spent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.session import ToolCallSummary
 from hobus.bus.messages.work_order import Cost
 
-_FACT = "cost"
+_FACT, _CALLS, _CALLS_MAX = "cost", "calls", 16  # facts are bounded
+IN_DOUBT = "unknown_outcome"
+_RAN = (IN_DOUBT, "tool_failed")
 _WITHOUT_A_WORD = frozenset({"timeout", "peer_lost", "expired"})
 """Ends of a request that leave open what was done for it."""
 
 
-def make_spent_fact(cost: Cost) -> dict[str, Any]:
-    """Return the fact by which a fault says what was spent before it; tools are not named, as facts are bounded."""
-    return {_FACT: {name: value for name, value in cost.model_dump().items() if name != "tool_ids_used"}}
+def make_spent_facts(cost: Cost, calls: Sequence[ToolCallSummary] = ()) -> dict[str, Any]:
+    """Return the facts by which a fault says what was spent before it, and the last tool calls."""
+    spent = {name: value for name, value in cost.model_dump().items() if name != "tool_ids_used"}
+    return {_FACT: spent, _CALLS: [[one.tool_id, one.status, one.code] for one in calls[-_CALLS_MAX:]]}
+
+
+def read_calls(fault: RuntimeFault | None) -> list[ToolCallSummary]:
+    """Return the tool calls before this fault, as it says."""
+    said = [] if fault is None else fault.facts.get(_CALLS, [])
+    return [ToolCallSummary(tool_id=tool_id, status=status, code=code) for tool_id, status, code in said]
+
+
+def tell_calls(calls: Sequence[ToolCallSummary]) -> str:
+    """Return what a person must know of these calls before asking again; empty: nothing."""
+    begun, done = (
+        ", ".join(dict.fromkeys([one.tool_id for one in calls if what in (one.code, one.status)]))
+        for what in (IN_DOUBT, "Succeeded")
+    )
+    said = [f"{begun} was begun, and nobody knows how it ended: check that before you ask for it again."] * bool(begun)
+    return " ".join([*said, *[f"Called before that, and succeeded: {done}."] * bool(done)])
 
 
 def read_spent(fault: RuntimeFault | None) -> Cost:
@@ -27,7 +48,8 @@ def read_spent(fault: RuntimeFault | None) -> Cost:
         return Cost()
     said = fault.facts.get(_FACT)
     if said is not None:
-        return Cost.model_validate(said)
+        used = [one.tool_id for one in read_calls(fault) if one.status == "Succeeded" or one.code in _RAN]
+        return Cost.model_validate({**said, "tool_ids_used": list(dict.fromkeys(used))})
     return Cost(cost_usd=None) if fault.code in _WITHOUT_A_WORD else Cost()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from hobus.bus.messages.ids import end_key, start_key
 from hobus.bus.messages.ledger import STREAMS, Ack, WriteEntry
 from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.entry import Entry
@@ -70,6 +71,20 @@ def judge(
     if tenure != expected_tenure or not expected_tenure or not is_owners:
         return make_refusal(entry, "tenure_mismatch", head)
     return None if prev == head.head else make_refusal(entry, "head_mismatch", head)
+
+
+def find_bar(entry: WriteEntry, origin: str) -> str | None:
+    """Return the once key whose holder this entry loses to, too: no tool begins once its order has an end.
+
+    A supervisor, which can only say that nobody answered, ends a begun call that may not run twice in doubt, or not.
+    """
+    if entry.stream != "ho1m" or entry.once is None:
+        return None
+    kind, _, about = entry.once.partition(":")
+    if kind == "start":
+        return end_key(about.partition("/")[0])
+    is_supervisors = entry.event_type == "WO_FAILED" and origin.startswith("ho2/")
+    return start_key(about) if is_supervisors and entry.reason != "unknown_outcome" else None
 
 
 def advance(head: StreamHead, entry: WriteEntry | Entry, origin: str) -> StreamHead:

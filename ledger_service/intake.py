@@ -17,7 +17,7 @@ from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import WriteConflict
 from hobus.config import limits
 from hobus.config.sections.record import LedgerConfig
-from hobus.ledger_service.admission import Earlier, StreamHead, advance, judge, make_refusal
+from hobus.ledger_service.admission import Earlier, StreamHead, advance, find_bar, judge, make_refusal
 from hobus.ledger_service.frame import SALT_BYTES, hash_salted
 from hobus.ledger_service.index import Committed, hash_keys
 from hobus.ledger_service.segment import SegmentFiles
@@ -131,7 +131,7 @@ class Intake(Struct):
         on_session = is_session_stream(stream)
         if on_session:
             head = batch.heads.get(stream) or self._tables.head(stream)
-        known, holder = self._find_earlier(entry, batch, hashed)
+        known, holder = self._find_earlier(entry, origin, batch, hashed)
         ack = judge(entry, origin=origin, known=known, holder=holder, head=head)
         if ack is not None:
             if ack.code == "conflict" and known is not None:
@@ -161,24 +161,26 @@ class Intake(Struct):
 
         Raises Damage if the earlier entry cannot be read.
         """
-        known, holder = self._find_earlier(entry, Batch(0, 0), hashed)
+        known, holder = self._find_earlier(entry, "", Batch(0, 0), hashed)
         ack = judge(entry, origin="", known=known, holder=holder, head=_NO_HEAD)
         return ack if ack is not None and ack.outcome in ("known", "lost") else None
 
     def _find_earlier(
-        self, entry: WriteEntry, batch: Batch, hashed: Mapping[str, int]
+        self, entry: WriteEntry, origin: str, batch: Batch, hashed: Mapping[str, int]
     ) -> tuple[Earlier | None, Earlier | None]:
-        """Return who has the entry's submission id already, and who its once key."""
+        """Return who has the entry's submission id already, and who its once key, or the one that bars it."""
         submission_id, once = entry.submission_id, entry.once
         known = holder = None
         if (number := batch.numbers.get(submission_id)) is not None:
             known = batch.earlier(number, entry)
         elif (found := self._tables.find_by_submission(submission_id, hashed[submission_id])) is not None:
             known = _make_earlier(found, is_same=self._is_same(entry, found))
-        if once is not None:
-            if (number := batch.holders.get(once)) is not None:
+        for key in (once, find_bar(entry, origin)):
+            if key is None or holder is not None:
+                continue
+            if (number := batch.holders.get(key)) is not None:
                 holder = batch.earlier(number)
-            elif (found := self._tables.find_by_once(once, hashed[once])) is not None:
+            elif (found := self._tables.find_by_once(key, hashed.get(key))) is not None:
                 holder = _make_earlier(found)
         return known, holder
 

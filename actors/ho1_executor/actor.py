@@ -31,7 +31,7 @@ from hobus.bus.limits import SPOOL_RETRY_MS
 from hobus.bus.messages.files import FileText, ReadFile
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
 from hobus.bus.messages.ids import derive_dispatched_id
-from hobus.bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder, move_state
+from hobus.bus.messages.work_order import ExecuteWorkOrder, OutputResult, Receipt, move_state
 from hobus.bus.port import Bus, ToolRunner
 from hobus.config import limits as config_limits
 from hobus.config import recorded
@@ -129,7 +129,6 @@ class Executor(Actor):
 
         Raises WorkOrderFault(rejected) for an order that was not dispatched, LedgerError(unavailable, retryable) when
         the record cannot be reached, or disk_full: no receipt exists that the record does not hold or has been handed.
-        Where the tool may have had an effect that it must not have twice, the fault says so (IN_DOUBT).
         """
         order = message.order
         move_state(order.wo_id, order.state, "executing", "ho1")
@@ -149,10 +148,6 @@ class Executor(Actor):
             with job.draft.watched(call.stream) if message.stream else nullcontext():
                 receipt = await self._answer(job)
                 return receipt
-        except RuntimeFault as fault:
-            if self._is_in_doubt(order):
-                fault.facts[IN_DOUBT] = True
-            raise
         finally:
             del self._at_work[order.wo_id]
             at_work.set_result(receipt)
@@ -242,11 +237,6 @@ class Executor(Actor):
     def _is_idempotent(self, tool_id: str) -> bool:
         tool = self._specs.get(tool_id)  # of a server it may be gone again
         return tool is not None and tool.idempotent
-
-    def _is_in_doubt(self, order: WorkOrder) -> bool:
-        """Return whether the tool was begun here without a durable end, and running it again would matter."""
-        call = order.tool_call
-        return call is not None and order.wo_id in self._begun and not self._is_idempotent(call.tool_id)
 
     async def _carry_out(self, job: Job) -> OutputResult | Receipt:
         snapshot = await self._snapshots.get(job.order.config_digest)

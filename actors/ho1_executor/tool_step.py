@@ -142,6 +142,8 @@ class ToolStep(Struct, frozen=True):
             ack = await self._write_start(job, tool, number=len(starts) + 1)
             if ack.outcome == "committed":
                 return None
+            if ack.event_type != "TOOL_STARTED" and (receipt := await self.ends.find(order)) is not None:
+                return receipt  # the order was given up before its tool began
             if is_claimed(ack, self.bus.instance):  # a lost ack, or a repeat that nobody announced as one
                 return await self._resume_ours(order, tool)
             starts = await self._starts_of(order.wo_id, tool)

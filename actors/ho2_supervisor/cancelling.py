@@ -13,8 +13,7 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import RunMemo
 from hobus.actors.ho2_supervisor.session_end import end_with_call
 from hobus.actors.ho2_supervisor.turn import agent_calls, chain
-from hobus.actors.ho2_supervisor.turn.effects import append_end
-from hobus.actors.ho2_supervisor.turn.pool import make_lost_receipt
+from hobus.actors.ho2_supervisor.turn.effects import append_end, end_lost
 from hobus.actors.ho2_supervisor.turn.verdicts import make_verdict_result
 from hobus.bus.messages.ids import derive_turn_key, end_key, parse_iso
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
@@ -63,7 +62,8 @@ async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, t
 async def end_orders(resources: Resources, session: OwnedSession, memo: RunMemo, *, trace: str) -> None:
     """Give every open order of the run the end that its executor recorded, else one made here."""
     for wo_id in session.record.state.open_orders:
-        await _end(resources, session, memo, wo_id, trace)
+        receipt = await end_lost(resources, session, memo.orders[wo_id], None, trace=trace)
+        append_end(session, receipt, trace=trace)
 
 
 async def _take_ends(resources: Resources, session: OwnedSession, trace: str) -> None:
@@ -73,16 +73,6 @@ async def _take_ends(resources: Resources, session: OwnedSession, trace: str) ->
         receipt = entry and read_receipt(entry)
         if receipt is not None:
             append_end(session, receipt, trace=trace)
-
-
-async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id: str, trace: str) -> None:
-    """End an order here, unless its executor did at the last moment."""
-    receipt = make_lost_receipt(memo.orders[wo_id], None, by=resources.bus.instance, at=session.now())
-    entry = resources.order_end(receipt, provenance=session.provenance(memo.run_id.run_seq, wo_id), trace=trace)
-    if not await session.stands(entry):
-        [winner] = await resources.client.lookup(once=[end_key(wo_id)], with_bodies=True)
-        receipt = (winner and read_receipt(winner)) or receipt
-    append_end(session, receipt, trace=trace)
 
 
 def _close_calls(session: OwnedSession, trace: str) -> None:

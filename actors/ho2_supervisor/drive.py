@@ -274,7 +274,7 @@ class Driver:
             return _log_end(run, await turn_record.record_verdict(run, fault, progress.tool_calls))
         # By not_found a host knows that there is no such session.
         failed = WorkOrderFault("execution_error", fault.detail) if fault.code == "not_found" else fault
-        failed.facts |= turn_record.sum_spent(run)
+        failed.facts |= await turn_record.sum_spent(run)
         if failed.code == "deadline_exceeded" and (steps := len(progress.exchanges)):
             failed.facts[STEPS_KEPT], failed.detail = steps, _KEPT.format(steps)
         turn_record.record_failure(session, task.input_id, failed, trace=task.trace)

@@ -66,7 +66,7 @@ class Degrader:
             return turns.make_unanswered(turn, fault, error.code)
         if response.outcome != "SUCCESS" or not response.content.strip():
             return turns.make_unanswered(turn, fault, response.error_code, response)
-        return await self._deliver(turn, response, told, fault)
+        return await self._deliver(turn, turns.with_calls(response, fault), told, fault)
 
     def find_told_before(self, turn: Turn) -> TurnResult | None:
         """Return what a client was told of this turn while the record was away, until the record says so itself."""

@@ -30,10 +30,9 @@ from hobus.bus.messages.session import (
     keep_lasting,
     render_words,
 )
-from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.ends import End, end_in
 from hobus.bus.record.journal import answer_in, find_body, read_agent, read_event, read_form
-from hobus.bus.spent import read_spent, with_call
+from hobus.bus.spent import read_calls, read_spent, tell_calls, with_call
 from hobus.bus.text import is_blank
 from hobus.config.sections.processes import HostConfig
 
@@ -142,19 +141,26 @@ def make_consolidation(turn: Turn, result: TurnResult) -> Consolidate | None:
 
 
 def make_error(
-    turn: Turn, code: str, sentence: str, *, cost: Cost | None = None, retry_after_ms: int | None = None
+    turn: Turn,
+    code: str,
+    sentence: str,
+    *,
+    after: RuntimeFault | None = None,
+    response: PromptResponse | None = None,
 ) -> TurnResult:
-    """Return an honest no: a code, and one sentence for the user."""
+    """Return an honest no: a code, and one sentence for the user, after HO2's fault and a model's response, if any."""
+    calls, said_when = read_calls(after), response or after
     return TurnResult(
-        response=sentence,
+        response=" ".join(filter(None, (sentence, tell_calls(calls)))),
         outcome="error",
         session_id=turn.session_id,
         run_id=None,
         input_id=turn.input_id,
-        cost=cost or Cost(),
+        tool_calls=calls,
+        cost=with_call(read_spent(after), response),
         elapsed_ms=turn.elapsed_ms,
         code=code,
-        retry_after_ms=retry_after_ms,
+        retry_after_ms=said_when and said_when.retry_after_ms,
     )
 
 
@@ -176,14 +182,14 @@ def make_unanswered(turn: Turn, fault: RuntimeFault, code: str, response: Prompt
         else "The service is not available right now: neither the supervisor nor the model gateway could answer "
         f"({code or 'no code'}). Before that: {fault.code} ({put_plainly(fault)}). "
         "Please ask again under the same input id.",
-        cost=with_call(read_spent(fault), response),
-        retry_after_ms=response and response.retry_after_ms,
+        after=fault,
+        response=response,
     )
 
 
 def make_refused(turn: Turn, fault: RuntimeFault) -> TurnResult:
     """Return the result of a verdict."""
-    return make_error(turn, fault.code, fault.detail, cost=read_spent(fault), retry_after_ms=fault.retry_after_ms)
+    return make_error(turn, fault.code, fault.detail, after=fault)
 
 
 def explain_no_answer(turn: Turn, fault: RuntimeFault | None, response: PromptResponse) -> str:
@@ -198,11 +204,18 @@ def explain_no_answer(turn: Turn, fault: RuntimeFault | None, response: PromptRe
     )
 
 
+def with_calls(response: PromptResponse, fault: RuntimeFault) -> PromptResponse:
+    """Return the reduced answer with what was called before the fault, of which its model does not know."""
+    told = tell_calls(read_calls(fault))
+    return response.model_copy(update={"content": f"{response.content}\n\n{told}"}) if told else response
+
+
 def make_degraded(turn: Turn, response: PromptResponse, fault: RuntimeFault | None = None) -> TurnResult:
     """Return the reduced answer, marked as such, after HO2's fault."""
     return TurnResult(
         response=response.content,
         outcome="degraded",
+        tool_calls=read_calls(fault),
         session_id=turn.session_id,
         run_id=None,
         input_id=turn.input_id,

@@ -90,9 +90,6 @@ CUT = {
 }
 """Finish reason of an answer that is not whole -> what is told of it."""
 
-IN_DOUBT = "in_doubt"
-"""Fact of a fault: the order's tool was begun and must not run twice, and its end is not in the record."""
-
 
 class ToolFile(Record):
     """A file that a tool or a message brought; its bytes are a body of the record."""

@@ -3,7 +3,7 @@
 import pytest
 
 from hobus.bus.messages.ledger import STREAMS
-from hobus.ledger_service.admission import ELSEWHERE, Earlier, StreamHead, advance, judge
+from hobus.ledger_service.admission import ELSEWHERE, Earlier, StreamHead, advance, find_bar, judge
 from tests.ledger_service.rig import SESSION, append, take_over, write
 
 OWNER = "ho2/1@7"
@@ -111,6 +111,24 @@ def test_a_taken_once_key_is_answered_with_its_holder():
         ack = _judge(entry, holder=WINNER)
         assert ack is not None
         assert (ack.outcome, ack.sequence, ack.submission_id, ack.origin, ack.event_type) == ("lost", *WINNER[:4])
+
+
+@pytest.mark.parametrize(
+    ("event_type", "once", "origin", "reason", "bar"),
+    [
+        ("TOOL_STARTED", "start:WO-1", "ho1/1@1", "builtin", "end:WO-1"),
+        ("TOOL_STARTED", "start:WO-1/2", "ho1/1@1", "builtin", "end:WO-1"),
+        ("WO_FAILED", "end:WO-1", OWNER, "execution_error", "start:WO-1"),
+        ("WO_FAILED", "end:WO-1", OWNER, "cancelled", "start:WO-1"),
+        ("WO_FAILED", "end:WO-1", OWNER, "unknown_outcome", None),
+        ("WO_COMPLETED", "end:WO-1", OWNER, "", None),
+        ("WO_FAILED", "end:WO-1", "ho1/1@1", "tool_failed", None),
+        ("WO_LATE", None, "ho1/1@1", "", None),
+    ],
+)
+def test_a_tools_start_and_a_supervisors_plain_end_exclude_each_other(event_type, once, origin, reason, bar):
+    """An executor's own end follows its start; of a tool that may run again the start has another key."""
+    assert find_bar(write("a", "ho1m", event_type=event_type, once=once, reason=reason), origin) == bar
 
 
 def test_a_session_that_left_takes_what_comes_back_and_nothing_else():

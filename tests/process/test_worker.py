@@ -318,6 +318,34 @@ def pay(directory: str, *, call: Invocation) -> str:
 """
 
 
+@pytest.mark.parametrize("signal_no", [signal.SIGTERM, signal.SIGKILL])
+def test_a_payment_whose_only_worker_ends_is_in_doubt_and_the_answer_says_so(
+    cluster: Cluster, tmp_path: Path, signal_no: signal.Signals
+) -> None:
+    """Drained for too short or killed: the record has the tool's start. The last resort answers, and says it, too."""
+    env = {"PYTHONPATH": f"{install(tmp_path / 'packages', 'paying', PAYS)}:{ROOT}"}
+    cluster.env |= env
+    once = {"tools__entry_points": entries("paying", ["pay"]), "launcher__crash_budget": 1}
+    cluster.up("--listen", "127.0.0.1:0", *configure(cluster, {}, tools=["pay"], permitted=["pay"], **once))
+    with workers(tmp_path / "far") as started:
+        site = Site(cluster, tmp_path / "far", started)
+        pod = site.join("one", token_of(cluster), "--grace", "2s", env=env).works()
+        give_up_its_executor(cluster)
+        eventually(lambda: "pay" in {row["tool_id"] for row in cluster("tools", "--json").json["tools"]})
+        asking = cluster.start_ask(use("pay", directory=str(tmp_path)))
+        effects = tmp_path / "effects"
+        eventually(lambda: effects.exists() and effects.read_text())
+        pod.signal(signal_no)
+        out, err = asking.communicate(timeout=90)
+        told = json.loads(out)
+        assert told["outcome"] == "degraded", err
+        assert [(call["tool_id"], call["code"]) for call in told["tool_calls"]] == [("pay", "unknown_outcome")]
+        assert told["cost"]["tool_ids_used"] == ["pay"]
+        assert "pay was begun, and nobody knows how it ended" in told["response"]
+        (end,) = [one.reason for one in cluster.entries("WO_FAILED") if one.parents and one.reason == "unknown_outcome"]
+        assert end and "done" not in effects.read_text()
+
+
 def test_a_pod_killed_without_grace_while_its_tool_writes(cluster: Cluster, tmp_path: Path) -> None:
     """The call ends in doubt and the answer says so; another worker with that tool, which is idle, never runs it again."""
     packages = install(tmp_path / "packages", "paying", PAYS)

@@ -274,13 +274,18 @@ class OwnedSession:
 
         Raises JournalLost when nobody can say that.
         """
+        ack = await self.write_beside(entry)
+        return ack is not None and ack.is_first
+
+    async def write_beside(self, entry: WriteEntry) -> Ack | None:
+        """Return the answer to an entry of another stream; None: the record cannot take it. Raises JournalLost."""
         try:
             [ack] = await self._client.write([entry], trace=entry.trace)
         except RuntimeFault as fault:
             if fault.code == "unavailable":
                 raise self._give_up(fault) from fault
-            return False  # refused for good, or never sent
-        return ack.is_first
+            return None  # refused for good, or never sent
+        return ack
 
     def also(self, entry: WriteEntry) -> None:
         """Queue an entry of another stream that stands only if everything appended so far does; no barrier."""

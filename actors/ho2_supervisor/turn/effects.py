@@ -9,27 +9,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.ownership.owner import BodyMissing, OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.intents import has_own_words
 from hobus.actors.ho2_supervisor.session.record import RunMemo, make_step_key
-from hobus.actors.ho2_supervisor.turn import agent_calls, order_codec, pool, work_orders
+from hobus.actors.ho2_supervisor.turn import agent_calls, chain, order_codec, pool, work_orders
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import SEPARATOR
-from hobus.bus.messages.ids import derive_body_ref, derive_dispatched_id, is_beside
+from hobus.bus.messages.ids import derive_body_ref, derive_dispatched_id, end_key, is_beside, start_key
+from hobus.bus.messages.session import ToolCallSummary
 from hobus.bus.messages.streams import StreamDelta
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.transcript import tell_transcript
 from hobus.bus.messages.work_order import INSTRUCTIONS, Receipt, Segment, WorkOrder
 from hobus.bus.record import text_parts
+from hobus.bus.record.payloads.orders import read_receipt
 from hobus.bus.record.session_facts import OrderDispatched, OrderEnded, SessionFact
 from hobus.bus.record.text_parts import TextPart
+from hobus.bus.spent import IN_DOUBT
 from hobus.config.called_agents import may_call
 
 
@@ -53,6 +58,25 @@ def append_end(session: OwnedSession, receipt: Receipt, *, bodies: Sequence[byte
     """Journal OrderEnded with the next write."""
     event = OrderEnded(wo_id=receipt.wo_id, receipt=order_codec.blank_receipt(receipt), at=session.now())
     session.append(event, bodies=bodies, work_order_id=receipt.wo_id, trace=trace)
+
+
+async def end_lost(
+    resources: Resources, session: OwnedSession, order: WorkOrder, fault: RuntimeFault | None, *, trace: str
+) -> Receipt:
+    """End an order that no executor answered, durably; the record decides how, whatever `fault` says (None: cancelled).
+
+    An executor's own end stands; a call that was begun and may not run twice ends in doubt.
+    """
+    by, provenance = resources.bus.instance, session.provenance(order.fence.run_id.run_seq, order.wo_id)
+    receipt = pool.make_lost_receipt(order, fault, by=by, at=session.now())
+    ack = await session.write_beside(resources.order_end(receipt, provenance=provenance, trace=trace))
+    if ack is not None and ack.outcome == "lost" and ack.event_type == "TOOL_STARTED":
+        receipt = pool.make_lost_receipt(order, fault, by=by, at=session.now(), is_begun=True)
+        ack = await session.write_beside(resources.order_end(receipt, provenance=provenance, trace=trace))
+    if ack is not None and ack.outcome == "lost":
+        [winner] = await session.entries([], once=[end_key(order.wo_id)])
+        receipt = (winner and read_receipt(winner)) or receipt
+    return receipt
 
 
 class Effects:
@@ -195,6 +219,24 @@ class Effects:
             order.wo_type != "tool_call" and wo_id not in self.receipts for wo_id, order in self._memo.orders.items()
         )
 
+    async def list_calls(self) -> list[ToolCallSummary]:
+        """Return the run's tool calls that ended, and as in doubt those that began, may not run twice and did not."""
+        orders = self._memo.orders.items()
+        calls = {wo_id: order.tool_call.tool_id for wo_id, order in orders if order.tool_call is not None}
+        starts = {start_key(wo_id): wo_id for wo_id in calls if wo_id not in self.receipts}
+        begun = set(starts.values())
+        with suppress(TimeoutError, RuntimeFault):  # else nobody knows
+            async with asyncio.timeout(limits.CANCEL_GRACE_MS / 1000):
+                found = await self._session.entries([], once=list(starts)) if starts else []
+                begun = {wo_id for wo_id, entry in zip(starts.values(), found, strict=True) if entry}
+        return [
+            ToolCallSummary(tool_id=tool_id, status="Failed", code=IN_DOUBT)
+            if wo_id in begun
+            else chain.summarise_call(tool_id, self.receipts[wo_id])
+            for wo_id, tool_id in calls.items()
+            if wo_id in begun or wo_id in self.receipts
+        ]
+
     async def _expand(self, order: WorkOrder) -> WorkOrder:
         return order_codec.expand_order(order, await self._session.texts(order_codec.list_order_refs(order)))
 
@@ -234,7 +276,7 @@ class Effects:
         return OpenOrder(order, 1)
 
     async def _send(self, pending: OpenOrder) -> Receipt:
-        """Return the pool's receipt, or a failed one made here when nobody answers within the order's time-out."""
+        """Return the pool's receipt, or what the record allows when nobody answers within the order's time-out."""
         order, first_attempt = pending.order, pending.attempt
         self._task.ticket.works()
         session, task, bus = self._session, self._task, self._resources.bus
@@ -254,11 +296,13 @@ class Effects:
         try:
             receipt = await (self._wait_in_time(sent) if is_beside(order.wo_id) else sent)
         except RuntimeFault as fault:
-            receipt = pool.make_lost_receipt(order, fault, by=bus.instance, at=session.now())
-        else:
-            session.told = tell_transcript(order) or session.told
-            return receipt
-        return self._end_here(receipt)
+            if call is None:
+                return self._end_here(pool.make_lost_receipt(order, fault, by=bus.instance, at=session.now()))
+            await session.barrier()  # of a session that another owns by now nothing is ended
+            receipt = await end_lost(self._resources, session, order, fault, trace=task.trace)
+            return order_codec.expand_receipt(receipt, await self._read_texts(receipt))
+        session.told = tell_transcript(order) or session.told
+        return receipt
 
     async def _wait_in_time(self, sent: Coroutine[Any, Any, Receipt]) -> Receipt:
         """Return the receipt of an order that may outlast the answer, while the next requester waits for it."""

@@ -11,7 +11,6 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.control import HELD_FOR, SEPARATOR
 from hobus.bus.messages.transcript import Told, goes_on
 from hobus.bus.messages.work_order import (
-    IN_DOUBT,
     Cost,
     ExecuteWorkOrder,
     Fence,
@@ -44,12 +43,11 @@ async def ask_for_receipt(  # noqa: PLR0913 - what a request is made of
     `holder`: for whom a tool's server keeps state, if the order is a call of one. `told`: what the gateway has of its
     history; only the first attempt relies on that. `dispatched`: waits until the order's record stands, and raises if
     it never will; an attempt may have failed by that. Raises RuntimeFault when nobody answers within the order's
-    time-out; with the fact IN_DOUBT if any attempt had it.
+    time-out.
     """
     clock = bus.clock
     give_up = clock.monotonic() + order.constraints.timeout_seconds
     fault: RuntimeFault | None = None
-    is_in_doubt = False
     for attempt in range(first_attempt, first_attempt + ORDER_ATTEMPTS_MAX):
         left_s = give_up - clock.monotonic()
         if left_s <= 0:
@@ -71,7 +69,6 @@ async def ask_for_receipt(  # noqa: PLR0913 - what a request is made of
             )  # fmt: skip
         except RuntimeFault as refusal:
             fault = refusal
-            is_in_doubt = is_in_doubt or refusal.facts.get(IN_DOUBT) is True
             if dispatched is not None:
                 await dispatched()
                 dispatched = None
@@ -83,10 +80,7 @@ async def ask_for_receipt(  # noqa: PLR0913 - what a request is made of
             return receipt
         fault = RuntimeFault("malformed", f"a receipt of {receipt.wo_id} for {order.wo_id}")
         break
-    fault = fault or RuntimeFault("expired", "no attempt fitted into the time-out")
-    if is_in_doubt:
-        fault.facts[IN_DOUBT] = True
-    raise fault
+    raise fault or RuntimeFault("expired", "no attempt fitted into the time-out")
 
 
 def _find_key(order: WorkOrder, holder: str) -> str:
@@ -95,17 +89,23 @@ def _find_key(order: WorkOrder, holder: str) -> str:
     return f"{tool_id}{HELD_FOR}{holder}" if SEPARATOR in tool_id else tool_id
 
 
-def make_lost_receipt(order: WorkOrder, fault: RuntimeFault | None, *, by: str, at: str) -> Receipt:
+def make_lost_receipt(
+    order: WorkOrder, fault: RuntimeFault | None, *, by: str, at: str, is_begun: bool = False
+) -> Receipt:
     """End an order that nobody answered; `fault`: why nobody did; None: its run was cancelled.
 
-    What a model call may have cost is unknown; a tool call costs no money, whatever became of it.
+    What a model call may have cost is unknown; a tool call costs no money, whatever became of it. `is_begun`: its tool
+    was, and must not run twice: `failed` would be an invitation to run it again.
     """
     code, message = (
         ("cancelled", "the run was cancelled; this order had no end by then")
         if fault is None
         else (_choose_code(order, fault), f"{fault.code}: {fault.detail}")
     )
-    cost = Cost(cost_usd=None if order.tool_call is None else 0.0)
+    cost, call = Cost(cost_usd=None if order.tool_call is None else 0.0), order.tool_call
+    if is_begun and call is not None:
+        code, message = "unknown_outcome", f"{call.tool_id} was begun and must not run twice; {message}"
+        cost = Cost(cost_usd=0.0, tool_calls=1, tool_ids_used=[call.tool_id])
     return make_failed_receipt(order.wo_id, order.fence, code, message, was=order.state, cost=cost, by=by, at=at)
 
 
@@ -125,16 +125,7 @@ def make_failed_receipt(  # noqa: PLR0913 - the facts of a Receipt
 
 
 def _choose_code(order: WorkOrder, fault: RuntimeFault) -> str:
-    """Return why an order without a receipt failed: final where no worker announces its tool, else it may pass.
-
-    What a tool did is unknown if a lost worker had the call, or one that began it could not record its end: `failed`
-    would be an invitation to run it again.
-    """
-    if order.tool_call is not None and fault.facts.get(IN_DOUBT) is True:
-        return "unknown_outcome"
-    if order.tool_call is not None and not fault.retryable:
-        if fault.code == "no_route":
-            return "tool_not_found"
-        if fault.code == "peer_lost":
-            return "unknown_outcome"
+    """Return why an order without a receipt failed: final where no worker announces its tool, else it may pass."""
+    if order.tool_call is not None and not fault.retryable and fault.code == "no_route":
+        return "tool_not_found"
     return "deadline_exceeded" if fault.code == "expired" else "execution_error"

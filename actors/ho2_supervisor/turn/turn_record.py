@@ -19,7 +19,7 @@ from hobus.bus.messages.work_order import CUT, REFUSAL, OutputResult
 from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payloads.orders import Escalation, RunBudget
 from hobus.bus.record.session_facts import OpenCalls, RunCompleted, RunFailed
-from hobus.bus.spent import make_spent_fact
+from hobus.bus.spent import make_spent_facts
 
 _log = structlog.get_logger("ho2_supervisor")
 
@@ -128,15 +128,16 @@ def _append_failed(  # noqa: PLR0913 - what the event says, and whether it is th
         end_with_call(session, requested, trace=trace)
 
 
-def sum_spent(run: Run | None) -> dict[str, Any]:
-    """Return what a failed run has cost so far, as a fact of its fault: whoever degrades adds that cost.
+async def sum_spent(run: Run | None) -> dict[str, Any]:
+    """Return what a failed run has cost and called so far, as facts of its fault: whoever degrades tells that.
 
     An order that was sent and has no receipt may have cost something: money is unknown then.
     """
     if run is None:
         return {}
     cost = chain.sum_costs(run.effects.receipts.values(), run.elapsed_ms)
-    return make_spent_fact(cost.model_copy(update={"cost_usd": None}) if run.effects.has_open_model_calls else cost)
+    known = cost.model_copy(update={"cost_usd": None}) if run.effects.has_open_model_calls else cost
+    return make_spent_facts(known, await run.effects.list_calls())
 
 
 def warn_of_budget(run: Run, tokens_used: int) -> None:

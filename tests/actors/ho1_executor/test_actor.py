@@ -442,17 +442,40 @@ def test_a_worker_killed_in_a_model_call_is_followed_by_another() -> None:
         assert {prompt.idempotency_key for prompt in gateway.prompts} == {f"{WO}#1"}
 
 
-@pytest.mark.parametrize("given", [tool_order(), tool_order("show_config")], ids=["idempotent tool", "tool"])
-def test_a_success_after_the_order_was_given_up_is_kept_as_late(given: WorkOrder) -> None:
-    """A true success is hidden from nobody and changes nothing; what waits for its end answers the end that stands."""
-    with cluster(ScriptedGateway(answer("x")), tools=Effects().tools()) as made:
+GIVEN_UP = pytest.mark.parametrize("given", [tool_order(), tool_order("show_config")], ids=["idempotent tool", "tool"])
+
+
+@GIVEN_UP
+def test_no_tool_begins_once_its_order_was_given_up(given: WorkOrder) -> None:
+    """A worker that was frozen or cut off comes back: somebody was told that nothing was done."""
+    effects = Effects()
+    with cluster(ScriptedGateway(answer("x")), tools=effects.tools()) as made:
         made.world.run(made.give_up(given, "deadline_exceeded"))
         receipt = made.world.run(made.execute(given))
+        assert receipt.error is not None and receipt.error.code == "deadline_exceeded"
+        assert (effects.runs, made.world.run(made.events())) == ([], ["WO_FAILED"])
+
+
+@GIVEN_UP
+def test_a_success_after_the_order_was_given_up_is_kept_as_late(given: WorkOrder) -> None:
+    """A true success is hidden from nobody and changes nothing; what waits for its end answers the end that stands."""
+    effects = Effects()
+    with cluster(ScriptedGateway(answer("x")), tools=effects.tools()) as made:
+
+        async def main() -> Receipt:
+            await made.world.settled()
+            effects.gate = asyncio.Event()
+            work = asyncio.get_running_loop().create_task(made.execute(given))
+            await made.until(lambda: bool(effects.runs))
+            await made.give_up(given, "unknown_outcome")
+            effects.gate.set()
+            return await work
+
+        receipt = made.world.run(main())
         made.world.run(made.ho2.sleep(0.1))
-        events = made.world.run(made.events())
         assert given.tool_call is not None
         assert (receipt.state == "failed") is (given.tool_call.tool_id == "show_config")
-        assert events == ["WO_FAILED", "TOOL_STARTED", "WO_LATE"]
+        assert made.world.run(made.events()) == ["TOOL_STARTED", "WO_FAILED", "WO_LATE"]
 
 
 def test_a_models_answer_does_not_wait_for_the_record() -> None:

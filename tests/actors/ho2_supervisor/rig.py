@@ -8,9 +8,12 @@ from itertools import groupby
 from typing import Any, Literal
 
 from bench.builders import shipped_with
+from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, end_entry, make_completed, start_entry
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages import transcript
 from hobus.bus.messages.base import Message, compute_digest
 from hobus.bus.messages.ids import derive_delivered_key, derive_turn_key, format_iso
@@ -120,6 +123,10 @@ class Pool(Actor):
     receipts: dict[str, Receipt] = field(default_factory=dict)
     histories: dict[str, str] = field(default_factory=dict)
     """By session, as the gateway has them; one that is taken out is asked for again."""
+    begins: Callable[[WorkOrder], bool] = lambda _: False
+    """Whether it records the start of the order's tool, which must not run twice."""
+    ends: str = ""
+    """What it records that the order's tool said; empty: it records no end."""
     service = "ho1"
 
     def __post_init__(self) -> None:
@@ -134,6 +141,14 @@ class Pool(Actor):
         self.received.append(message.model_copy(update={"order": order}))
         if order.wo_id in self.receipts:
             return self.receipts[order.wo_id]
+        here, ledger = Stamp(self.bus.instance, now=self.bus.now(), monotonic=0.0), shipped_with().config.ledger
+        if self.begins(order):
+            tool = replace(BUILTIN["show_config"], idempotent=False)
+            await LedgerClient(self.bus, ledger).write([start_entry(order, tool, here, number=1)])
+        if self.ends and order.wo_type == "tool_call":
+            brought = OutputResult(text=Segment(text=self.ends))
+            done = make_completed(order, brought, OrderUsage(started=0.0), here)
+            await LedgerClient(self.bus, ledger).write([end_entry(order, done, here, parents=[])])
         await self.bus.sleep(took_s := self.delay_s(order))
         answer = self.script(order)
         if isinstance(answer, RuntimeFault):

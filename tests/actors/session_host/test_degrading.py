@@ -10,13 +10,13 @@ import pytest
 
 from bench.builders import SESSION
 from hobus.actors.session_host.limits import RESERVE_SHARE_MAX
-from hobus.bus.errors import BusError, GatewayError, RuntimeFault, WorkOrderFault, put_plainly
+from hobus.bus.errors import STEPS_KEPT, BusError, GatewayError, RuntimeFault, WorkOrderFault, put_plainly
 from hobus.bus.messages.ids import derive_degraded_call_key, derive_session_id, derive_session_key, format_iso
-from hobus.bus.messages.session import SessionConfig, TurnReply, TurnRequest
+from hobus.bus.messages.session import SessionConfig, ToolCallSummary, TurnReply, TurnRequest
 from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.journal import read_event
 from hobus.bus.record.session_facts import SessionStarted
-from hobus.bus.spent import make_spent_fact
+from hobus.bus.spent import make_spent_facts
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from tests.actors.session_host.rig import TAKEN, journal, result_of
 from tests.gateway_service import rig as gateway_rig
@@ -185,11 +185,30 @@ def test_a_degraded_turn_costs_what_its_run_did_too(make, is_answered):
 
     cluster = make(Scripted(None if is_answered else fails))
     run = Cost(input_tokens=100, output_tokens=20, total_tokens=120, llm_calls=2, cost_usd=0.25)
-    cluster.ho2.fault = RuntimeFault("PROVIDER_ERROR", "x", facts=make_spent_fact(run))
+    cluster.ho2.fault = RuntimeFault("PROVIDER_ERROR", "x", facts=make_spent_facts(run))
     result = cluster.run(cluster.turn())
     assert result.outcome == ("degraded" if is_answered else "error")
     assert result.cost.total_tokens > 120 and result.cost.cost_usd is not None and result.cost.cost_usd >= 0.25
     assert result.cost.llm_calls == 2 + is_answered
+
+
+@pytest.mark.parametrize("answers", ["a model", "nobody", "a verdict"])
+def test_whoever_answers_says_what_was_called_before(make, answers):
+    """To ask again could pay twice: what was begun and has no known end is named, and so is what succeeded."""
+
+    async def fails(_prompt):
+        raise GatewayError("PROVIDER_ERROR", "cut")
+
+    cluster = make(Scripted(fails if answers == "nobody" else None))
+    calls = [("pay", "Failed", "unknown_outcome"), ("book", "Succeeded", ""), ("look", "Failed", "tool_not_found")]
+    made = [ToolCallSummary(tool_id=tool_id, status=status, code=code) for tool_id, status, code in calls]
+    facts = make_spent_facts(Cost(cost_usd=0.0), made) | ({STEPS_KEPT: 1} if answers == "a verdict" else {})
+    cluster.ho2.fault = RuntimeFault("deadline_exceeded", "x", facts=facts)
+    result = cluster.run(cluster.turn())
+    assert result.outcome == ("degraded" if answers == "a model" else "error")
+    assert "pay was begun, and nobody knows how it ended" in result.response
+    assert result.response.endswith("Called before that, and succeeded: book.")
+    assert (result.tool_calls, result.cost.tool_ids_used) == (made, ["pay", "book"])
 
 
 def test_what_nobody_told_of_has_an_unknown_price(make):

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from hobus.bus.errors import BusError, LedgerError, WorkOrderFault
+from hobus.bus.errors import BusError, RuntimeFault, WorkOrderFault
 from hobus.bus.messages.given_history import find_own_words, with_history
-from hobus.bus.messages.work_order import IN_DOUBT, OutputResult, Segment, WorkOrder, WorkOrderError
+from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder, WorkOrderError
 from hobus.bus.record import text_parts
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.journal import read_event
 from hobus.bus.record.payloads.orders import read_receipt
+from hobus.bus.spent import read_calls
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -212,22 +213,59 @@ def test_failed_tool_is_a_result_for_the_model() -> None:
         assert {(call.status, call.code) for call in result.tool_calls} == {("Failed", "tool_failed")}
 
 
-@pytest.mark.parametrize(("is_begun", "code"), [(True, "unknown_outcome"), (False, "execution_error")])
-def test_a_tool_that_was_begun_once_stays_in_doubt_whatever_the_last_try_says(is_begun: bool, code: str) -> None:
-    """The worker whose tool had begun could not record its end; the next tries did not get as far."""
+@pytest.mark.parametrize("said", ["no_route", "busy", "expired", "peer_lost", "denied"])
+@pytest.mark.parametrize(("is_begun", "code"), [(True, "unknown_outcome"), (False, "")])
+def test_a_tool_that_was_begun_ends_in_doubt_whatever_is_said(is_begun: bool, code: str, said: str) -> None:
+    """By the record of its start alone: its worker gave no end, and no next try got as far."""
     tries: Counter[str] = Counter()
 
     def script(order: WorkOrder) -> Answer:
         if order.wo_type != "tool_call":
             return one_tool(order)
         tries[order.wo_id] += 1
-        is_first = tries[order.wo_id] == 1
-        return LedgerError("unavailable", "away", facts={IN_DOUBT: True} if is_begun and is_first else {})
+        return BusError(said, "away")
 
     with Rig(script=script) as rig:
+        rig.pool.begins = lambda order: is_begun and order.tool_call is not None and not tries[order.wo_id]
         result = asked(rig)
-        assert {(call.status, call.code) for call in result.tool_calls} == {("Failed", code)}
-        assert min(tries.values()) > 1
+        plain = "deadline_exceeded" if said == "expired" else "execution_error"
+        assert {(call.status, call.code) for call in result.tool_calls} == {("Failed", code or plain)}
+        assert result.cost.tool_ids_used == (["list_packages", "list_tools"] if is_begun else [])
+        ends = [entry.reason for entry in rig.run(rig.entries("ho1m")) if entry.event_type == "WO_FAILED"]
+        assert ends == [code or plain] * 3
+        assert (min(tries.values()) > 1) is BusError(said, "").retryable
+
+
+def test_a_run_that_fails_says_which_tool_was_begun() -> None:
+    """Its deadline is over while one tool works, which must not run twice, another waits, and a third is done."""
+
+    def script(order: WorkOrder) -> Answer:
+        if order.wo_type == "tool_call" and not order.wo_id.endswith("002"):
+            return None
+        return one_tool(order)
+
+    with Rig(script=script) as rig:
+        rig.pool.begins = lambda order: order.wo_id.endswith(".001")
+        rig.run(rig.start_session())
+        with pytest.raises(RuntimeFault) as caught:
+            rig.run(rig.turn("i1", "hello", timeout_s=5.0))
+        assert [(call.tool_id, call.status, call.code) for call in read_calls(caught.value)] == [
+            ("list_packages", "Failed", "unknown_outcome"),
+            ("list_tools", "Succeeded", ""),
+        ]
+
+
+def test_an_end_that_its_worker_recorded_stands_whatever_the_bus_says() -> None:
+    """The worker died between its record and its answer, and nobody else is there."""
+
+    def script(order: WorkOrder) -> Answer:
+        return BusError("peer_lost", "gone", retryable=False) if order.wo_type == "tool_call" else one_tool(order)
+
+    with Rig(script=script) as rig:
+        rig.pool.ends = "it was paid"
+        result = asked(rig)
+        assert {(call.status, call.code) for call in result.tool_calls} == {("Succeeded", "")}
+        assert result.response == "from tools: it was paid, it was paid, it was paid"
 
 
 def test_tool_that_no_worker_announces_is_a_result_for_the_model_too() -> None:
