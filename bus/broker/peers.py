@@ -165,12 +165,10 @@ class Service:
             self.offering.move_to_end(peer)
 
     def note_presence(self, now: float) -> None:
-        """Update `absent_since`; a peer that is leaving does not count as offering."""
-        for peer in self.offering:
-            if not peer.is_leaving:
-                self.absent_since = None
-                return
-        if self.absent_since is None:
+        """Update `absent_since`; one that finishes its work counts until it is gone, as its successor may come."""
+        if self.offering:
+            self.absent_since = None
+        elif self.absent_since is None:
             self.absent_since = now
             self.is_flushed = False
 

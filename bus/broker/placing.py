@@ -88,7 +88,7 @@ class Placement:
             self._wait(pending, pending.shared_queue, bounded=bounded)
 
     def _note_ability(self, pending: OpenRequest, able: list[BoundPeer]) -> None:
-        if any(not peer.is_leaving for peer in able):
+        if able:
             pending.unable_since = None
         elif pending.unable_since is None:
             pending.unable_since = self._state.now

@@ -386,9 +386,9 @@ class Drain(Message, wire="broker.drain"):
 
 
 class RevokeKey(Message, wire="broker.revoke_key"):
-    """Operator -> broker: revoke this worker's key, cut its connection, give its orders to others."""
+    """Operator -> broker: revoke a token, or a worker's key: cut its connection, give its orders to others."""
 
-    name: Annotated[str, Meta(max_length=80, description="`ho1/remote-<n>`, as `hobus keys list` shows it")]
+    name: Annotated[str, Meta(max_length=80, description="`ho1/remote-<n>`, or the token's id")]
 
 
 class RotateKey(Message, wire="broker.rotate_key"):

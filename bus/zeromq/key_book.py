@@ -1,7 +1,7 @@
 """The keys that may connect from elsewhere: join tokens and enrolled workers, as files below `<home>/keys`.
 
     broker.key            the broker's own secret, made once; survives restarts, so that tokens and workers stay good
-    tokens/<id>.json      a join token: hash of its public key, role, end, number of uses; never changed
+    tokens/<id>.json      a join token: hash of its public key, role, end, number of uses, whether it is revoked
     enrolled/<n>.json     a worker, which is one use of its token: its public key, those before, whether it is revoked,
                           until when it is to enrol another; never removed, so that no number or key is given again
 
@@ -48,6 +48,7 @@ class TokenFile(Record):
     expires_at_us: int
     gone_s: int = 0
     """A worker's key is revoked once it was gone for so long, and its use is free again; 0: for good."""
+    is_revoked: bool = False
 
 
 class WorkerFile(Record):
@@ -87,7 +88,8 @@ class KeyFiles:
         self._digest = config_digest
         self.pair = curve.keep_pair(folder / _BROKER_KEY)
         self.listens = ""
-        self._tokens = {token.key_hash: token for token in read_tokens(folder)}
+        tokens = _read_all(folder / _TOKENS, TokenFile)
+        self._tokens = {token.key_hash: token for token in tokens if not token.is_revoked}
         self._enrolled: dict[str, WorkerFile] = {}  # by name, revoked ones too
         self._workers: dict[str, WorkerFile] = {}  # by public key
         self._ended: set[str] = set()  # fingerprints
@@ -96,7 +98,8 @@ class KeyFiles:
         damaged_too = (folder / _ENROLLED).glob("[!.]*.json")
         self._newest = max((_get_number(path.stem) for path in damaged_too), default=0)
         self._gone_since: dict[str, float] = {}
-        self._records = [_make_token_record(token) for token in self._tokens.values()]
+        self._records = [_make_token_record(token) for token in tokens]
+        self._records += [_make_token_revoked_record(token) for token in tokens if token.is_revoked]
         self._records += [_make_worker_record(one) for one in self._workers.values()]
         self._records += [_make_revoked_record(one, key) for one in self._enrolled.values() for key in one.ended]
 
@@ -176,7 +179,7 @@ class KeyFiles:
             why = f"{fingerprint} was revoked: join with a key of its own, in a new directory"
             return Refused(code="not_enrolled", detail=why)
         if token is None:
-            return Refused(code="bad_token", detail="this connection's key is not a join token's")
+            return Refused(code="bad_token", detail="this connection's key is no join token's, or was revoked")
         if join.role != token.role:
             return Refused(code="role_mismatch", detail=f"{token.token_id} is for {token.role} alone")
         if now * 1_000_000 >= token.expires_at_us:
@@ -241,7 +244,18 @@ class KeyFiles:
     # --- taking back ------------------------------------------------------------------------------------------------
 
     def revoke(self, name: str) -> str:
-        """Take back the public key of this worker, durably, and return it; it is let in no more. Raises BusError."""
+        """Take back the public key of this worker, durably, and return it; it is let in no more. Raises BusError.
+
+        Of a token by its id nobody knows that key, and nobody is left who has joined by it: "" is returned.
+        """
+        if token := next((one for one in self._tokens.values() if one.token_id == name), None):
+            try:
+                _revoke_token(self._folder, token)
+            except OSError as error:
+                raise BusError("unavailable", f"that could not be stored: {error.strerror}") from error
+            del self._tokens[token.key_hash]
+            self._records.append(_make_token_revoked_record(token))
+            return ""
         revoked = self._change(name, is_revoked=True)
         self._gone_since.pop(name, None)
         self._records.append(_make_revoked_record(revoked, revoked.fingerprint))
@@ -309,13 +323,14 @@ class KeyFiles:
 def find_excess_bound(ttl_s: int, uses: int) -> str:
     """Return what of a token exceeds its bound, and the bound; empty: nothing."""
     if ttl_s > limits.JOIN_TTL_MAX_S:
-        return f"--ttl {str(ttl_s)[:40]} s: at most {limits.JOIN_TTL_MAX_S} s"
+        return f"--ttl: at most {limits.JOIN_TTL_MAX_S // 86_400} days"
     return f"--uses {str(uses)[:40]}: at most {limits.JOIN_USES_MAX}" if uses > limits.JOIN_USES_MAX else ""
 
 
 def read_tokens(folder: Path) -> list[TokenFile]:
-    """Return all join tokens, oldest first."""
-    return sorted(_read_all(folder / _TOKENS, TokenFile), key=lambda token: (token.created_at_us, token.token_id))
+    """Return all join tokens that are not revoked, oldest first."""
+    valid = [token for token in _read_all(folder / _TOKENS, TokenFile) if not token.is_revoked]
+    return sorted(valid, key=lambda token: (token.created_at_us, token.token_id))
 
 
 def enrolled_in(folder: Path) -> list[WorkerFile]:
@@ -340,10 +355,17 @@ def count_used(token: TokenFile, enrolled: Iterable[WorkerFile]) -> int:
 
 
 def revoke(folder: Path, name: str) -> None:
-    """Revoke this worker's key durably, without a running broker. Raises OSError."""
+    """Revoke this worker's key, or the token of this id, durably, without a running broker. Raises OSError."""
+    for token in read_tokens(folder):
+        if token.token_id == name:
+            _revoke_token(folder, token)
     for worker in read_workers(folder):
         if worker.name == name:
             _write_worker(folder, worker.model_copy(update={"is_revoked": True}))
+
+
+def _revoke_token(folder: Path, token: TokenFile) -> None:
+    _write(folder / _TOKENS / f"{token.token_id}.json", token.model_copy(update={"is_revoked": True}))
 
 
 def _write_worker(folder: Path, worker: WorkerFile) -> None:
@@ -411,6 +433,11 @@ def _get_number(name: str) -> int:
 def _make_token_record(token: TokenFile) -> Noted:
     facts = TokenMade(token.token_id, token.role, token.uses, token.created_at_us, token.expires_at_us)
     return Noted("TOKEN_CREATED", "", "", facts, submission_id=f"TOKEN_CREATED:{token.token_id}")
+
+
+def _make_token_revoked_record(token: TokenFile) -> Noted:
+    facts = KeyRevoked(f"key:{token.key_hash[:16]}", "", token.token_id)
+    return Noted("KEY_REVOKED", "", "", facts, submission_id=f"KEY_REVOKED:{facts.key}")
 
 
 def _make_worker_record(worker: WorkerFile) -> Noted:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import structlog
 
-from hobus.bus import collector, limits
+from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError, ConfigError
 from hobus.bus.join_token import JoinToken
@@ -143,7 +143,6 @@ def _work(
     snapshot = asyncio.run(_Life(home, cluster, _choose_bootstrap(home)).learn())
     if snapshot is None:
         return None
-    check_slots(slots)
     # Made before there is a loop or a socket, or anything is read that it was given: it starts its tool processes now.
     made = make_elsewhere(snapshot, slots=slots)
     environ = inherited.take(handed)
@@ -157,12 +156,6 @@ def _work(
     else:
         note("the cluster has another configuration now: restarting with it")
     return environ
-
-
-def check_slots(slots: int | None) -> None:
-    """Raise CommandError (usage) for more orders at once than the mailbox of a process takes."""
-    if slots is not None and slots > limits.MAILBOX_MAX:
-        raise UsageFault(f"--slots {str(slots)[:40]}: at most {limits.MAILBOX_MAX}")
 
 
 class _Life:

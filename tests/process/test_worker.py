@@ -302,6 +302,27 @@ def test_a_key_that_is_taken_back_ends_its_worker_at_once(site: Site) -> None:
     assert site.cluster("keys revoke", name).code != 0
 
 
+def test_a_token_that_is_taken_back_lets_nobody_join(site: Site) -> None:
+    """At once, and its worker stays; what cannot be made leaves none behind."""
+    token = token_of(site.cluster, "--uses", "5")
+    here = site.join("one", token).works()
+    made = site.tokens()[-1]["token_id"]
+    answer = site.cluster("token revoke", f"{made}*")
+    assert (answer.code, made in answer.out) == (0, True)
+    late = site.join("late", token)
+    assert late.ended(60) == 5 and "revoked" in late.said
+    eventually(lambda: any(read_body(one).token == made for one in site.cluster.entries("KEY_REVOKED")))
+    assert made not in [one["token_id"] for one in site.tokens()]
+    assert site.cluster("token revoke", made).code == 2
+    before = [one["token_id"] for one in site.tokens()]
+    assert site.cluster("token create", "--address", "no host").code == 2
+    assert site.cluster("workers on", "kubernetes", "--count", "1", "--image", "i", "--address", "no host").code == 2
+    assert [one["token_id"] for one in site.tokens()] == before
+    assert here.process.poll() is None
+    answer = site.cluster("keys revoke", "ho1/remote-*")
+    assert (answer.code, here.ended()) == (0, 5)
+
+
 PAYS = """
 import os, time
 from hobus import Invocation, tool

@@ -53,10 +53,10 @@ class KeyEnrolled(NamedTuple):
 
 
 class KeyRevoked(NamedTuple):
-    """KEY_REVOKED: a worker's key was revoked or replaced."""
+    """KEY_REVOKED: a worker's key was revoked or replaced, or a token revoked."""
 
     key: Annotated[str, Meta(description="its fingerprint")]
-    name: Annotated[str, Meta(description="of the worker")]
+    name: Annotated[str, Meta(description="of the worker; empty: the token's own key")]
     token: Annotated[str, Meta(description="id of the token that it joined with")]
 
 

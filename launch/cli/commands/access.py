@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import partial
-from glob import escape
 from typing import Any
 
 import click
@@ -33,7 +32,7 @@ from hobus.launch.http import keys as http_keys
 
 @click.group(cls=Family)
 def token() -> None:
-    """Create and list tokens for workers on other hosts and keys for HTTP clients."""
+    """Create, list and revoke tokens for workers on other hosts and keys for HTTP clients."""
 
 
 def parse_seconds(text: str, option: str = "--ttl") -> int:
@@ -53,7 +52,7 @@ def _check_role(_ctx: click.Context, _parameter: click.Parameter, given: str) ->
         raise UsageFault(
             f"--role {given}: only executors (ho1) run on other hosts; a supervisor may write any session's "
             "journal and speak for anybody, a gateway holds the providers' keys, and no order bounds that",
-            hint=format_next_here("scale ho2=4"),
+            hint=format_next_here("scale ho2=4") if given == "ho2" else "",
         )
     if given not in ("ho1", "http"):
         raise UsageFault(f"--role {given[:40]!r}: expected ho1 or http", hint=format_next_here("token create --help"))
@@ -121,6 +120,8 @@ def create_worker_token(home: Home, ttl_s: int, uses: int, gone_s: int, address:
     place = find_cluster(home)
     if beyond := key_book.find_excess_bound(ttl_s, uses):
         raise UsageFault(beyond)
+    if bound := home.bound():
+        _choose_address(bound, address)  # refused before anything is made
     pair = curve.draw_pair()
     wanted = {"public_key": pair.public.decode(), "role": "ho1", "ttl_s": ttl_s, "uses": uses, "gone_s": gone_s}
     created = ask(place, "broker", CreateToken.model_validate(wanted), TokenCreated)
@@ -201,6 +202,23 @@ def list_tokens(*, home: Home) -> Output:
     return Output({"tokens": rows}, lambda: print_rows(rows, columns, empty="no token is open"), indent=None)
 
 
+@token.command(name="revoke")
+@click.argument("token_id", metavar="TOKEN")
+@with_home
+def revoke_token(*, home: Home, token_id: str) -> None:
+    """Revoke tokens for good and at once: nobody can join with them; workers that joined stay.
+
+    TOKEN: as `hobus token list` shows it, or a pattern.
+    """
+    found = [one.token_id for one in read_tokens(home.keys) if fnmatchcase(one.token_id, token_id)]
+    if not found:
+        hint = format_next_command("token list", home.root)
+        raise UsageFault(f"there is no token {token_id[:80]!r}", hint=hint)
+    for name in found:
+        _revoke(home, name)
+        say(f"the token {name} is revoked")
+
+
 @click.group(cls=Family)
 def keys() -> None:
     """List, rotate and revoke keys of workers on other hosts and of HTTP clients."""
@@ -256,7 +274,7 @@ def rotate_key(*, home: Home, name: str, grace: str) -> Output:
     """
     grace_s, clock = parse_seconds(grace, "--grace"), SystemClock()
     if grace_s > JOIN_TTL_MAX_S:
-        raise UsageFault(f"--grace {grace[:40]}: at most {JOIN_TTL_MAX_S} s")
+        raise UsageFault(f"--grace {grace[:40]}: at most {JOIN_TTL_MAX_S // 86_400} days")
     ends_at_us = round((clock.now() + grace_s) * 1_000_000)
     try:
         word = http_keys.rotate(
@@ -291,9 +309,12 @@ def _select_workers(home: Home, pattern: str) -> list[WorkerFile]:
     )
 
 
-def _is_up(home: Home) -> bool:
-    """Return whether there is a broker, which alone may change the keys that it runs with."""
-    return bool(home.bound()) and run_file.read(home.run_file) is not None
+def _revoke(home: Home, name: str) -> None:
+    """Revoke a worker's key or a token, by its broker if there is one: it alone may change what it runs with."""
+    if home.bound() and run_file.read(home.run_file) is not None:
+        ask(find_cluster(home), "broker", RevokeKey(name=name), Done)
+    else:
+        key_book.revoke(home.keys, name)
 
 
 @keys.command(name="revoke")
@@ -302,13 +323,12 @@ def _is_up(home: Home) -> bool:
 def revoke_key(*, home: Home, name: str) -> None:
     """Revoke a key, for good and at once.
 
-    A worker is disconnected, others get its orders, and its name is not reused. An HTTP key is refused from then on.
+    NAME: as `hobus keys list` shows it; for workers also a pattern. A worker is disconnected, others get its orders,
+    and its name is not reused. An HTTP key is refused from then on.
     """
     if http_keys.revoke(home, name, now_us=round(SystemClock().now() * 1_000_000)):
         return say(f"the HTTP key of {name} is revoked")
-    worker = _select_workers(home, escape(name))[0]
-    if _is_up(home):
-        ask(find_cluster(home), "broker", RevokeKey(name=name), Done)
-    else:
-        key_book.revoke(home.keys, name)
-    return say(f"the key {worker.fingerprint} of {worker.name} is revoked")
+    for worker in _select_workers(home, name):
+        _revoke(home, worker.name)
+        say(f"the key {worker.fingerprint} of {worker.name} is revoked")
+    return None

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from hobus.bus.join_token import NotAToken, decode
+from hobus.bus.limits import MAILBOX_MAX
 from hobus.launch.cli.commands.options import DURATION, Family
 from hobus.launch.cluster.home import make_home
 from hobus.launch.cluster.kernel import set_title
@@ -30,7 +31,7 @@ def _add_options(command: Any) -> Any:
     for option in (
         click.option("--debug", "_debug", is_flag=True, help="Show tracebacks."),
         click.option("--grace", "grace_s", type=DURATION, help=_GRACE),
-        click.option("--slots", type=click.IntRange(min=1), help=_SLOTS),
+        click.option("--slots", type=click.IntRange(1, MAILBOX_MAX), help=_SLOTS),
         click.option(
             "--home", "home_path", metavar="DIR", help=f"The worker's own directory (default: {DEFAULT_HOME})."
         ),

@@ -85,10 +85,14 @@ def test_a_drained_instance_gets_nothing_new_and_finishes_what_it_has(rig):
     rig.order(ho2, "WO-1")
     assert answer(rig.call(operator, "q", Drain(instance="ho1/1@a")), Done) == Done()
     rig.order(ho2, "WO-2")
+    rig.advance(8.0)
     assert rig.requests(ho1) == ["WO-1"]
     rig.reply(ho1, "WO-1")
-    rig.advance(3.1)
-    assert rig.answers(ho2) == [("WO-1", ""), ("WO-2", "no_route")]
+    rig.say_bye(ho1)
+    rig.advance(2.9)
+    assert rig.answers(ho2) == [("WO-1", "")], "the grace begins when it is gone: its successor may be on its way"
+    rig.advance(0.2)
+    assert rig.answers(ho2) == [("WO-2", "no_route")]
     assert rig.call(operator, "q2", Drain(instance="ho1/9@a")).failure.code == "not_found"
 
 

@@ -83,9 +83,10 @@ def test_the_grace_begins_when_the_last_one_that_had_the_tool_leaves(rig, ho2, h
     rig.got(ho2)
     if how == "draining":
         rig.ready(able, "draining")
-    else:
-        getattr(rig, how)(able)
-        rig.silent.add(able)
+        rig.advance(2 * GRACE_S)
+        assert rig.got(ho2) == [], "it may end what it has, and come back"
+    getattr(rig, "lost" if how == "lost" else "say_bye")(able)
+    rig.silent.add(able)
     rig.advance(GRACE_S - 0.01)
     assert rig.got(ho2) == []
     rig.advance(0.02)

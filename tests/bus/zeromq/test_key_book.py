@@ -288,6 +288,30 @@ def test_a_running_broker_s_book_takes_a_key_back_at_once(tmp_path):
     assert fault.value.code == "not_found"
 
 
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_token_is_taken_back_at_once_and_its_workers_stay(tmp_path, is_running: bool):
+    """By a running broker or without one, recorded once, and by every later one; it is listed no more."""
+    keys = book(tmp_path)
+    token, mine = token_for(keys, uses=5), join()
+    keys.join(mine, token, NOW)
+    keys.take_records()
+    (made,) = read_tokens(tmp_path)
+    if is_running:
+        assert keys.revoke(made.token_id) == ""
+        (told,) = keys.take_records()
+        assert (told.event_type, told.facts.token, told.facts.name) == ("KEY_REVOKED", made.token_id, "")
+        assert keys.join(join(), token, NOW).code == "bad_token"
+        with pytest.raises(BusError):
+            keys.revoke(made.token_id)
+    else:
+        revoke(tmp_path, made.token_id)
+        keys = book(tmp_path)
+        assert [one.event_type for one in keys.take_records()] == ["TOKEN_CREATED", "KEY_REVOKED", "KEY_ENROLLED"]
+    assert not keys.knows(token.encode())
+    assert keys.knows(mine.public_key.encode())
+    assert read_tokens(tmp_path) == []
+
+
 def test_an_ephemeral_token_counts_workers_at_once(tmp_path):
     """Gone for its time a worker is named, by a restarted broker as well; revoked, its use is free and its key is not."""
     token = token_for(keys := book(tmp_path), uses=1, gone_s=60)

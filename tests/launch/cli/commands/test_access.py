@@ -9,7 +9,6 @@ from hobus.bus.limits import MAILBOX_MAX
 from hobus.launch.cli.commands.access import parse_seconds
 from hobus.launch.cli.main import run
 from hobus.launch.console.errors import CommandError
-from hobus.launch.worker.main import check_slots
 
 
 @pytest.mark.parametrize("text", ["", "h", "0s", "0.5s", "-1h", "30m1h", "1w", "\uff11h"])
@@ -31,9 +30,10 @@ def test_a_wrong_word_is_no_token_and_is_not_repeated(tmp_path, capsys) -> None:
     assert not (tmp_path / "w").exists()
 
 
-def test_more_slots_than_a_mailbox_takes_are_a_mistake_of_usage() -> None:
-    for slots in (None, 1, MAILBOX_MAX):
-        check_slots(slots)
-    with pytest.raises(CommandError, match="at most 4096") as caught:
-        check_slots(MAILBOX_MAX + 1)
-    assert caught.value.exit_code == 2
+@pytest.mark.parametrize("slots", [0, MAILBOX_MAX + 1])
+def test_more_slots_than_a_mailbox_takes_are_a_mistake_of_usage(tmp_path, capsys, slots: int) -> None:
+    """Before a token is spent for it."""
+    word = JoinToken("10.0.0.7:5570", bytes(32), bytes(range(32))).encode()
+    assert run(["worker", "join", word, "--slots", str(slots), "--home", str(tmp_path / "w")]) == 2
+    assert "4096" in capsys.readouterr().err
+    assert not (tmp_path / "w").exists()
