@@ -32,14 +32,18 @@ def read_calls(fault: RuntimeFault | None) -> list[ToolCallSummary]:
     return [ToolCallSummary(tool_id=tool_id, status=status, code=code) for tool_id, status, code in said]
 
 
-def tell_calls(calls: Sequence[ToolCallSummary]) -> str:
-    """Return what a person must know of these calls before asking again; empty: nothing."""
+def with_calls(text: str, fault: RuntimeFault | None, between: str) -> str:
+    """Return the text with what a person must know before asking again of the tool calls before this fault."""
+    calls, said = read_calls(fault), [text]
     begun, done = (
         ", ".join(dict.fromkeys([one.tool_id for one in calls if what in (one.code, one.status)]))
         for what in (IN_DOUBT, "Succeeded")
     )
-    said = [f"{begun} was begun, and nobody knows how it ended: check that before you ask for it again."] * bool(begun)
-    return " ".join([*said, *[f"Called before that, and succeeded: {done}."] * bool(done)])
+    if begun:
+        said.append(f"{begun} was begun, and nobody knows how it ended: check that before you ask for it again.")
+    if done:
+        said.append(f"Called before that, and succeeded: {done}.")
+    return between.join(said)
 
 
 def read_spent(fault: RuntimeFault | None) -> Cost:

@@ -19,6 +19,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.streams import StreamReset
 from hobus.bus.port import Bus
+from hobus.bus.spent import with_calls
 from hobus.bus.spool import RecordKeeper
 from hobus.config.begun_sessions import BegunSessions
 from hobus.config.snapshot import Snapshot
@@ -66,7 +67,8 @@ class Degrader:
             return turns.make_unanswered(turn, fault, error.code)
         if response.outcome != "SUCCESS" or not response.content.strip():
             return turns.make_unanswered(turn, fault, response.error_code, response)
-        return await self._deliver(turn, turns.with_calls(response, fault), told, fault)
+        content = with_calls(response.content, fault, "\n\n")
+        return await self._deliver(turn, response.model_copy(update={"content": content}), told, fault)
 
     def find_told_before(self, turn: Turn) -> TurnResult | None:
         """Return what a client was told of this turn while the record was away, until the record says so itself."""

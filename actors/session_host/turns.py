@@ -32,7 +32,7 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.record.ends import End, end_in
 from hobus.bus.record.journal import answer_in, find_body, read_agent, read_event, read_form
-from hobus.bus.spent import read_calls, read_spent, tell_calls, with_call
+from hobus.bus.spent import read_calls, read_spent, with_call, with_calls
 from hobus.bus.text import is_blank
 from hobus.config.sections.processes import HostConfig
 
@@ -149,14 +149,14 @@ def make_error(
     response: PromptResponse | None = None,
 ) -> TurnResult:
     """Return an honest no: a code, and one sentence for the user, after HO2's fault and a model's response, if any."""
-    calls, said_when = read_calls(after), response or after
+    said_when = response or after
     return TurnResult(
-        response=" ".join(filter(None, (sentence, tell_calls(calls)))),
+        response=with_calls(sentence, after, " "),
         outcome="error",
         session_id=turn.session_id,
         run_id=None,
         input_id=turn.input_id,
-        tool_calls=calls,
+        tool_calls=read_calls(after),
         cost=with_call(read_spent(after), response),
         elapsed_ms=turn.elapsed_ms,
         code=code,
@@ -202,12 +202,6 @@ def explain_no_answer(turn: Turn, fault: RuntimeFault | None, response: PromptRe
         else f"{response.instead_of or put_plainly(fault)}; the client's deadline of "
         f"{round(turn.deadline - turn.started, 1):g} s, less host.degrade_reserve_ms, was over"
     )
-
-
-def with_calls(response: PromptResponse, fault: RuntimeFault) -> PromptResponse:
-    """Return the reduced answer with what was called before the fault, of which its model does not know."""
-    told = tell_calls(read_calls(fault))
-    return response.model_copy(update={"content": f"{response.content}\n\n{told}"}) if told else response
 
 
 def make_degraded(turn: Turn, response: PromptResponse, fault: RuntimeFault | None = None) -> TurnResult:
