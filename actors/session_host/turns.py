@@ -149,7 +149,6 @@ def make_error(
     response: PromptResponse | None = None,
 ) -> TurnResult:
     """Return an honest no: a code, and one sentence for the user, after HO2's fault and a model's response, if any."""
-    said_when = response or after
     return TurnResult(
         response=with_calls(sentence, after, " "),
         outcome="error",
@@ -160,7 +159,7 @@ def make_error(
         cost=with_call(read_spent(after), response),
         elapsed_ms=turn.elapsed_ms,
         code=code,
-        retry_after_ms=said_when and said_when.retry_after_ms,
+        retry_after_ms=getattr(response or after, "retry_after_ms", None),
     )
 
 
