@@ -26,7 +26,7 @@ from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import get_principal
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import ReplyRoute
-from hobus.bus.lanes import BESIDE_BROKER, get_epoch, get_role, is_foreign
+from hobus.bus.lanes import BESIDE_BROKER, get_epoch, get_name, get_role, is_foreign
 from hobus.bus.link import LaneTransport
 from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
@@ -219,10 +219,16 @@ class LaneServer:
         return refused
 
     def _welcome(self, routing: bytes, instance: str) -> None:
-        """Welcome an instance proved by its token; its newest connection is its only one."""
+        """Welcome an instance proved by its token; its newest connection is its only one.
+
+        An earlier incarnation of its name, whose token is worth nothing any more, is heard no longer.
+        """
         for earlier in (self._by_instance.get(instance), self._by_routing.get(routing)):
             if earlier is not None:
                 self._unbind(earlier)
+        name = f"{get_name(instance)}@"
+        for earlier in [one for known, one in self._by_instance.items() if known.startswith(name)]:
+            self._lose(earlier)
         client = _Client(routing, instance, get_principal(instance), self.clock.monotonic())
         self._by_routing[routing] = self._by_instance[instance] = client
         self.counters["welcomed"] += 1

@@ -50,6 +50,11 @@ def get_role(instance: str) -> str:
     return instance.partition("/")[0]
 
 
+def get_name(instance: str) -> str:
+    """Return `<role>/<n>` in `<role>/<n>@<epoch>`."""
+    return instance.partition("@")[0]
+
+
 def get_epoch(instance: str) -> str:
     """Return the incarnation in `<role>/<n>@<epoch>`."""
     return instance.rpartition("@")[2]

@@ -9,6 +9,7 @@ guessing an id.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from typing import TypeVar
 
@@ -51,6 +52,7 @@ class DuplicateWindow:
         self._bytes = 0
         self._answers: OrderedDict[RequestKey, KeptReply] = OrderedDict()  # its front goes in constant time
         self._given_at: OrderedDict[RequestKey, float] = OrderedDict()  # in the same order
+        self._look_at = -math.inf  # until then none is too old
         self.recorded = self._answers.get
         """The answer that was given to a request, if it is still remembered."""
 
@@ -59,19 +61,22 @@ class DuplicateWindow:
 
     def record(self, key: RequestKey, answer: KeptReply, now: float) -> None:
         """Remember `answer` for duplicates of this request; `now`: monotonic seconds."""
-        answers, given_at, until = self._answers, self._given_at, now - self._age_max_s
-        earlier = answers.pop(key, None)
-        if earlier is not None:
-            self._bytes -= len(earlier.body)
+        answers, given_at = self._answers, self._given_at
+        if key in answers:
+            self._bytes -= len(answers.pop(key).body)
             del given_at[key]
         answers[key], given_at[key] = answer, now
         self._bytes += len(answer.body)
+        if now <= self._look_at and len(answers) <= self._ids_max and self._bytes <= self._bytes_max:
+            return
+        until = now - self._age_max_s
         while answers and (
             len(answers) > self._ids_max or self._bytes > self._bytes_max or next(iter(given_at.values())) < until
         ):
             oldest, gone = answers.popitem(last=False)
             del given_at[oldest]
             self._bytes -= len(gone.body)
+        self._look_at = next(iter(given_at.values()), now) + self._age_max_s
 
     def list_recent_ids(self, count: int) -> list[str]:
         """Return the message ids answered last, oldest of them first."""

@@ -27,13 +27,14 @@ class AdmissionQueue(Generic[K]):
         self._wait_max_s = wait_max_s
         self._waiting: FairQueue[K, K] = FairQueue(weight)
         self._counts: Counter[str] = Counter()  # of those that wait, by principal
+        self._count = 0  # of all of them
         self._stands_since = 0.0  # since when the queue was never empty, or not for long after a refusal
         self._refused_at = -inf
         self._let_in_at = 0.0
         self._let_in_lately = 0.0  # each worth less with time
 
     def __len__(self) -> int:
-        return self._counts.total()
+        return self._count
 
     def add(self, principal: str, key: K, now: float) -> None:
         if not self._waiting and now - self._refused_at > limits.QUEUE_STANDING_S:
@@ -41,6 +42,7 @@ class AdmissionQueue(Generic[K]):
             self._let_in_lately = 0.0
         self._waiting.add(principal, key, key)
         self._counts[principal] += 1
+        self._count += 1
 
     def remove(self, principal: str, key: K) -> None:
         """Take a waiting entry out."""
@@ -88,5 +90,6 @@ class AdmissionQueue(Generic[K]):
 
     def _uncount(self, principal: str) -> None:
         self._counts[principal] -= 1
+        self._count -= 1
         if not self._counts[principal]:
             del self._counts[principal]

@@ -272,6 +272,15 @@ def test_a_reconnected_instance_has_one_connection_the_newest(rig: Rig) -> None:
     assert rig.wire.types_to(b"c1") == [WELCOME, REHELLO]
 
 
+def test_another_incarnation_of_a_name_ends_the_one_before(rig: Rig) -> None:
+    """Which has lost its token: it is asked for a hello, and nothing that it sends is taken any more."""
+    for routing, instance in ((b"c1", "gateway/1@a"), (b"c2", "gateway/10@a"), (b"c3", "gateway/1@b")):
+        rig.hello(routing, instance)
+    assert rig.server.connected() == ["gateway/10@a", "gateway/1@b"]
+    rig.ask(b"c1")
+    assert rig.delivered == [] and rig.wire.types_to(b"c1") == [WELCOME, REHELLO]
+
+
 def test_an_answer_to_nobody_is_counted(rig: Rig) -> None:
     """Vanished, said goodbye, or silent too long: the window keeps it for who asks again."""
     rig.hello(b"c1", "ho2/1@a")
