@@ -39,6 +39,8 @@ NOT_AGAIN = f"exit {exit_codes.INTEGRITY}"
 """The end of a process for which another start would be the same: a damaged record, say."""
 
 
+DRAINED = "drained, until it is restarted"
+"""Note of one that has finished its work and stopped; of one that has not, another one says so."""
 After = Literal["stay", "start", "remove"]
 Event = Literal["spawned", "is_starting", "is_ready", "is_degraded", "crashed", "gave_up", "drain", "ended"]
 
@@ -245,7 +247,7 @@ def _apply_spawned(member: Member, event: Spawned) -> Member:
 def _apply_exited(member: Member, event: Exited, config: LauncherConfig) -> tuple[Member, list[Effect]]:
     lost = Effect("lost", instance=event.instance, detail=event.exit)
     if member.state == "draining":
-        note = "" if event.exit == "exit 0" else member.note or event.exit
+        note = member.note or ("" if event.exit == "exit 0" else event.exit)
         ended = _drop_process(replace(member, state=get_next_state(member.state, "ended"), note=note))
         return _apply_left(ended, [lost])
     # Nobody asked it to end, so even `exit 0` is a crash.
@@ -357,7 +359,7 @@ def _apply_left(member: Member, effects: list[Effect]) -> tuple[Member, list[Eff
     if then == "remove":
         return following, [*effects, Effect("remove")]
     if member.resting_since:
-        following = replace(following, note="drained, until it is restarted")
+        following = replace(following, note=member.note or DRAINED)
     return following, effects
 
 

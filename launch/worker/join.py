@@ -18,6 +18,7 @@ from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, compute_digest
+from hobus.launch.cluster.endpoints import split_address
 from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault
@@ -43,7 +44,7 @@ def make_not_let_in(ends: CurveEnds) -> CommandError:
     return RefusedFault(
         f"the cluster at {ends.address} refused the key {ends.pair.fingerprint}: "
         "nobody enrolled it there, or it was revoked",
-        hint=f"{NEW_TOKEN}, then hobus worker join TOKEN here",
+        hint=f"{NEW_TOKEN}, then here, in a new directory: hobus worker join TOKEN --home DIR",
     )
 
 
@@ -66,6 +67,7 @@ async def join(ends: CurveEnds, pair: curve.KeyPair, config: AdminConfig, *, clo
         public_key=pair.public.decode(), role="ho1", version=find_software_version(), protocol=HEADER_VERSION, host=host
     )
     heard: asyncio.Queue[Happened | tuple[bytes, bytes]] = asyncio.Queue()
+    await _require_host(ends.address)
     zeromq, why = ZeroMQ(config.bus), ""
     link = CurveLink(zeromq, config.bus, ends, clock=clock, on_happened=heard.put_nowait)
     link.attach(lambda head, body: heard.put_nowait((head, body)))
@@ -97,6 +99,13 @@ async def join(ends: CurveEnds, pair: curve.KeyPair, config: AdminConfig, *, clo
     finally:
         link.close()
         zeromq.close()
+
+
+async def _require_host(address: str) -> None:
+    try:
+        await asyncio.get_running_loop().getaddrinfo(*split_address(address))
+    except OSError as error:
+        raise UnreachableFault(f"{address} is no address that this host knows: {error.strerror}") from error
 
 
 def _answer_in(head_bytes: bytes, body: bytes) -> Joined | None:

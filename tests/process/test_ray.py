@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,10 @@ def test_workers_on_ray_survive_their_node(nodes: Any) -> None:
         assert scale(3).count("started") == 3
         eventually(lambda: len(ready()) == 3, within_s=120)
         assert "already" in scale(3)
+        assert scale(5).count("waits for a free CPU") == 1
+        began = time.monotonic()
+        scale(3)
+        assert time.monotonic() - began < 60
         asking = [up.start_ask("How many packages are installed?") for _ in range(6)]
         eventually(lambda: any(row["in_flight"] for row in ready()))
         nodes.remove_node(doomed, allow_graceful=False)

@@ -248,6 +248,30 @@ def test_workers_are_drained_from_the_cluster_s_side(site: Site) -> None:
     site.run("one").works()
 
 
+def _count_at_work(cluster: Cluster, name: str) -> int:
+    (row,) = [row for row in cluster("ps", "--json").json["actors"] if row["actor"] == name]
+    return row["in_flight"]
+
+
+def test_a_drain_whose_time_is_over_says_so(cluster: Cluster, tmp_path: Path) -> None:
+    """Elsewhere and here: what was at work is given back, which is not the same as done."""
+    slow = ("gateway.providers.offline.latency_ms", 20_000)
+    config = write_config(tmp_path / "c.json", ("bus.listen", "127.0.0.1:0"), slow, ("launcher.finish_ms", 1500))
+    with workers(tmp_path / "far") as started:
+        cluster.up("--config", str(config))
+        site = Site(cluster, tmp_path / "far", started)
+        worker = site.join("one", token_of(cluster)).works()
+        asking = [cluster.start_ask("How are you?") for _ in range(4)]
+        for name in ("ho1/remote-1", "ho1/1"):
+            eventually(lambda name=name: _count_at_work(cluster, name))
+            answer = cluster("drain", name)
+            assert (answer.code, name in answer.err, "given back" in answer.err) == (1, True, True)
+        assert worker.ended() == 0
+        for one in asking:
+            one.kill()
+            one.communicate()
+
+
 def test_a_worker_comes_back_by_itself_and_under_a_new_configuration(cluster: Cluster, tmp_path: Path) -> None:
     """Killed, run again with its key alone; the cluster comes back under another configuration: fetched, then works."""
     with socket.socket() as free:

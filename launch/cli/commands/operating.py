@@ -22,6 +22,7 @@ from hobus.launch.launcher import stop
 from hobus.launch.launcher.control import ELSEWHERE, LeaveCommand, ScaleCommand
 from hobus.launch.launcher.operate import find_row, follow, require_room_for, send_command
 from hobus.launch.launcher.options import parse_scale
+from hobus.launch.launcher.supervision import DRAINED
 from hobus.launch.limits import COMMAND_POLL_MS
 
 _AT_WORK = ("ready", "degraded")
@@ -99,7 +100,9 @@ def drain(*, home: Home, actor: str, idlest: int | None, no_wait: bool) -> None:
     send_command(home, LeaveCommand(actor=actor, then="stay"), is_followed=not no_wait)
     if no_wait:
         return say(f"{actor} is draining")
-    follow(home, [actor], lambda rows: actor in rows and rows[actor].state == "stopped")
+    stopped = follow(home, [actor], lambda rows: actor in rows and rows[actor].state == "stopped")[actor]
+    if stopped.note != DRAINED:
+        raise CommandError(f"{actor} is stopped, but {stopped.note}", hint=format_next_command("ps", home.root))
     say(f"{actor} is stopped; {format_next_command('restart', home.root)} {actor} starts it")
     run = find_running(home)
     peers = asyncio.run(ask_peers(home, run))
@@ -120,20 +123,28 @@ def _drain_elsewhere(home: Home, pattern: str, idlest: int | None, *, no_wait: b
     names = ", ".join(instance.partition("@")[0] for instance in told)
     if no_wait:
         return say(f"draining: {names}")
-    asyncio.run(_wait_gone(home, told))
+    if cut_off := asyncio.run(_wait_gone(home, told)):
+        raise CommandError(
+            f"unfinished work was given back (launcher.finish_ms): {', '.join(cut_off)}",
+            hint=format_next_command("ps", home.root),
+        )
     return say(f"drained, and ended: {names}")
 
 
-async def _wait_gone(home: Home, instances: Iterable[str]) -> None:
+async def _wait_gone(home: Home, instances: Iterable[str]) -> list[str]:
+    """Wait until these are gone; return those that had not finished in their time."""
     place = place_of(home, find_running(home))
     config = place.snapshot.config.launcher
     async with connect_bus(place, "operator") as bus:
-        deadline = bus.now() + (config.finish_ms + config.drain_ms) / 1000
-        timeout_s = config.client_timeout_ms / 1000
+        began, timeout_s, late = bus.now(), config.client_timeout_ms / 1000, list[str]()
         while left := [one for one in instances if await is_held(bus, one, timeout_s=timeout_s)]:
-            if bus.now() > deadline:
+            elapsed_ms = (bus.now() - began) * 1000
+            if elapsed_ms > config.finish_ms - 2 * COMMAND_POLL_MS:
+                late = late or left
+            if elapsed_ms > config.finish_ms + config.drain_ms:
                 raise CommandError(f"not done in time: {', '.join(left)}", hint=format_next_command("ps", home.root))
             await bus.sleep(COMMAND_POLL_MS / 1000)
+    return late
 
 
 def select_workers(peers: Iterable[PeerRow], pattern: str, idlest: int | None) -> list[str]:

@@ -24,6 +24,8 @@ SCRIPTS = {
     "kubernetes": ["bash", str(DEPLOY / "kubernetes" / "workers.sh")],
     "ray": [sys.executable, str(DEPLOY / "ray" / "workers.py")],
 }
+_NONE_STARTS = 3
+"""What a script ends with that was asked to check and needs no token."""
 _TTL_S, _GONE_S = 30 * 86_400, 600  # as docs/deploy.md says for every engine
 
 
@@ -57,12 +59,12 @@ def on(
     token = environ.pop("HOBUS_JOIN_TOKEN", "")
     try_it = {**environ, "DRY_RUN": "1" if dry_run else "check"}
     told = subprocess.run(asked, env=try_it, check=False, stdout=None if dry_run else subprocess.DEVNULL)  # noqa: S603
-    if told.returncode:
-        raise UsageFault(f"{engine} does not support these options", hint=format_next_here("workers on --help"))
+    if told.returncode not in (0, _NONE_STARTS):
+        raise UsageFault(f"nothing was done on {engine}: see above", hint=format_next_here("workers on --help"))
     if dry_run:
         return
     most = int(given["count"] if given["count"] is not None else given["most"] or 0)
-    if most and not token:
+    if most and not token and not told.returncode:
         made = create_worker_token(home, _TTL_S, min(JOIN_USES_MAX, 2 * most), _GONE_S, address)
         token = str(made["token"])  # for one generation of workers, and the next beside it
     if code := subprocess.run(asked, env={**environ, "HOBUS_JOIN_TOKEN": token}, check=False).returncode:  # noqa: S603 - what hobus brings

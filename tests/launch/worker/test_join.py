@@ -7,13 +7,16 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from bench.builders import shipped_snapshot
+from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError
 from hobus.bus.messages.control import Refused
 from hobus.bus.messages.ledger import Body
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.curve_link import CurveEnds
 from hobus.launch.cluster.home import make_home
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, UnreachableFault
 from hobus.launch.worker.home import WorkerHome
-from hobus.launch.worker.join import make_refused, read_snapshot
+from hobus.launch.worker.join import join, make_not_let_in, make_refused, read_snapshot
 
 SNAPSHOT = shipped_snapshot()
 
@@ -67,6 +70,20 @@ async def test_bytes_that_do_not_match_the_digest_are_not_worked_under(tmp_path,
         await fetched(home, Record(wrong))
     assert caught.value.exit_code == 3
     assert home.snapshot() is None
+
+
+async def test_a_host_that_nobody_knows_is_named_at_once(tmp_path) -> None:
+    """Not after ten seconds, and not as a firewall."""
+    home, pair = WorkerHome(make_home(tmp_path)), curve.draw_pair()
+    ends = CurveEnds("no-such-host.invalid:5570", pair.public, pair)
+    with pytest.raises(UnreachableFault, match="no address that this host knows") as caught:
+        await join(ends, home.pair(), SNAPSHOT.config, clock=SystemClock(), host="here")
+    assert (caught.value.exit_code, caught.value.hint) == (4, "")
+
+
+def test_a_worker_whose_key_was_revoked_is_told_to_join_in_a_new_directory() -> None:
+    pair = curve.draw_pair()
+    assert "in a new directory" in make_not_let_in(CurveEnds("10.0.0.7:1", pair.public, pair)).hint
 
 
 def test_every_refusal_of_the_broker_says_what_to_do() -> None:
