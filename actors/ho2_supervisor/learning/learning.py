@@ -97,7 +97,8 @@ class Learning:
             self._keep(self._log(session, ended, trace, timeout_ms=limits.LATE_LOG_TIMEOUT_MS), self._late)
         if ended is None or not (learned.candidates or learned.remembered):
             return learned
-        if await session.stands(self._make_due(session, ended, learned, trace)):
+        ack = await session.write_beside(self._make_due(session, ended, learned, trace))
+        if ack is not None and ack.is_first:
             return learned
         candidates, remembered = await session.learned(ended.input_id)
         return Learned(tuple(candidates), remembered=remembered)

@@ -269,14 +269,6 @@ class OwnedSession:
         """Send an entry of another stream about what is durable already; no barrier waits for it."""
         self._follow([entry])
 
-    async def stands(self, entry: WriteEntry) -> bool:
-        """Return whether a written entry of another stream is in the record; False: it never will be.
-
-        Raises JournalLost when nobody can say that.
-        """
-        ack = await self.write_beside(entry)
-        return ack is not None and ack.is_first
-
     async def write_beside(self, entry: WriteEntry) -> Ack | None:
         """Return the answer to an entry of another stream; None: the record cannot take it. Raises JournalLost."""
         try:

@@ -70,13 +70,13 @@ async def end_lost(
     by, provenance = resources.bus.instance, session.provenance(order.fence.run_id.run_seq, order.wo_id)
     receipt = pool.make_lost_receipt(order, fault, by=by, at=session.now())
     ack = await session.write_beside(resources.order_end(receipt, provenance=provenance, trace=trace))
-    if ack is not None and ack.outcome == "lost" and ack.event_type == "TOOL_STARTED":
+    if ack is not None and ack.event_type == "TOOL_STARTED":
         receipt = pool.make_lost_receipt(order, fault, by=by, at=session.now(), is_begun=True)
         ack = await session.write_beside(resources.order_end(receipt, provenance=provenance, trace=trace))
-    if ack is not None and ack.outcome == "lost":
-        [winner] = await session.entries([], once=[end_key(order.wo_id)])
-        receipt = (winner and read_receipt(winner)) or receipt
-    return receipt
+    if ack is None or ack.outcome != "lost":
+        return receipt
+    [winner] = await session.entries([], once=[end_key(order.wo_id)])
+    return (winner and read_receipt(winner)) or receipt
 
 
 class Effects:
