@@ -13,6 +13,7 @@ from bench.builders import SESSION
 from hobus.bus.messages.base import name_fields, unpack
 from hobus.bus.messages.ids import is_call
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import Receipt
 from hobus.bus.record.journal import read_event, unpack_result
 from hobus.bus.record.text_parts import read_parts
@@ -70,7 +71,8 @@ def _masked(entry: Entry) -> dict[str, Any]:
 def _named(body: bytes | None) -> Any:
     """An answer by the names of its fields, anything else as it is."""
     found = decoded(body)
-    return name_fields(unpack_result(body)) if body and isinstance(found, dict) and "outcome" in found else found
+    is_answer = isinstance(found, list) and len(found) == len(TurnResult.__struct_fields__)
+    return name_fields(unpack_result(body)) if body and is_answer else found
 
 
 def _mask(value: Any) -> Any:

@@ -237,9 +237,12 @@ async def test_what_a_stopped_machine_did_not_do_is_no_tools_fault(runner: Child
 
 async def test_what_is_printed_while_several_share_a_process_is_nobodys(runner: ChildToolRunner) -> None:
     """It is logged without a call; what one prints that runs alone is its own, by whatever way."""
-    with structlog.testing.capture_logs() as logged:
-        assert (await run(runner, "program", words="whose?")).printed == "whose?\nby a thread\n"
-        results, _ = await at_once(runner, 2, "waits", s=1)
+    assert (await run(runner, "program", words="whose?")).printed == "whose?\nby a thread\n"
+    for _ in range(10):
+        with structlog.testing.capture_logs() as logged:
+            results, _ = await at_once(runner, 2, "waits", s=1)
+        if len({result.text for result in results}) == 1:
+            break  # else a busy machine let the second call begin in another process
     assert not any("waits" in result.printed for result in results)
     late = [(line["tool"], line["work_order"]) for line in logged if "waits" in line.get("printed", "")]
     assert late == [("", "")]
