@@ -33,6 +33,8 @@ _COMPARED = 3
 """So many times the texts that are asked for get a score: which words they have orders them nearly as that does."""
 _ROWS_AT_ONCE = 2048
 """Of a word's texts so many are taken without counting them first; only speed depends on it."""
+_LOOKED_AT = 512
+"""So many texts are looked at for each that is asked for, up to `limits.POSTINGS_MAX`: a turn asks for three."""
 _MEASURED = 256
 """Of so many texts it is asked how long they are."""
 _WORD_CHARS = 6
@@ -101,7 +103,8 @@ def find_hits(  # noqa: PLR0913 - what is asked, of what, within which bounds
     if not terms:
         return
     among = Among(_list_narrowing(question), after, before)
-    known, held = _rank(index, among, terms, own_limits.POSTINGS_MAX)
+    looked_at = min(_LOOKED_AT * question.limit, own_limits.POSTINGS_MAX)
+    known, held = _rank(index, among, terms, looked_at)
     for row in _choose_first(index, held, known, _read_at_most(question), own_limits.EXCERPT_CHARS):
         sequence, number = place_of(row)
         found = text_at(sequence, number)
