@@ -391,7 +391,7 @@ class Console:
             command, head = request.scope.get("foot", _NO_FOOT)
             told = {"message": message, "hint": hint, "command": command}
             return JSONResponse({"error": told, "head": head}, status)
-        live = "beats" if status == HTTPStatus.SERVICE_UNAVAILABLE else ""  # so that it comes by itself when it can
+        live = "beats" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ""  # so that it comes by itself when it can
         return self._render(request, "fault.html", title=message, status=status, live=live, hint=hint, code=status)
 
 
