@@ -78,11 +78,17 @@ def test_the_cluster_is_shown_and_told_and_may_go_and_come_under_the_page(cluste
     assert console.post("/cluster/scale", role="ho1", count="2") == "ho1 is to have 2"
     assert "expected ROLE=N" in console.post("/cluster/scale", role="ledger", count="2")
     assert "there is no nobody/1" in console.post("/cluster/leave", actor="nobody/1", verb="drain")
-    assert cluster("ask", "what packages are installed?").code == exit_codes.OK
+    session = cluster.ask("what packages are installed?")["session_id"]
     assert cluster("drain", "gateway/1").code == exit_codes.OK
     without = console.client.get("/")
     assert without.status_code == 200 and without.text.count("the gateway does not answer") == 2
     assert cluster("restart", "gateway/1").code == exit_codes.OK
+    assert cluster("drain", "ledger/1").code == exit_codes.OK
+    for path in ("/", "/sessions", "/record", "/tools", "/config"):
+        assert console.client.get(path).status_code == 200, path
+    unrecorded = console.client.get(f"/sessions/{session}")
+    assert unrecorded.status_code == 503 and "hobus restart ledger/1" in unrecorded.text
+    assert cluster("restart", "ledger/1").code == exit_codes.OK
     assert cluster("down").code == exit_codes.OK
     assert "No cluster runs here" in console.client.get("/").text
     eventually(lambda: len(console.client.get("/sessions.json").json()["sessions"]) == 1)  # a second's page is shared

@@ -83,7 +83,7 @@ class Changes:
             try:
                 if seen < 0:
                     seen = await self._source.head()
-                place, bus = await self._source.connection()
+                place, bus = await self._source.connection("ledger")
                 question = Tail(after=seen, limit=limits.TAIL_MAX, wait_ms=limits.TAIL_WAIT_MS)
                 wait_s = place.client_timeout_s + limits.TAIL_WAIT_MS / 1000
                 page = await bus.request("ledger", question, expect=Entries, timeout_s=wait_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.concurrency import run_in_threadpool
 
 from hobus.bus.errors import RuntimeFault
@@ -27,9 +29,12 @@ async def show_cluster(look: PageRequest) -> PageAnswer:
     run = source.run()
     answer = await source.peers()
     rows = await run_in_threadpool(ps.make_rows, source.home, run, source.clock.now(), answer)
-    queues = await _ask_service(look, "broker", ReadQueues(), Queues)
-    budget = await _ask_service(look, "gateway", ReadBudget(), Budget)
-    breakers = await _ask_service(look, "gateway", ReadBreakers(), Breakers)
+    queues, budget, breakers = None, None, None
+    if answer is not None:  # else nobody is reached: all of it goes through the broker
+        queues, budget, breakers = await asyncio.gather(
+            _ask_service(look, "broker", ReadQueues(), Queues), _ask_service(look, "gateway", ReadBudget(), Budget),
+            _ask_service(look, "gateway", ReadBreakers(), Breakers),
+        )  # fmt: skip
     slots = {} if answer is None else {one.instance: one.slots for one in answer.peers}
     document = ps.make_document(source.home, run, answer, rows) | {
         "queues": None if queues is None else queues.queues, "budget": budget, "slots": slots,

@@ -25,7 +25,7 @@ _NONE = object()
 
 async def show_tools(look: PageRequest) -> PageAnswer:
     """`hobus tools`: each, where it comes from, who may use it, whether it writes or needs an approval."""
-    place, bus = await look.source.connection()
+    place, bus = await look.source.connection("broker")
     told = await read_tools(bus, timeout_s=place.client_timeout_s)
     rows, sources = make_tool_rows(told, place.snapshot), make_source_rows(told, place.snapshot)
     notes = list(list_notes(rows, sources, place.snapshot))

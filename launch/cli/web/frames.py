@@ -167,6 +167,7 @@ async def _read_kept(source: HomeSource, said: str, since: str) -> tuple[list[Ch
     """Return what the ring holds of the last `since`, else the capture; and its account. Raises CommandError."""
     if source.capture is not None:
         return await run_in_threadpool(_read_capture, source.capture, _parse_wanted(said), source.clock.now)
+    source.run("broker")
     try:
         since_s = parse_duration(since)
     except ValueError:

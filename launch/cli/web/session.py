@@ -27,7 +27,9 @@ async def show_session(look: PageRequest) -> PageAnswer:
     """`hobus session show`: the conversation, who owns it, its run and what that waits for, the last commands."""
     limit = look.number("limit", limits.TURNS, limits.TURNS_MAX)
     found = await look.source.read_files(lambda files: look_at(files, look.path["session_id"], limit))
-    found = await with_view(found, await look.source.journals())
+    found = await with_view(found, await look.source.journals("ho2"))
+    if found.view is None and look.source.runs:  # nobody was asked, or nobody answered
+        found = found._replace(unanswered=found.unanswered or "unreachable")
     standing, row = found.standing, found.row
     talk = TALKS.of_session(found.session_id)
     shown: dict[str, Any] = {

@@ -18,7 +18,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.limits import HITS_MAX
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Peers
-from hobus.bus.messages.ledger import Entry, Hits, LedgerStats, ReadLedgerStats, Search
+from hobus.bus.messages.ledger import Entry, Hits, Search
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus
 from hobus.bus.record.payloads.governance import BodiesRead
@@ -55,12 +55,17 @@ class HomeSource:
         self._place: tuple[str, Place] | None = None
         self._shared: dict[str, tuple[float, asyncio.Task[Any]]] = {}
 
-    def run(self) -> RunFile:
-        """Return the cluster that runs. Raises CommandError where there is none, or it is not to be asked."""
+    def run(self, *services: str) -> RunFile:
+        """Return the cluster that runs. Raises CommandError where there is none, or it is not to be asked.
+
+        Also where the launcher says that no process of one of these services runs: nobody waits for its answer.
+        """
         found = find_running(self.home)
         if self.at_rest:
             said = f"a cluster runs in {self.home.root}; this console was started with --read-only or --capture"
             raise UnreachableFault(said, hint=f"{format_next_here('console')} shows that cluster", code=AT_REST)
+        for role in services:
+            _demand_process(found, role)
         return found
 
     @property
@@ -77,19 +82,23 @@ class HomeSource:
             self._place = (f"{run.started_at} {run.config_digest}", place_of(self.home, run))
         return self._place[1]
 
-    async def connection(self) -> tuple[Place, Bus]:
-        """Return the bus as an operator sees it, one connection for all pages. Raises RuntimeFault, CommandError."""
-        run, place = self.run(), self.place()
+    async def connection(self, *services: str) -> tuple[Place, Bus]:
+        """Return the bus as an operator sees it, one connection for all pages. Raises RuntimeFault, CommandError.
+
+        At once where one of these services does not run, or no broker that leads to it: the ledger has its own lane.
+        """
+        run, place = self.run(*services, *({"broker"} if set(services) - {"ledger"} else ())), self.place()
         of_run = (run.launcher_pid, run.started_at)
         async with self._connecting:
             if self._bus is None or self._bus[0] != of_run:
+                self.run("broker")
                 await self._disconnect()
                 self._bus = (of_run, await self._held.enter_async_context(connect_bus(place, "operator")))
             return place, self._bus[1]
 
     async def asked(self, service: str, question: Message, expect: type[R]) -> R:
         """Return the answer of a service. Raises RuntimeFault, CommandError."""
-        place, bus = await self.connection()
+        place, bus = await self.connection(service)
         return await bus.request(service, question, expect=expect, timeout_s=place.client_timeout_s)
 
     async def record_look(self, person: str, command: str) -> None:
@@ -102,21 +111,25 @@ class HomeSource:
         except CommandError:
             return
         try:
-            _, bus = await self.connection()
+            _, bus = await self.connection("ledger")
             await record_look(bus, OPENED, BodiesRead(self.clock.new_id(), (command,), None, person), self.clock.now())
-        except RuntimeFault as fault:
+        except (RuntimeFault, CommandError) as fault:
             why = "texts of people and models are shown only when that is recorded, and the record cannot be written"
-            raise UnreachableFault(f"{why}: {fault.code}") from None
+            said, hint = (fault.code, "") if isinstance(fault, RuntimeFault) else (fault.message, fault.hint)
+            raise UnreachableFault(f"{why}: {said}", hint=hint) from None
 
     async def read_files(self, ask: Callable[[FromDirectory], Coroutine[Any, Any, T]]) -> T:
         """Return what the record's files say, beside a ledger that is not burdened. Raises CommandError."""
         demand_record(self.home)
         return await run_in_threadpool(lambda: asyncio.run(ask(FromDirectory(self.home.ledger))))
 
-    async def journals(self) -> Journals:
-        """Return journals of the running ledger, else of the files. Raises CommandError where there is no record."""
+    async def journals(self, *services: str) -> Journals:
+        """Return journals of the running ledger where these run, too, else of the files.
+
+        Raises CommandError where there is no record.
+        """
         try:
-            place, bus = await self.connection()
+            place, bus = await self.connection("ledger", *services)
             return FromLedger(bus, timeout_s=place.client_timeout_s)
         except (RuntimeFault, CommandError):
             demand_record(self.home)
@@ -130,18 +143,15 @@ class HomeSource:
     async def peers(self) -> Peers | None:
         """Return what the broker says; None: it does not answer."""
         try:
-            place, bus = await self.connection()
+            place, bus = await self.connection("broker")
             return await read_peers(bus, timeout_s=place.snapshot.config.bus.peer_timeout_ms / 1000)
         except (RuntimeFault, CommandError):
             return None
 
     async def head(self) -> int:
         """Return the sequence of the last entry of the record; -1: there is none."""
-        try:
-            return (await self.asked("ledger", ReadLedgerStats(), LedgerStats)).head
-        except (RuntimeFault, CommandError):
-            demand_record(self.home)
-            return await run_in_threadpool(find_head, self.home.ledger)
+        demand_record(self.home)
+        return await run_in_threadpool(find_head, self.home.ledger)
 
     async def newest(
         self, *, before: int | None, accepts: Callable[[Entry], bool], limit: int, with_bodies: bool
@@ -187,3 +197,11 @@ class HomeSource:
         self._bus = None
         await self._held.aclose()
         self._held = AsyncExitStack()
+
+
+def _demand_process(run: RunFile, role: str) -> None:
+    """Raise UnreachableFault where the launcher has processes of this role and none of them runs."""
+    rows = [row for row in run.children if row.role == role]
+    if rows and all(row.state in ("stopped", "failed", "backoff") for row in rows):
+        why = ", ".join(f"{row.actor} is {row.state}" for row in rows)
+        raise UnreachableFault(f"{role} does not run: {why}", hint=format_next_here(f"restart {rows[0].actor}"))

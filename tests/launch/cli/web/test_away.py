@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import jinja2
@@ -13,12 +14,13 @@ from bench.builders import shipped_snapshot
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError
 from hobus.bus.messages import control, gateway, ledger, memory
+from hobus.bus.record.entry import Ack
 from hobus.launch.cli.web import app, configured, frames, source
 from hobus.launch.cli.web.screens import PAGES
 from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cluster import client
 from hobus.launch.cluster.home import keep_snapshot, make_home
-from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.console.errors import UnreachableFault
 from tests.launch.cli.web.pages import Browser, words_in
 
@@ -31,6 +33,7 @@ ANSWERS = {
     memory.ReadOverlays: memory.Overlays(overlays=[], as_of="2026-01-01T00:00:00Z"),
     memory.ReadSignals: memory.Signals(signals=[], as_of="2026-01-01T00:00:00Z"),
     memory.ReadReview: memory.Review(pending=[], quarantined=[], as_of="2026-01-01T00:00:00Z"),
+    ledger.Write: ledger.Written(acks=[Ack("committed", 9, "id")]),
     ledger.Search: ledger.Hits(hits=[], words=["packages"], more=False, reached=1, head=1),
 }
 NEEDS = {
@@ -58,34 +61,32 @@ class _Bus:
 def beside(rested, tmp_path, monkeypatch):
     """A console beside a cluster of which one service is away."""
 
-    def made(away: str) -> tuple[Browser, _Bus]:
+    def made(away: str, *states: str) -> tuple[Browser, _Bus]:
         shutil.copytree(rested, tmp_path / "home")
         home, bus = make_home(tmp_path / "home"), _Bus(away)
         home.run.mkdir()
         keep_snapshot(home, shipped_snapshot().to_bytes())
         run = RunFile(
             phase="running", launcher_pid=0, launcher_mark="", started_at=1.0, sockets="", config_digest="sha256:0",
-            config_origin="shipped", drain_bound_s=1.0, children=[],
+            config_origin="shipped", drain_bound_s=1.0,
+            children=[
+                ChildRow(
+                    actor=f"{away}/{number}", role=away, instance="", state=state, pid=0, mark="", started_at=0.0, restarts=0
+                )
+                for number, state in enumerate(states, 1)
+            ],
         )  # fmt: skip
         for module in (source, configured, client):
             monkeypatch.setattr(module, "find_running", lambda _home: run)
-
-        async def connection(reading):
-            return reading.place(), bus
 
         async def read_kept(*_):
             if away == "broker":
                 raise UnreachableFault("the broker did not answer in time")
             return [], frames.SeenLives()
 
-        async def record_look(*_):
-            if away == "ledger":
-                raise UnreachableFault("the record cannot be written")
-
-        monkeypatch.setattr(HomeSource, "connection", connection)
+        monkeypatch.setattr(source, "connect_bus", lambda *_: nullcontext(bus))
         monkeypatch.setattr(configured, "find_changes", lambda *_: None)
         monkeypatch.setattr(frames, "_read_kept", read_kept)
-        monkeypatch.setattr(HomeSource, "record_look", record_look)
         return Browser(home.root, at_rest=False), bus
 
     return made
@@ -105,18 +106,27 @@ def _screens(browser: Browser) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("states", [(), ("ready",), ("stopped", "backoff")])
 @pytest.mark.parametrize("away", ["", "broker", "gateway", "ledger", "ho3"])
-def test_every_screen_opens_or_says_that_it_cannot_whichever_service_is_away(beside, away):
-    """Its page and its twin alike; never a defect, and what the record or another service says is shown."""
-    browser, _ = beside(away)
+def test_every_screen_opens_or_says_that_it_cannot_whichever_service_is_away(beside, away, states):
+    """Its page and its twin alike; never a defect, and what the record or another service says is shown.
+
+    Where the launcher says that none of its processes runs, it is not asked: nobody waits, and what starts it is said.
+    """
+    browser, bus = beside(away, *states)
+    is_stopped = "stopped" in states and away != ""
     for path in _screens(browser):
         page = browser.get(path)
         name, _, query = path.partition("?")
         twin = browser.get(f"{name if name != '/' else '/index'}.json?{query}")
         is_text = query.startswith(("words", "before")) or name.startswith(("/sessions/", "/record/5"))
-        needs = NEEDS.get(name, set()) | ({"ledger"} if is_text else set())
-        assert page.status_code == twin.status_code == (503 if away in needs else 200), (path, words_in(page.text))
-        assert page.status_code == 200 or 'data-live="/live?of=beats' in page.text, path
+        needs = NEEDS.get(name, set()) | ({"ledger", "broker" if is_stopped else ""} if is_text else set())
+        is_missing = away != "" and away in needs
+        assert page.status_code == twin.status_code == (503 if is_missing else 200), (path, words_in(page.text))
+        assert not is_missing or 'data-live="/live?of=beats' in page.text, path
+        if is_missing and is_stopped and name != "/bus/diagram":
+            assert f"hobus restart {away}/1 --home" in words_in(page.text), path
+    assert not is_stopped or away not in bus.asked
     words = words_in(browser.get("/").text)
     assert ("The broker does not answer" in words) is ("the broker does not answer" in words) is (away == "broker")
     assert ("the gateway does not answer" in words) is (away in ("broker", "gateway"))

@@ -25,7 +25,7 @@ class _Record:
     async def head(self):
         return 7
 
-    async def connection(self):
+    async def connection(self, *_services):
         return SimpleNamespace(client_timeout_s=1.0), self
 
     async def request(self, _service, _question, **_bounds):
