@@ -15,7 +15,7 @@ from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.streams import StreamReset
 from hobus.bus.port import Bus
 from hobus.bus.text import is_blank
-from hobus.launch.console.errors import CommandError, UsageFault, format_next_here
+from hobus.launch.console.errors import CommandError, UsageFault
 
 if TYPE_CHECKING:
     from hobus.config.sections.processes import HostConfig
@@ -35,7 +35,7 @@ def decode_argument(argument: str) -> str:
 def check_text(text: str, limits: HostConfig) -> None:
     """Check a message. Raises CommandError (usage) for an empty one or one over the limit."""
     if is_blank(text):
-        raise UsageFault("the message is empty", hint=format_next_here('ask "what packages are installed?"'))
+        raise UsageFault("the message is empty", hint="nothing was sent")
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > limits.prompt_max_bytes:
         raise UsageFault(

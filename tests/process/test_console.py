@@ -174,7 +174,7 @@ def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):
     assert "1 answered turn," in console.client.get(session).text
     assert "1 answered turn," in cluster("session show", session.rpartition("/")[2]).out
     assert "session_closed" in console.post(f"{session}/commands", kind="Steer", text="more")
-    assert "the message is empty" in console.post("/ask", text=" ")
+    assert console.post("/ask", text=" ") == "the message is empty (nothing was sent)"
     console.post("/ask", session=session.rpartition("/")[2], text="pay the bill")  # its page was open before the end
     page = eventually(lambda: "Not answered" in (text := console.client.get(session).text) and text)
     assert "pay the bill" in page and "has ended" in page and "data-talk" not in page

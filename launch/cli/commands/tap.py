@@ -150,10 +150,8 @@ def _read_capture(source: Path, watched: Watched) -> BaseException | None:
         return CommandError(str(error), exit_code=exit_codes.INTEGRITY)
     except OSError as error:
         return make_os_fault(error, doing="the capture cannot be read")
-    if reader.torn_at is not None:
-        note(f"the capture is torn at byte {reader.torn_at}: its last item was not written in full and is left out")
-    if reader.account is None:
-        note("the capture did not end cleanly: what its filter left out at the end is unknown")
+    for line in reader.list_missing():
+        note(line)
     return None
 
 

@@ -88,6 +88,12 @@ class CaptureReader:
                 else:
                     raise CaptureDamaged(f"{self.path}, before byte {file.tell()}: an item of an unknown form")
 
+    def list_missing(self) -> list[str]:
+        """Return sentences about what is missing at its end; for after its batches were read."""
+        torn = f"the capture is torn at byte {self.torn_at}: its last item was not written in full and is left out"
+        unknown = "the capture did not end cleanly: what its filter left out at the end is unknown"
+        return ([] if self.torn_at is None else [torn]) + ([unknown] if self.account is None else [])
+
     def _begin(self, item: list[Any] | None) -> None:
         if item is None or item[0] != "capture":
             raise CaptureDamaged(f"{self.path} ends before its header is whole")

@@ -46,7 +46,7 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-_NO_FOOT: tuple[str, int | None] = ("", None)
+_NO_FOOT: tuple[str | None, int | None] = (None, None)
 """Of what is no screen: no command, and no entry."""
 _STATUS = {
     exit_codes.USAGE: HTTPStatus.BAD_REQUEST,
@@ -133,7 +133,7 @@ class Page:
     path: str
     screen: Callable[[PageRequest], Awaitable[PageAnswer]]
     command: Callable[[PageRequest], str]
-    """That shows the same, behind `hobus`."""
+    """That shows the same, behind `hobus`; empty: none does."""
     name: str = ""
     instead: str = ""
     """A command that helps while no cluster runs, where the screen needs one."""
@@ -296,7 +296,7 @@ class Console:
         """Return what the page shows; its foot, also that of an error: the command, and the last entry before it."""
         look = PageRequest(self.source, dict(request.path_params), dict(request.query_params))
         command = page.command(look)
-        request.scope["foot"] = (format_next_here(command), None)
+        request.scope["foot"] = (whole := command and format_next_here(command), None)
         key = json.dumps([page.path, sorted(look.path.items()), sorted(look.query.items())])
 
         async def made() -> tuple[PageAnswer | RuntimeFault | CommandError, int]:
@@ -309,7 +309,7 @@ class Console:
                 return fault, head
 
         answer, head = await self.source.shared(key, made)
-        request.scope["foot"] = (format_next_here(command), head)
+        request.scope["foot"] = (whole, head)
         if not isinstance(answer, PageAnswer):
             raise answer
         person: Person = request.scope["person"]
@@ -389,7 +389,7 @@ class Console:
     def _render_message(self, request: Request, status: int, message: str, hint: str) -> Response:
         if request.url.path.endswith(".json"):
             command, head = request.scope.get("foot", _NO_FOOT)
-            told = {"message": message, "hint": hint, "command": command}
+            told = {"message": message, "hint": hint, "command": command or ""}
             return JSONResponse({"error": told, "head": head}, status)
         live = "beats" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ""  # so that it comes by itself when it can
         return self._render(request, "fault.html", title=message, status=status, live=live, hint=hint, code=status)

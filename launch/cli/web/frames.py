@@ -26,8 +26,9 @@ from hobus.launch.cli.commands.options import filter_given
 from hobus.launch.cli.tap.capture import CaptureDamaged, CaptureReader, CaptureWriter
 from hobus.launch.cli.tap.choice import Choice, Chooser, SeenLives, TurnBook
 from hobus.launch.cli.tap.table import format_turn
+from hobus.launch.cli.turn_reading import run_in
 from hobus.launch.cli.web import limits
-from hobus.launch.cli.web.app import Console, PageAnswer, PageRequest
+from hobus.launch.cli.web.app import BadQuery, Console, PageAnswer, PageRequest
 from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cluster.run_file import find_gone
 from hobus.launch.cluster.version import find_software_version
@@ -47,27 +48,28 @@ async def show_bus(look: PageRequest) -> PageAnswer:
     """`hobus tap`: the page alone, whose frames come by a stream; of a capture its last frames that are wanted."""
     said, capture = look.text("filter"), look.source.capture
     _parse_wanted(said)
-    shown: dict[str, Any] = {"said": said, "rows": [], "account": []}
+    shown: dict[str, Any] = {"said": said, "rows": [], "account": [], "missing": []}
     if capture is None:
         look.source.run()
         return PageAnswer("bus.html", "Bus", {"filter": said, "frames": "/bus/frames"}, shown)
-    choices, account = await _read_kept(look.source, said, "")
+    choices, account, missing = await _read_kept(look.source, said, "")
     rows = [_make_row(one.record, one.turn) for choice in choices for one in choice.chosen]
-    shown |= {"rows": rows[: -limits.FRAMES_MAX - 1 : -1], "account": account.lines()}
-    document = {"filter": said, "frames": rows, "account": account.document()}
+    shown |= {"rows": rows[: -limits.FRAMES_MAX - 1 : -1], "account": account.lines(), "missing": missing}
+    document = {"filter": said, "frames": rows, "account": account.document(), "missing": missing}
     return PageAnswer("bus.html", "Bus", document, shown)
 
 
 async def show_diagram(look: PageRequest) -> PageAnswer:
     """`hobus tap 'turn=…' --since`: the frames of one turn that the broker's ring still has, who told whom what."""
     turn, since = look.text("turn"), look.text("since") or limits.RING
-    if not turn:
-        raise UsageFault("which turn? expected SES-<8 hex>-<n>")
-    choices, _ = await _read_kept(look.source, f"turn={turn}", since)
+    if run_in(turn) is None:
+        raise BadQuery(f"turn {turn[:80]}: expected SES-<8 hex>-<n>")
+    choices, _, missing = await _read_kept(look.source, f"turn={turn}", since)
     found = [(one.record, one.turn) for choice in choices for one in choice.chosen]
     drawn = make_drawing([record for record, _ in found])
-    document = {"turn": turn, "frames": [_make_row(record, turn) for record, turn in found]}
-    shown = {"turn": turn, "drawn": drawn, "count": len(found), "left_out": max(0, len(found) - limits.DIAGRAM_MAX)}
+    document = {"turn": turn, "frames": [_make_row(record, turn) for record, turn in found], "missing": missing}
+    left_out = max(0, len(found) - limits.DIAGRAM_MAX)
+    shown = {"turn": turn, "drawn": drawn, "count": len(found), "left_out": left_out, "missing": missing}
     return PageAnswer("diagram.html", f"Frames of {turn}", document, shown)
 
 
@@ -119,10 +121,11 @@ async def stream_frames(request: Request) -> Response:
 
 
 async def send_capture(request: Request) -> Response:
-    """Return the chosen frames that the ring still has, as a file for `hobus tap -r`."""
+    """Return the chosen frames that the ring still has, as a file for `hobus tap -r`. Raises CommandError."""
     console: Console = request.scope["app"]
+    console.source.run()  # a capture that is shown is a file already, and may be torn
     said, since = request.query_params.get("filter", ""), request.query_params.get("since") or limits.RING
-    choices, account = await _read_kept(console.source, said, since)
+    choices, account, _ = await _read_kept(console.source, said, since)
     facts = {"hobus": find_software_version(), "began_at": console.source.clock.now(), "filter": [said]}
 
     def write_capture() -> bytes:
@@ -163,8 +166,11 @@ async def _end_with_the_cluster(source: HomeSource, reader: TapReader) -> None:
     reader.close()
 
 
-async def _read_kept(source: HomeSource, said: str, since: str) -> tuple[list[Choice], SeenLives]:
-    """Return what the ring holds of the last `since`, else the capture; and its account. Raises CommandError."""
+async def _read_kept(source: HomeSource, said: str, since: str) -> tuple[list[Choice], SeenLives, list[str]]:
+    """Return what the ring holds of the last `since`, else the capture; its account; what is missing at its end.
+
+    Raises CommandError.
+    """
     if source.capture is not None:
         return await run_in_threadpool(_read_capture, source.capture, _parse_wanted(said), source.clock.now)
     source.run("broker")
@@ -183,25 +189,26 @@ async def _read_kept(source: HomeSource, said: str, since: str) -> tuple[list[Ch
                         break
         except TimeoutError:
             raise UnreachableFault("the broker did not answer in time") from None
-    return choices, chooser.account
+    return choices, chooser.account, []
 
 
-def read_batches(capture: Path) -> Generator[TapBatch]:
+def read_batches(capture: CaptureReader) -> Generator[TapBatch]:
     """Yield what was captured, in order. Raises CommandError, with the exit codes of `hobus tap -r`."""
     try:
-        yield from CaptureReader(capture).batches()
+        yield from capture.batches()
     except CaptureDamaged as fault:
         raise CommandError(str(fault), exit_code=exit_codes.INTEGRITY) from None
     except OSError as error:
         raise make_os_fault(error, doing="the capture cannot be read") from error
 
 
-def _read_capture(path: Path, wanted: Any, now: Callable[[], float]) -> tuple[list[Choice], SeenLives]:
+def _read_capture(path: Path, wanted: Any, now: Callable[[], float]) -> tuple[list[Choice], SeenLives, list[str]]:
     """Read twice, as `hobus tap -r` does: which turn a frame is of may be said behind it."""
-    chooser = Chooser(wanted, TurnBook(None), now, with_routine=False)
-    for batch in read_batches(path):
+    chooser, reader = Chooser(wanted, TurnBook(None), now, with_routine=False), CaptureReader(path)
+    for batch in read_batches(reader):
         chooser.book.learn(batch.records)
-    return [chooser.choose(batch) for batch in read_batches(path)], chooser.account
+    choices = [chooser.choose(batch) for batch in read_batches(reader)]
+    return choices, chooser.account, reader.list_missing()
 
 
 @contextmanager

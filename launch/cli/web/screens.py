@@ -84,7 +84,8 @@ PAGES: tuple[Page, ...] = (
     ),
     Page("/tools", show_tools, lambda _: "tools", "Tools"),
     Page(
-        "/config", show_configuration, lambda look: f"{_join('config show', look.text('setting'))} --origin",
+        "/config", show_configuration, lambda look: ""  # of two recorded ones, what differs
+        if look.text("before") and look.text("after") else f"{_join('config show', look.text('setting'))} --origin",
         "Configuration",
     ),
 )  # fmt: skip

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from hobus.config.on_demand import read_on_demand
 from hobus.config.snapshot import load_snapshot
+from hobus.launch.cli.tap.capture import CaptureReader
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import Console
 from hobus.launch.cli.web.frames import read_batches
@@ -47,7 +48,7 @@ def serve(  # noqa: PLR0913 - one per option
 ) -> int:
     """Serve until Ctrl-C or SIGTERM. Raises CommandError: nothing to show, no capture, or the port is taken."""
     if capture is not None:
-        next(read_batches(capture), None)
+        next(read_batches(CaptureReader(capture)), None)
     source = HomeSource(home, at_rest=at_rest or capture is not None, capture=capture)
     config = _read_settings(source)
     bound = socket.socket()

@@ -17,7 +17,7 @@ from hobus.bus.messages.session import ProcessTurn
 from hobus.launch.cli.answer_view import Provisional
 from hobus.launch.cli.web import limits
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.http.sse import PING, make_frame, make_stream
 from hobus.launch.sessions.watched_turn import answer_of
 
@@ -100,7 +100,7 @@ class Talks:
     async def stream(self, request: Request) -> Response:
         talk = self._talks.get(request.path_params["input_id"])
         if talk is None:
-            raise CommandError("no such turn is under way from this console", code="not_found")
+            raise UsageFault("no such turn is under way from this console", code="not_found")
         return make_stream(talk.frames())
 
     async def close(self) -> None:

@@ -87,7 +87,7 @@ def ask(host, *, timeout_s=10.0, **more):
 def test_an_empty_message_is_refused(text):
     with pytest.raises(CommandError, match="empty") as caught:
         check_text(text, LIMITS)
-    assert caught.value.exit_code == exit_codes.USAGE
+    assert caught.value.exit_code == exit_codes.USAGE and "hobus" not in caught.value.hint, "whoever sends it"
 
 
 def test_the_limit_of_a_message_is_in_bytes_and_named():

@@ -156,6 +156,16 @@ def test_the_foot_has_the_command_with_what_the_page_was_narrowed_by_also_of_an_
         assert (twin["head"] is not None) is bool(command)
 
 
+def test_where_no_command_shows_the_same_the_foot_says_so(browser):
+    """A difference between two recorded configurations; its twin and the record's last entry are named all the same."""
+    for query, is_told in (("before=sha256:0&after=sha256:1", True), ("before=sha256:0", False)):
+        page = browser.get(f"/config?{query}")
+        assert ("No command shows this." in words_in(page.text)) is (foot_of(page.text) == "") is is_told
+        assert (
+            "From the record up to #" in page.text and f'href="/config.json?{query.replace("&", "&amp;")}"' in page.text
+        )
+
+
 def test_the_foot_of_a_capture_reads_the_capture(rested, tmp_path):
     """By its whole path: the shell may stand anywhere."""
     browser = Browser(rested)
@@ -248,5 +258,7 @@ def test_signing_out_ends_it(browser):
 
 
 def test_a_page_that_is_not_there_says_so(browser):
-    assert browser.get("/nothing").status_code == 404
+    assert browser.get("/nothing").status_code == browser.get("/talks/nope").status_code == 404
+    for turn in ("nope", "", "SES-12345678"):
+        assert browser.get(f"/bus/diagram?turn={turn}").status_code == 400, turn
     assert browser.get("/sessions/SES-00000000.json").status_code == 404

@@ -82,7 +82,7 @@ def beside(rested, tmp_path, monkeypatch):
         async def read_kept(*_):
             if away == "broker":
                 raise UnreachableFault("the broker did not answer in time")
-            return [], frames.SeenLives()
+            return [], frames.SeenLives(), []
 
         monkeypatch.setattr(source, "connect_bus", lambda *_: nullcontext(bus))
         monkeypatch.setattr(configured, "find_changes", lambda *_: None)

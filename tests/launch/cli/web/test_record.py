@@ -9,8 +9,10 @@ from uuid import uuid4
 import pytest
 
 from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.broker.tap_wire import TapBatch
 from hobus.bus.limits import HITS_MAX
 from hobus.launch.cli import main as cli
+from hobus.launch.cli.tap.capture import CaptureWriter
 from hobus.launch.cli.web import limits, record
 from hobus.launch.cli.web.frames import make_drawing
 from hobus.launch.cli.web.gateway import PlottedCall, with_fallbacks
@@ -100,6 +102,29 @@ def test_a_diagram_has_a_line_for_each_process_and_an_arrow_for_each_frame():
         (True, False, "wo.execute"), (False, True, "wo.receipt (reply)"), (False, False, "wo.receipt (reply)"),
     ]  # fmt: skip
     assert found.arrows[0].y < found.arrows[1].y < found.height and make_drawing([]).arrows == []
+
+
+def test_a_page_of_a_torn_capture_says_what_the_command_says_of_it(rested, tmp_path, capsys):
+    """Also its twin and a diagram, whose empty picture blames no broker; of a whole one nothing is missing."""
+    path = tmp_path / "cut.tap"
+    writer = CaptureWriter(path, {}, replace=False)
+    begun = path.stat().st_size
+    writer.batch(TapBatch("e", [], 1, 4, 3, 0, False, None), [])  # noqa: FBT003 - its fields
+    writer.close([])
+    whole, browser = path.read_bytes(), Browser(rested)
+    browser.source.capture = path
+    for data, count in ((whole[: begun + 9], 2), (whole, 0)):
+        path.write_bytes(data)
+        capsys.readouterr()
+        assert cli.run(["tap", "-r", str(path)]) == 0
+        said = " ".join(capsys.readouterr().err.split())
+        for page in ("/bus", "/bus/diagram"):
+            words = words_in(browser.get(f"{page}?turn=SES-12345678-1").text)
+            missing = browser.twin(f"{page}.json?turn=SES-12345678-1")["missing"]
+            assert len(missing) == count and all(one in words and one in said for one in missing), words
+            assert not count or f"the capture is torn at byte {begun}:" in missing[0]
+            assert page == "/bus" or ("The capture has no frame of it" in words and "ring" not in words)
+    assert browser.get("/bus/capture.tap").status_code == 503
 
 
 def test_a_curve_falls_by_half_in_each_half_life():

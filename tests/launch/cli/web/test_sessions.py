@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shlex
 
 import pytest
@@ -13,6 +14,7 @@ from bench.simulated import SimulatedCluster
 from hobus.bus.messages.session import Deny
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.web import limits
+from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.lab.simulated import write_out
 from hobus.launch.sessions import listing
 from hobus.launch.sessions.journal_files import FromDirectory
@@ -171,6 +173,19 @@ def test_the_inbox_has_the_calls_of_the_command_in_its_foot(decided, capsys):
         held = [{"session_id": row["session_id"], **one} for row in listed["sessions"] for one in row["held_calls"]]
         assert [{name: one[name] for name in held[0]} for one in twin["approvals"]] == held if held else count == 0
         assert len(listed["sessions"]) == len(twin["approvals"]) == count
+
+
+def test_each_button_and_field_of_a_page_has_a_name_of_its_own(decided, monkeypatch):
+    """Who hears the page knows which call a button decides, and what a word is for."""
+    monkeypatch.setattr(HomeSource, "runs", True)
+    browser = Browser(decided[0], at_rest=False)
+    [call] = browser.get("/approvals.json").json()["approvals"]
+    which, session = f"verify_ledger, call {call['call_id']}", call["session_id"]
+    for path, of in (("/approvals", f" of SES-{session[:8]}-1"), (f"/sessions/{session}", "")):
+        main = browser.get(path).text.partition("<main")[2]
+        named = re.findall(r'<(?:button|input|textarea)(?! type="hidden")[^>]*aria-label="([^"]*)"', main)
+        assert {f"Approve {which}{of}", f"Deny {which}{of}"} <= set(named)
+        assert len({*named}) == len(named), named
 
 
 def test_a_call_that_a_person_denied_is_named_where_its_turn_is_listed(decided, capsys):
