@@ -79,7 +79,9 @@ def test_the_cluster_is_shown_and_told_and_may_go_and_come_under_the_page(cluste
     assert "expected ROLE=N" in console.post("/cluster/scale", role="ledger", count="2")
     assert "there is no nobody/1" in console.post("/cluster/leave", actor="nobody/1", verb="drain")
     session = cluster.ask("what packages are installed?")["session_id"]
-    assert cluster("drain", "gateway/1").code == exit_codes.OK
+    warning = "no other process offers gateway: its requests fail until then"
+    assert console.post("/cluster/leave", actor="gateway/1", verb="drain") == f"gateway/1 is draining; {warning}"
+    assert warning in cluster("drain", "gateway/1").err
     without = console.client.get("/")
     assert without.status_code == 200 and without.text.count("the gateway does not answer") == 2
     assert cluster("restart", "gateway/1").code == exit_codes.OK

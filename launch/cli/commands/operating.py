@@ -106,8 +106,8 @@ def drain(*, home: Home, actor: str, idlest: int | None, no_wait: bool) -> None:
     say(f"{actor} is stopped; {format_next_command('restart', home.root)} {actor} starts it")
     run = find_running(home)
     peers = asyncio.run(ask_peers(home, run))
-    if not is_offered(role, run.children, peers.peers if peers is not None else ()):
-        note(f"no other process offers {role}: its requests fail until then")
+    if said := explain_absence(role, run.children, peers.peers if peers is not None else ()):
+        note(said)
     return None
 
 
@@ -158,6 +158,11 @@ def select_workers(peers: Iterable[PeerRow], pattern: str, idlest: int | None) -
 def is_offered(role: str, children: Iterable[ChildRow], peers: Iterable[PeerRow]) -> bool:
     """Return whether anybody of this role takes work: here by the launcher's word, elsewhere by the broker's."""
     return any(row.role == role and row.state in _AT_WORK for row in (*children, *peers))
+
+
+def explain_absence(role: str, others: Iterable[ChildRow], peers: Iterable[PeerRow]) -> str:
+    """Return what follows for who asks this role while the drained process rests; empty: others take its work."""
+    return "" if is_offered(role, others, peers) else f"no other process offers {role}: its requests fail until then"
 
 
 @click.command()

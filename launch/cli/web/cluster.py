@@ -12,6 +12,7 @@ from hobus.bus.messages.control import Queues, ReadQueues
 from hobus.bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget
 from hobus.launch.cli.commands import ps
 from hobus.launch.cli.commands.access import read_keys
+from hobus.launch.cli.commands.operating import explain_absence
 from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.cli.web.source import R
 from hobus.launch.cluster.run_file import find_running
@@ -64,12 +65,19 @@ async def leave(asked: Asked) -> str:
     if verb not in _LEAVES:
         raise UsageFault("expected restart or drain")
 
+    peers = await asked.source.peers() if verb == "drain" else None
+
     def tell() -> str:
-        is_elsewhere = verb == "drain" and actor.startswith(ELSEWHERE)
-        name = actor if is_elsewhere else find_row(asked.source.home, actor).actor
+        row = None if verb == "drain" and actor.startswith(ELSEWHERE) else find_row(asked.source.home, actor)
+        name = actor if row is None else row.actor
         wanted = LeaveCommand(actor=name, then="start" if verb == "restart" else "stay", person=asked.person.name)
         send_command(asked.source.home, wanted, is_followed=False)
-        return f"{name.partition('@')[0]} {'is being restarted' if verb == 'restart' else 'is draining'}"
+        if verb == "restart":
+            return f"{name} is being restarted"
+        others = [one for one in find_running(asked.source.home).children if one.actor != name]
+        far = [one for one in (() if peers is None else peers.peers) if one.instance.partition("@")[0] != name]
+        lacks = "" if row is None else explain_absence(row.role, others, far)
+        return f"{name.partition('@')[0]} is draining{lacks and f'; {lacks}'}"
 
     return await run_in_threadpool(tell)
 
