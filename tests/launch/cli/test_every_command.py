@@ -39,7 +39,7 @@ COMMANDS = dict(_every(cli.hobus, "", click.Context(cli.hobus)))
 STARTED = {"up", "down", "demo", "drill kill", "simulate", "worker join", "worker run", "dev", "console"}
 """They make what they need, or end it, or serve until they are ended."""
 ALONE = {
-    "init", "doctor", "gates", "registry", "agent list", "agent show", "drill list", "token list", "keys list", "keys revoke", "keys rotate",
+    "init", "doctor", "gates", "registry", "agent list", "agent show", "drill list", "token list", "token revoke", "keys list", "keys revoke", "keys rotate",
     "provider list", "provider check", "provider add", "config check", "config show", "config diff", "config set",
     "config unset", "config schema", "package build", "package key", "package install",
     "cell add", "cell list", "cell move", "cell remove", "workers on", "package list", "package remove", "package trust add", "package trust list", "package trust remove",
@@ -165,6 +165,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["init", "--agent", "2low"],
         ["init", "--agent", "ADMIN"],
         ["keys", "revoke", "nobody"],
+        ["token", "revoke", "nobody"],
         ["keys", "rotate", "nobody"],
         ["token", "create", "--role", "ho2"],
         ["ledger", "show", "--session", "SES-00000000"],
