@@ -5,7 +5,6 @@ from __future__ import annotations
 from hobus.bus.ledger_client import read_pages
 from hobus.bus.messages.ledger import Query
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connect_bus
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.sessions.which import check_prefix, choose_one, complete_session_id
 
@@ -38,10 +37,10 @@ async def list_begun_sessions(bus: Bus, *, timeout_s: float) -> list[str]:
 
 
 async def find_named_session(place: Place, given: str, *, called: str = "--session") -> str:
-    """Return the full id; a prefix is looked up in the record, which a door may not read. Raises CommandError."""
-    session_id = complete_session_id(given)
-    if session_id is not None:
-        return session_id
-    check_prefix(given, called=called)  # nobody is asked about what begins no id
-    async with connect_bus(place, "operator") as bus:
-        return await find_session(bus, given, timeout_s=place.client_timeout_s, called=called)
+    """Return the full id; a prefix is looked up as `session list` finds it, in the record's files. Raises CommandError.
+
+    What they hold the ledger's index learns some tenths of a second later.
+    """
+    from hobus.launch.sessions import journal_files  # noqa: PLC0415 - reads segments
+
+    return journal_files.find_session(place.home.ledger, given, called=called)

@@ -363,15 +363,21 @@ def pay(directory: str, *, call: Invocation) -> str:
 """
 
 
+def up_with_payments(cluster: Cluster, tmp_path: Path) -> dict[str, str]:
+    """Start the cluster with a tool that pays; return the environment in which its workers find that tool."""
+    env = {"PYTHONPATH": f"{install(tmp_path / 'packages', 'paying', PAYS)}:{ROOT}"}
+    cluster.env |= env
+    once = {"tools__entry_points": entries("paying", ["pay"]), "launcher__crash_budget": 1}
+    cluster.up("--listen", "127.0.0.1:0", *configure(cluster, {}, tools=["pay"], permitted=["pay"], **once))
+    return env
+
+
 @pytest.mark.parametrize("signal_no", [signal.SIGTERM, signal.SIGKILL])
 def test_a_payment_whose_only_worker_ends_is_in_doubt_and_the_answer_says_so(
     cluster: Cluster, tmp_path: Path, signal_no: signal.Signals
 ) -> None:
     """Drained for too short or killed: the record has the tool's start. The last resort answers, and says it, too."""
-    env = {"PYTHONPATH": f"{install(tmp_path / 'packages', 'paying', PAYS)}:{ROOT}"}
-    cluster.env |= env
-    once = {"tools__entry_points": entries("paying", ["pay"]), "launcher__crash_budget": 1}
-    cluster.up("--listen", "127.0.0.1:0", *configure(cluster, {}, tools=["pay"], permitted=["pay"], **once))
+    env = up_with_payments(cluster, tmp_path)
     with workers(tmp_path / "far") as started:
         site = Site(cluster, tmp_path / "far", started)
         pod = site.join("one", token_of(cluster), "--grace", "2s", env=env).works()
@@ -393,11 +399,7 @@ def test_a_payment_whose_only_worker_ends_is_in_doubt_and_the_answer_says_so(
 
 def test_a_pod_killed_without_grace_while_its_tool_writes(cluster: Cluster, tmp_path: Path) -> None:
     """The call ends in doubt and the answer says so; another worker with that tool, which is idle, never runs it again."""
-    packages = install(tmp_path / "packages", "paying", PAYS)
-    env = {"PYTHONPATH": f"{packages}:{ROOT}"}
-    cluster.env |= env
-    once = {"tools__entry_points": entries("paying", ["pay"]), "launcher__crash_budget": 1}
-    cluster.up("--listen", "127.0.0.1:0", *configure(cluster, {}, tools=["pay"], permitted=["pay"], **once))
+    env = up_with_payments(cluster, tmp_path)
     with workers(tmp_path / "far") as started:
         site = Site(cluster, tmp_path / "far", started)
         pods = [site.join(name, token_of(cluster), env=env).works() for name in ("one", "two")]
