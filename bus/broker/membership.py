@@ -22,7 +22,7 @@ from hobus.bus.broker.state import State
 from hobus.bus.codec import decode
 from hobus.bus.envelope import Header, Kind, make_header
 from hobus.bus.errors import BusError, RuntimeFault
-from hobus.bus.lanes import LANES, LEASE_HOLDERS
+from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS
 from hobus.bus.messages.control import (
     SEPARATOR,
     AnnounceTools,
@@ -206,8 +206,12 @@ class Membership:
         """Give the peer no new work; what it works on, it may finish.
 
         The peer is told: no launcher ends one elsewhere, and one here that has a lane takes nothing new by that either.
+        Until its next beat such a one counts as busy: what its lane brought since the last one, no beat has told.
         """
         peer.is_drained = True
+        if peer.role in BESIDE_BROKER:
+            counters = {**peer.beat.counters, limits.AT_WORK: max(1, peer.at_work)}
+            peer.beat, peer.beaten = peer.beat.model_copy(update={"counters": counters}), None
         self._tell_drained(peer)
         self._rejudge(peer)
 

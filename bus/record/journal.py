@@ -545,11 +545,11 @@ _PARTS: dict[str, Callable[[Any, _About], Any]] = {
 
 
 def _fill(kind: type[Any], values: dict[str, Any], about: _About) -> None:
-    """Restore in an order or a receipt what the entry says of it."""
-    if kind is events.OrderDispatched:
+    """Restore in an order or a receipt what the entry says of it; an event without one is refused by its own form."""
+    if kind is events.OrderDispatched and values["order"] is not None:
         known = {"wo_id": values["wo_id"], "session_id": about.session_id, "wo_type": values["wo_type"]}
         values["order"] = values["order"] | known
-    elif kind is events.OrderEnded:
+    elif kind is events.OrderEnded and values["receipt"] is not None:
         values["receipt"] = values["receipt"] | {"wo_id": values["wo_id"]}
 
 

@@ -49,8 +49,8 @@ class ZeroMQLane:
             raise
 
     def close(self) -> None:
-        """Close with linger 0: what has not left is lost, and its requester asks again elsewhere."""
-        self._socket.close()
+        """Close; the last answers have one heartbeat interval to leave, and whoever misses one asks again elsewhere."""
+        self._socket.close(linger_ms=limits.HEARTBEAT_INTERVAL_MS)
 
 
 _MARK_BYTES = 65_536

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hobus.bus.codec import decode
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.control import (
@@ -94,6 +96,24 @@ def test_a_drained_instance_gets_nothing_new_and_finishes_what_it_has(rig):
     rig.advance(0.2)
     assert rig.answers(ho2) == [("WO-2", "no_route")]
     assert rig.call(operator, "q2", Drain(instance="ho1/9@a")).failure.code == "not_found"
+
+
+@pytest.mark.parametrize("beats", [[{}], [{"at_work": 0}], [{"at_work": 1}, {"at_work": 0}], [{"at_work": 2}]])
+def test_who_has_a_lane_counts_as_busy_from_its_drain_to_its_next_beat(rig, beats):
+    """What its lane brought since its last beat, the broker does not know; the launcher ends only whoever is idle."""
+    operator = rig.client("operator/1@a")
+    ho1 = rig.worker("ho1/1@a", slots=2)
+
+    def in_flight(number: int) -> int:
+        return answer(rig.call(operator, f"q{number}", ReadPeer(instance="ho1/1@a")), PeerRow).in_flight
+
+    rig.beat(ho1, at_work=0)
+    assert in_flight(0) == 0
+    rig.call(operator, "drain", Drain(instance="ho1/1@a"))
+    assert in_flight(1) == 1
+    for number, counters in enumerate(beats, 2):
+        rig.beat(ho1, **counters)
+        assert in_flight(number) == counters.get("at_work", 0)
 
 
 def test_a_malformed_question_is_answered_as_malformed(rig):

@@ -6,6 +6,7 @@ record's format number rises with it (`python -m tests.bus.record.test_journal_b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,29 @@ def test_junk_is_no_event_and_harms_nobody(name: str, data: st.DataObject) -> No
     fields[data.draw(st.integers(0, len(fields) - 1))] = data.draw(VALUES)
     for payload in (pack(fields), data.draw(st.binary(max_size=40)), pack(data.draw(VALUES))):
         taken = read_recorded(right._replace(bodies=[payload]))
+        assert taken is None or taken.event.session_id == SESSION
+
+
+JUNK = (None, True, -1, 2**63, 0.5, "", "x", "-1.2", b"", b"\xff" * 16, [], [None], ["x"], [[]], {}, {"ref": 1})
+
+
+def list_changed(value: Any) -> Iterator[Any]:
+    """Give the value with one part of it, at any depth, another, missing, or one too many."""
+    yield from JUNK
+    if isinstance(value, list):
+        yield from (value[:-1], [*value, None])
+        for at, part in enumerate(value):
+            yield from ([*value[:at], new, *value[at + 1 :]] for new in list_changed(part))
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from ({**value, key: new} for new in list_changed(part))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_an_event_with_junk_at_any_one_place_is_read_or_refused(name: str) -> None:
+    right = entry(name)
+    for fields in list_changed(unpack(right.bodies[0])):
+        taken = read_recorded(right._replace(bodies=[pack(fields)]))
         assert taken is None or taken.event.session_id == SESSION
 
 

@@ -1,8 +1,9 @@
-"""Bytes that a peer has not taken yet, over a real socket."""
+"""What a peer has not taken yet, over a real socket."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 import zmq
@@ -10,7 +11,7 @@ import zmq
 from hobus.bus.conduct import FRAME_BYTES
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.drained import DrainedSocket
-from hobus.bus.zeromq.lane import Unsent
+from hobus.bus.zeromq.lane import Unsent, ZeroMQLane
 from tests.conformance.clusters import bus_settings
 
 pytestmark = pytest.mark.process
@@ -83,4 +84,43 @@ async def test_what_was_sent_to_who_left_is_not_counted_for_ever(tmp_path) -> No
         dealer.close(linger=0)
         slow.term()
         drained.close()
+        zeromq.close()
+
+
+class Nobody:
+    """A lane's rules without any: what came is kept."""
+
+    def __init__(self) -> None:
+        self.came: list[bytes] = []
+
+    def bind(self, transport: object) -> None:
+        """The test sends."""
+
+    def receive(self, routing: bytes, frames: Sequence[bytes]) -> None:
+        self.came.append(routing)
+
+
+async def test_the_last_answers_of_a_lane_leave_after_it_was_closed(tmp_path) -> None:
+    """A process that ends in order answers what it had, and closes at once: the answer is not asked for again."""
+    zeromq, server = ZeroMQ(SETTINGS), Nobody()
+    lane = ZeroMQLane(zeromq, server, f"ipc://{tmp_path}/s")
+    other = zmq.Context()
+    dealer = other.socket(zmq.DEALER)
+    dealer.connect(lane.endpoint)
+    try:
+        dealer.send(b"")
+        while not server.came:
+            await asyncio.sleep(0.01)
+        for _ in range(20):
+            assert lane.send(server.came[0], b"head", b"x" * MB)
+        lane.close()
+        taken = 0
+        while taken < 20 and dealer.poll(5000):
+            dealer.recv_multipart()
+            taken += 1
+        assert taken == 20
+    finally:
+        dealer.close(linger=0)
+        other.term()
+        lane.close()
         zeromq.close()
