@@ -31,11 +31,9 @@ _EXCERPT_LEAD = 4
 """A part of a passage of this size stands before the first of its words."""
 _COMPARED = 3
 """So many times the texts that are asked for get a score: which words they have orders them nearly as that does."""
-_ROWS_AT_ONCE = 2048
-"""Of a word's texts so many are taken without counting them first; only speed depends on it."""
 _LOOKED_AT = 512
 """So many texts are looked at for each that is asked for, up to `limits.POSTINGS_MAX`: a turn asks for three."""
-_MEASURED = 256
+_MEASURED = 128
 """Of so many texts it is asked how long they are."""
 _WORD_CHARS = 6
 """About, with the blank behind it."""
@@ -61,14 +59,17 @@ class Scored(NamedTuple):
     passage: BestPassage
 
 
-def make_indexed(sequence: int, entry: Entry, text: SearchedText, *, principal: str) -> IndexedText:
+def make_indexed(sequence: int, entry: Entry, text: SearchedText, tokens: Tokens, *, principal: str) -> IndexedText:
     """Return a text as it goes into the index, and out of it; `principal`: whose its session is, empty: unknown."""
     about, kind = entry.provenance, get_stream_kind(entry.stream)
-    tokens = (
-        _name_session_token(kind, about.session_id), make_token("a", about.agent_id), make_token("p", principal),
-        make_token("t", entry.event_type), make_token("k", kind),
+    session = _name_session_token(kind, about.session_id)
+    narrowing = (
+        session, make_token("a", about.agent_id), make_token("p", principal), make_token("t", entry.event_type),
+        make_token("k", kind),
     )  # fmt: skip
-    return IndexedText(sequence, text.number, _cut(text.text, own_limits.SEARCHED_TEXT_MAX_BYTES), tokens)
+    words = _cut(text.text, own_limits.SEARCHED_TEXT_MAX_BYTES)
+    own = tuple([session + word for word in sorted(tokens.every(words))])
+    return IndexedText(sequence, text.number, words, narrowing, own)
 
 
 def choose_terms(question: Search, tokens: Tokens) -> list[str]:
@@ -102,10 +103,12 @@ def find_hits(  # noqa: PLR0913 - what is asked, of what, within which bounds
     """Yield the likeliest texts by the words they have, each with its score; between two, others may be served."""
     if not terms:
         return
-    among = Among(_list_narrowing(question), after, before)
+    kinds = question.streams or SEARCHED_STREAMS
+    session = [_name_session_token(kind, question.session_id) for kind in kinds] if question.session_id else []
+    among = Among(_list_narrowing(question, kinds), after, before, tuple(session))
     looked_at = min(_LOOKED_AT * question.limit, own_limits.POSTINGS_MAX)
-    known, held = _rank(index, among, terms, looked_at)
-    for row in _choose_first(index, held, known, _read_at_most(question), own_limits.EXCERPT_CHARS):
+    known, sought, held = _rank(index, among, terms, looked_at)
+    for row in _choose_first(index, sought, held, known, _read_at_most(question), own_limits.EXCERPT_CHARS):
         sequence, number = place_of(row)
         found = text_at(sequence, number)
         if found is None or not _is_of(found[0], question):
@@ -117,28 +120,30 @@ def find_hits(  # noqa: PLR0913 - what is asked, of what, within which bounds
 
 def _rank(
     index: SearchIndex, among: Among, terms: Sequence[str], postings_max: int
-) -> tuple[Weights, dict[int, tuple[str, ...]]]:
-    """Return what each word weighs among these texts, and the texts with the words that they have."""
-    few = {term: index.rows(among, term, limit=_ROWS_AT_ONCE) for term in terms}
-    counts = {
-        term: len(rows) if len(rows) < _ROWS_AT_ONCE else index.count(among, term, limit=postings_max + 1)
-        for term, rows in few.items()
-        if rows
-    }
+) -> tuple[Weights, list[str], dict[int, int]]:
+    """Return what each word weighs among these texts, the words sought, and which of them, as bits, each text has."""
+    found = {term: rows for term in terms if (rows := index.rows(among, term, limit=postings_max + 1))}
     texts = index.count(among, limit=postings_max + 1)
     if texts > postings_max:
         texts = max(texts, index.reached.texts)
+    counts = {term: len(rows) for term, rows in found.items()}
     known = weigh_words(counts, texts, index.reached.chars / max(index.reached.texts, 1))
-    held: defaultdict[int, list[str]] = defaultdict(list)
-    for term in choose_rarest(counts, postings_max):
-        is_whole = len(few[term]) == counts[term] <= postings_max
-        for row in few[term] if is_whole else index.rows(among, term, limit=postings_max, newest=True):
-            held[row].append(term)
-    return known, {row: tuple(found) for row, found in held.items()}
+    sought = choose_rarest(counts, postings_max)
+    held: dict[int, int] = {}
+    for number, term in enumerate(sought):
+        bit = 1 << number
+        for row in found[term][:postings_max]:
+            held[row] = held.get(row, 0) | bit
+    return known, sought, held
 
 
-def _choose_first(
-    index: SearchIndex, held: Mapping[int, tuple[str, ...]], known: Weights, count: int, passage_chars: int
+def _choose_first(  # noqa: PLR0913, PLR0917 - which texts have which words, and what counts of them
+    index: SearchIndex,
+    sought: Sequence[str],
+    held: Mapping[int, int],
+    known: Weights,
+    count: int,
+    passage_chars: int,
 ) -> list[int]:
     """Return the texts to read: by which words they have and how long they are, of equal ones the newest.
 
@@ -146,15 +151,21 @@ def _choose_first(
     """
     # Not by FTS5's own bm25(): it goes by the length of a whole text, and put a long answer that alone had the rare
     # word of a question last of 630 texts. Here one passage of a text counts.
-    weighed = {terms: sum([known.rarity[term] for term in terms]) for terms in set(held.values())}
+    terms_of = {bits: [term for at, term in enumerate(sought) if bits >> at & 1] for bits in set(held.values())}
+    weighed = {bits: sum([known.rarity[term] for term in terms]) for bits, terms in terms_of.items()}
     alike: defaultdict[float, list[int]] = defaultdict(list)
-    for row, terms in held.items():
-        alike[weighed[terms]].append(row)
-    likely = [row for weight in sorted(alike, reverse=True) for row in sorted(alike[weight], reverse=True)][:_MEASURED]
+    for row, bits in held.items():
+        alike[weighed[bits]].append(row)
+    likely: list[int] = []
+    for weight in sorted(alike, reverse=True):
+        likely += sorted(alike[weight], reverse=True)
+        if len(likely) >= _MEASURED:
+            break
+    likely = likely[:_MEASURED]
     words = index.lengths(likely)
     unknown = passage_chars // _WORD_CHARS + 1
     kinds = {row: (held[row], min(words.get(row, unknown) * _WORD_CHARS, passage_chars)) for row in likely}
-    scores = {kind: score(dict.fromkeys(kind[0], 1), known, kind[1]) for kind in set(kinds.values())}
+    scores = {kind: score(dict.fromkeys(terms_of[kind[0]], 1), known, kind[1]) for kind in set(kinds.values())}
     return [row for _, row in nlargest(count, [(scores[kind], row) for row, kind in kinds.items()])]
 
 
@@ -207,19 +218,16 @@ def _is_asked(found: Scored) -> bool:
     return found.text.text.rstrip().endswith(_QUESTION_MARKS)
 
 
-def _list_narrowing(question: Search) -> tuple[tuple[str, ...], ...]:
-    """Return the tokens that narrow the question; with a session's no other, which all texts would be read for."""
-    kinds = question.streams or SEARCHED_STREAMS
-    if question.session_id:
-        asked = [(_name_session_token(kind, question.session_id) for kind in kinds)]
-    else:
-        asked = [
-            (make_token("a", value) for value in (question.agent_id,) if value),
-            (make_token("p", value) for value in (question.principal,) if value),
-            (make_token("k", kind) for kind in kinds),
+def _list_narrowing(question: Search, kinds: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return the groups of tokens that narrow the question; of one session no other, as it has one of each."""
+    groups = [tuple([make_token("t", value) for value in question.event_types])]
+    if not question.session_id:
+        groups += [
+            tuple([make_token("a", value) for value in (question.agent_id,) if value]),
+            tuple([make_token("p", value) for value in (question.principal,) if value]),
+            tuple([make_token("k", kind) for kind in kinds]),
         ]
-    groups = (*asked, (make_token("t", value) for value in question.event_types))
-    return tuple(group for group in map(tuple, groups) if group)
+    return tuple([group for group in groups if group])
 
 
 def _is_of(entry: Entry, question: Search) -> bool:

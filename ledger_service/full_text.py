@@ -105,7 +105,7 @@ class FullText:
 
     def _make_indexed(self, sequence: int, entry: Entry, text: SearchedText) -> IndexedText:
         principal = self._find_principal(entry.provenance.session_id)
-        return make_indexed(sequence, entry, text, principal=principal)
+        return make_indexed(sequence, entry, text, self._tokens, principal=principal)
 
     def _find_principal(self, session_id: str) -> str:
         """Return whose a session is, as its SESSION_START says; empty where none stands where one begins."""

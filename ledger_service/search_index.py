@@ -3,7 +3,8 @@
 A cache that decides nothing: missing, damaged or of another record it is thrown away, and made anew while the ledger
 works. The texts are not in it: an excerpt is read from the record, so what is gone from there is shown to nobody. A
 text is found by its words, and narrowed by tokens of its own column: hashes of its session, agent, principal, type and
-stream.
+stream. Each turn asks for words in one session, which would be looked for among those of all sessions: its words stand
+in a third column once more, each behind the session's token.
 
 Words are those of FTS5's tokenizer: runs of letters and digits of any script, without case and diacritics. What is
 asked goes through the same tokenizer and is quoted word by word, so no query has a syntax.
@@ -23,21 +24,22 @@ from hobus.ledger_service.index import connect_index
 FILE = "search.sqlite"
 """Its name in a ledger's directory."""
 FILES = (FILE, f"{FILE}-wal", f"{FILE}-shm")
-SCHEMA_VERSION = 4
-"""3 had no words of failures."""
+SCHEMA_VERSION = 5
+"""4 had no words of one session."""
 _TOKENIZER = "tokenize = 'unicode61 remove_diacritics 2'"
 _BITS = 8
 """Of a row's number: which body of its entry the text is. Stored: part of SCHEMA_VERSION."""
 BODIES_MAX = 1 << _BITS
 _SCHEMA = f"""
-CREATE VIRTUAL TABLE texts USING fts5(text, about, content = '', {_TOKENIZER});
+CREATE VIRTUAL TABLE texts USING fts5(text, about, own, content = '', detail = column, {_TOKENIZER});
 CREATE TABLE reached (one INTEGER PRIMARY KEY, sequence INTEGER, chain BLOB, texts INTEGER, chars INTEGER);
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 _COUNT_ALL = "SELECT count(*) FROM (SELECT rowid FROM texts WHERE rowid >= ? AND rowid < ? LIMIT ?)"
-_FOUND = "SELECT rowid FROM texts WHERE texts MATCH ? AND rowid >= ? AND rowid < ?"
-_ROWS, _NEWEST = f"{_FOUND} LIMIT ?", f"{_FOUND} ORDER BY rowid DESC LIMIT ?"
+_ROWS = "SELECT rowid FROM texts WHERE texts MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
 _COUNT = f"SELECT count(*) FROM ({_ROWS})"  # noqa: S608 - no words of anybody in it
+_INSERT = "INSERT INTO texts (rowid, text, about, own) VALUES (?, ?, ?, ?)"
+_DELETE = "INSERT INTO texts (texts, rowid, text, about, own) VALUES ('delete', ?, ?, ?, ?)"
 _TERMS_KEPT, _MATCHERS_KEPT = 4096, 64
 """Only speed depends on it."""
 _MARKS = "\x02", "\x03"
@@ -58,7 +60,8 @@ class IndexedText(NamedTuple):
     sequence: int
     number: int  # of its body
     text: str
-    about: tuple[str, ...]  # of `token`
+    about: tuple[str, ...]  # of `make_token`
+    own: tuple[str, ...] = ()  # its words, each behind its session's token
 
 
 class Word(NamedTuple):
@@ -75,11 +78,17 @@ class Among(NamedTuple):
     about: tuple[tuple[str, ...], ...]
     after: int
     before: int
+    session: tuple[str, ...] = ()
+    """One more such group: the tokens of the one session that is asked about; empty: of any."""
 
     def of(self, term: str = "") -> tuple[str, int, int]:
         """Return those that have this word (empty: all), as the engine is asked."""
-        parts = [f"{{about}} : ({_join_terms(group)})" for group in self.about]
-        parts += [f'{{text}} : "{term}"'] if term else []
+        groups = self.about if term or not self.session else (self.session, *self.about)
+        parts = [f"{{about}} : ({_join_terms(group)})" for group in groups]
+        if term and self.session:
+            parts.append(f"{{own}} : ({_join_terms([f'{token}{term}' for token in self.session])})")
+        elif term:
+            parts.append(f'{{text}} : "{term}"')
         return " AND ".join(parts), self.after + 1 << _BITS, self.before << _BITS
 
 
@@ -134,10 +143,7 @@ class SearchIndex:
         reached = Reached(sequence, chain, before.texts + len(texts), before.chars + chars)
         with self._db:  # commits, or takes back
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(
-                "INSERT INTO texts (rowid, text, about) VALUES (?, ?, ?)",
-                [(_compute_row(one.sequence, one.number), one.text, " ".join(one.about)) for one in texts],
-            )
+            self._db.executemany(_INSERT, map(_make_row, texts))
             self._db.execute("INSERT OR REPLACE INTO reached VALUES (1, ?, ?, ?, ?)", reached)
         self.reached = reached
 
@@ -148,25 +154,21 @@ class SearchIndex:
         reached = before._replace(texts=before.texts - len(texts), chars=before.chars - gone)
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(
-                "INSERT INTO texts (texts, rowid, text, about) VALUES ('delete', ?, ?, ?)",
-                [(_compute_row(one.sequence, one.number), one.text, " ".join(one.about)) for one in texts],
-            )
+            self._db.executemany(_DELETE, map(_make_row, texts))
             self._db.execute("INSERT INTO texts (texts) VALUES ('optimize')")  # else the words stay beside a mark
             self._db.execute("INSERT OR REPLACE INTO reached VALUES (1, ?, ?, ?, ?)", reached)
         self.reached = reached
 
-    def count(self, among: Among, term: str = "", *, limit: int) -> int:
-        """Return how many of these texts there are, or have this word, counted up to `limit`."""
-        match, *stretch = among.of(term)
+    def count(self, among: Among, *, limit: int) -> int:
+        """Return how many of these texts there are, counted up to `limit`."""
+        match, *stretch = among.of()
         asked = (_COUNT, (match, *stretch, limit)) if match else (_COUNT_ALL, (*stretch, limit))
         (count,) = self._db.execute(*asked).fetchone()
         return count
 
-    def rows(self, among: Among, term: str, *, limit: int, newest: bool = False) -> list[int]:
-        """Return the numbers (`place_of`) of texts that have this word: the oldest or, for more time, the newest."""
-        question = _NEWEST if newest else _ROWS
-        return [row for (row,) in self._db.execute(question, (*among.of(term), limit)).fetchall()]
+    def rows(self, among: Among, term: str, *, limit: int) -> list[int]:
+        """Return the numbers (`place_of`) of the newest texts that have this word."""
+        return [row for (row,) in self._db.execute(_ROWS, (*among.of(term), limit)).fetchall()]
 
     def lengths(self, rows: Sequence[int]) -> dict[int, int]:
         """Return how many words each of these texts has; what is gone is left out."""
@@ -189,8 +191,8 @@ def place_of(row: int) -> tuple[int, int]:
     return row >> _BITS, row & BODIES_MAX - 1
 
 
-def _compute_row(sequence: int, number: int) -> int:
-    return sequence << _BITS | number
+def _make_row(one: IndexedText) -> tuple[int, str, str, str]:
+    return one.sequence << _BITS | one.number, one.text, " ".join(one.about), " ".join(one.own)
 
 
 def _join_terms(terms: Iterable[str]) -> str:
@@ -212,10 +214,17 @@ class Tokens:
     def close(self) -> None:
         self._db.close()
 
+    def every(self, text: str) -> set[str]:
+        """Return the different words of a text as the index has them."""
+        if text.isascii():
+            return set(_PLAIN_WORD.findall(text.lower()))
+        self._put(text)
+        return {term for (term,) in self._db.execute("SELECT term FROM words")}
+
     def terms(self, words: str, *, limit: int) -> list[str]:
         """Return the different words as the index has them, sorted; of too many the longest, which are mostly rare."""
         if words.isascii():
-            found = set(_PLAIN_WORD.findall(words.lower()))
+            found = self.every(words)
             return sorted(sorted(found, key=lambda term: (-len(term), term))[:limit])
         self._put(words)
         question = "SELECT term FROM words ORDER BY length(term) DESC, term LIMIT ?"
