@@ -13,7 +13,7 @@ from hobus.bus.spool import RecordKeeper
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import budget, records
 from hobus.gateway_service.budget import BudgetState, NotReserved, Reservation, Scope
-from hobus.gateway_service.held import Held
+from hobus.gateway_service.places import Held
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
 from hobus.gateway_service.records import Attempt, PromptCall
 

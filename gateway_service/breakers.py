@@ -23,7 +23,7 @@ from hobus.bus.spool import RecordKeeper
 from hobus.config.sections.gateway import BreakerConfig, Route
 from hobus.gateway_service import breaker, records
 from hobus.gateway_service.breaker import BreakerState, Said, compute_rest
-from hobus.gateway_service.held import Held
+from hobus.gateway_service.places import Held
 
 _log = structlog.get_logger("gateway")
 _CLOSED = BreakerState()

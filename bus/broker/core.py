@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from hobus.bus import limits
 from hobus.bus.broker.delivery import Delivery
 from hobus.bus.broker.endings import Endings
-from hobus.bus.broker.enrolment import Authenticate, Enrolment, KeyBook
+from hobus.bus.broker.enrolment import Authenticate, Enrolment
 from hobus.bus.broker.events import (
     Action,
     Connected,
@@ -43,6 +43,7 @@ from hobus.bus.errors import BusError
 
 if TYPE_CHECKING:
     from hobus.bus.settings import BusSettings
+    from hobus.bus.zeromq.key_book import KeyFiles
 
 _ASKS = (int(Kind.REQUEST), int(Kind.POST))
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAILURE), int(Kind.STREAM))
@@ -60,7 +61,7 @@ class BrokerCore:
         authenticate: Authenticate,
         now: float,
         wall_now: float,
-        keys: KeyBook | None = None,
+        keys: KeyFiles | None = None,
         config_digest: str = "",
         expected: Iterable[str] | None = None,
     ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Container
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from hobus.bus import limits
 from hobus.bus.broker.events import Origin
@@ -21,13 +21,16 @@ from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused
 from hobus.bus.record.payloads.governance import KeyRefused
 from hobus.bus.window import remember
 
+if TYPE_CHECKING:
+    from hobus.bus.zeromq.key_book import KeyFiles
+
 Authenticate = Callable[[Hello], Refused | None]
 
 
 class Enrolment:
     """Ask the book of keys, if there is one, and record what happens to keys."""
 
-    def __init__(self, state: State, records: RecordBook, authenticate: Authenticate, keys: KeyBook | None) -> None:
+    def __init__(self, state: State, records: RecordBook, authenticate: Authenticate, keys: KeyFiles | None) -> None:
         self._state = state
         self._records = records
         self._authenticate = authenticate
@@ -95,7 +98,7 @@ class Enrolment:
         return self._keys is not None and self._keys.is_rotating(key)
 
     @property
-    def _book(self) -> KeyBook:
+    def _book(self) -> KeyFiles:
         if self._keys is None:
             raise BusError("rejected", "this cluster has no address for workers on other hosts")
         return self._keys
@@ -157,49 +160,3 @@ class RefusedKeys:
             RefusedKey(key=key, address=address, count=count, last_ms=max(0, int((now - at) * 1000)))
             for key, (address, count, at) in self._seen.items()
         ]
-
-
-class KeyBook(Protocol):
-    """The port through which the broker asks the book of keys."""
-
-    @property
-    def listens(self) -> str:
-        """Return `HOST:PORT` where the broker listens; empty: nowhere."""
-        ...
-
-    def authenticate(self, hello: Hello, key: str) -> Refused | None:
-        """Return None if this key is enrolled as who the hello says; else why not, and the fix."""
-        ...
-
-    def join(self, join: Join, key: str, now: float) -> Joined | Refused:
-        """Enrol the worker's own key durably under its token's role, or say why not. `now`: wall seconds."""
-        ...
-
-    def create_token(self, wanted: CreateToken, now: float) -> TokenCreated:
-        """Create a token durably; its key counts from now on. Raises BusError."""
-        ...
-
-    def use_snapshot(self, digest: str) -> None:
-        """Require this snapshot of every hello that offers anything from now on."""
-
-    def revoke(self, name: str) -> str:
-        """Take back the public key of this worker, durably, and return it; it is let in no more. Raises BusError."""
-        ...
-
-    def rotate(self, name: str, ends_at: float) -> None:
-        """Let a worker enrol another key until then (wall seconds), else it loses the one that it has.
-
-        Raises BusError.
-        """
-
-    def is_rotating(self, key: str) -> bool:
-        """Whether its worker is to enrol another key."""
-        ...
-
-    def list_overdue(self, connected: Container[str], now: float, wall: float) -> list[str]:
-        """Return workers not `connected` for as long as their token says (`now`: monotonic), or not rotated in time."""
-        ...
-
-    def take_records(self) -> list[Noted]:
-        """Return what is to be recorded since the last call; at first everything known."""
-        ...

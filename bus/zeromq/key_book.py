@@ -15,7 +15,7 @@ import hashlib
 import shutil
 from collections.abc import Container, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -28,9 +28,6 @@ from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused
 from hobus.bus.messages.ids import format_iso
 from hobus.bus.record.payloads.governance import KeyEnrolled, KeyRefused, KeyRevoked, TokenMade
 from hobus.bus.zeromq import curve
-
-if TYPE_CHECKING:
-    from hobus.bus.settings import BusSettings
 
 _TOKENS, _ENROLLED, _BROKER_KEY = "tokens", "enrolled", "broker.key"
 R = TypeVar("R", bound=Record)
@@ -78,12 +75,11 @@ class WorkerFile(Record):
 
 
 class KeyFiles:
-    """Implement `bus.broker.enrolment.KeyBook` over the files of one home."""
+    """The keys of one home, as its broker asks for them."""
 
-    def __init__(self, folder: Path, *, settings: BusSettings, version: str, config_digest: str) -> None:
+    def __init__(self, folder: Path, *, version: str, config_digest: str) -> None:
         """Read everything; skip damaged tokens and workers. Raises ConfigError for a damaged broker key, OSError."""
         self._folder = disk.make_private_folder(folder)
-        self._settings = settings
         self._version = version
         self._digest = config_digest
         self.pair = curve.keep_pair(folder / _BROKER_KEY)
@@ -262,7 +258,10 @@ class KeyFiles:
         return revoked.public_key
 
     def rotate(self, name: str, ends_at: float) -> None:
-        """Rotate a key; see `bus.broker.enrolment.KeyBook`."""
+        """Let a worker enrol another key until then (wall seconds), else it loses the one that it has.
+
+        Raises BusError.
+        """
         self._change(name, ends_at_us=round(ends_at * 1_000_000))
 
     def _change(self, name: str, **changes: int) -> WorkerFile:
@@ -275,12 +274,12 @@ class KeyFiles:
         return changed
 
     def is_rotating(self, key: str) -> bool:
-        """See `bus.broker.enrolment.KeyBook`."""
+        """Whether its worker is to enrol another key."""
         worker = self._workers.get(key)
         return worker is not None and worker.ends_at_us > 0
 
     def list_overdue(self, connected: Container[str], now: float, wall: float) -> list[str]:
-        """See `bus.broker.enrolment.KeyBook`."""
+        """Return workers not `connected` for as long as their token says (`now`: monotonic), or not rotated in time."""
         found: list[str] = []
         for worker in self._workers.values():
             if is_here := not worker.gone_s or worker.name in connected:
@@ -352,16 +351,6 @@ def list_damaged(folder: Path) -> list[Path]:
 def count_used(token: TokenFile, enrolled: Iterable[WorkerFile]) -> int:
     """Return how many workers came by this token; of an ephemeral one, how many of them are left."""
     return sum(one.token_id == token.token_id and not (token.gone_s and one.is_revoked) for one in enrolled)
-
-
-def revoke(folder: Path, name: str) -> None:
-    """Revoke this worker's key, or the token of this id, durably, without a running broker. Raises OSError."""
-    for token in read_tokens(folder):
-        if token.token_id == name:
-            _revoke_token(folder, token)
-    for worker in read_workers(folder):
-        if worker.name == name:
-            _write_worker(folder, worker.model_copy(update={"is_revoked": True}))
 
 
 def _revoke_token(folder: Path, token: TokenFile) -> None:

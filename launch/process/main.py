@@ -271,9 +271,7 @@ def _find_remote(place: Place) -> tuple[str, KeyFiles] | None:
     address = settings.listen
     if not address:
         return None
-    keys = KeyFiles(
-        place.home.keys, settings=settings, version=find_software_version(), config_digest=place.snapshot.digest
-    )
+    keys = KeyFiles(place.home.keys, version=find_software_version(), config_digest=place.snapshot.digest)
     if address.endswith(":0") and place.home.listening.exists():
         address = place.home.listening.read_text(encoding="ascii").strip()
     return address, keys

@@ -31,7 +31,7 @@ class Broker:
         self.thread = None
 
     def start(self):
-        self.keys = KeyFiles(self.home / "keys", settings=self.settings, version="1", config_digest="d")
+        self.keys = KeyFiles(self.home / "keys", version="1", config_digest="d")
         reader, self.stop_fd = os.pipe()
         loop = BrokerLoop(
             settings=self.settings, endpoint=f"ipc://{self.home}/b", tap_endpoint=f"ipc://{self.home}/t", epoch="e",

@@ -67,7 +67,7 @@ class Listening:
     def __init__(self, home):
         self.home = home
         self.settings = settings_with()
-        self.keys = KeyFiles(home / "keys", settings=self.settings, version="1", config_digest=DIGEST)
+        self.keys = KeyFiles(home / "keys", version="1", config_digest=DIGEST)
         self.context = zmq.Context()
         self.peers = []
         read_fd, self.stop_fd = os.pipe()

@@ -16,7 +16,7 @@ from hobus.bus.limits import JOIN_TTL_MAX_S
 from hobus.bus.messages.control import CreateToken, Done, RevokeKey, RotateKey, TokenCreated
 from hobus.bus.messages.ids import format_iso, parse_iso
 from hobus.bus.zeromq import curve, key_book
-from hobus.bus.zeromq.key_book import WorkerFile, enrolled_in, read_tokens, read_workers
+from hobus.bus.zeromq.key_book import KeyFiles, WorkerFile, enrolled_in, read_tokens, read_workers
 from hobus.launch.cli.commands.cluster_options import ask
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster import run_file
@@ -314,7 +314,7 @@ def _revoke(home: Home, name: str) -> None:
     if home.bound() and run_file.read(home.run_file) is not None:
         ask(find_cluster(home), "broker", RevokeKey(name=name), Done)
     else:
-        key_book.revoke(home.keys, name)
+        KeyFiles(home.keys, version="", config_digest="").revoke(name)
 
 
 @keys.command(name="revoke")

@@ -28,7 +28,7 @@ from hobus.bus.messages.ledger import Write
 from hobus.bus.record.catalog import read_body
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.key_book import KeyFiles
-from tests.bus.broker.rig import BIG, Rig, settings_with
+from tests.bus.broker.rig import BIG, Rig
 
 DIGEST = "sha256:" + "a" * 64
 
@@ -37,7 +37,7 @@ class Elsewhere:
     """A core that listens, and what connections with keys say to it."""
 
     def __init__(self, folder):
-        self.keys = KeyFiles(folder, settings=settings_with(), version="1", config_digest=DIGEST)
+        self.keys = KeyFiles(folder, version="1", config_digest=DIGEST)
         self.keys.listens = "127.0.0.1:5570"
         self.rig = Rig(keys=self.keys, config_digest=DIGEST)
 

@@ -13,8 +13,7 @@ from hobus.bus.envelope import HEADER_VERSION
 from hobus.bus.errors import BusError, ConfigError
 from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
 from hobus.bus.zeromq import curve
-from hobus.bus.zeromq.key_book import KeyFiles, list_damaged, read_tokens, read_workers, revoke
-from tests.bus.broker.rig import settings_with
+from hobus.bus.zeromq.key_book import KeyFiles, list_damaged, read_tokens, read_workers
 
 NOW = 1_700_000_000.0
 DIGEST = "sha256:" + "a" * 64
@@ -22,7 +21,7 @@ DIGEST = "sha256:" + "a" * 64
 
 def book(folder, **changes):
     """The keys of a home as a broker of version 1.0 reads them."""
-    return KeyFiles(folder, settings=settings_with(), **({"version": "1.0", "config_digest": DIGEST} | changes))
+    return KeyFiles(folder, **({"version": "1.0", "config_digest": DIGEST} | changes))
 
 
 def token_for(keys, *, uses=1, ttl_s=60, gone_s=0):
@@ -202,8 +201,9 @@ def test_a_key_that_was_taken_back_gives_no_use_back(tmp_path):
     keys = book(tmp_path)
     token, mine = token_for(keys), join()
     keys.join(mine, token, NOW)
-    for _ in range(2):
-        revoke(tmp_path, "ho1/remote-1")
+    book(tmp_path).revoke("ho1/remote-1")
+    with pytest.raises(BusError, match="no worker 'ho1/remote-1' is enrolled"):
+        book(tmp_path).revoke("ho1/remote-1")
     again = book(tmp_path)
     assert not again.knows(mine.public_key.encode())
     assert again.authenticate(hello("ho1/remote-1"), mine.public_key).code == "not_enrolled"
@@ -304,7 +304,7 @@ def test_a_token_is_taken_back_at_once_and_its_workers_stay(tmp_path, is_running
         with pytest.raises(BusError):
             keys.revoke(made.token_id)
     else:
-        revoke(tmp_path, made.token_id)
+        book(tmp_path).revoke(made.token_id)
         keys = book(tmp_path)
         assert [one.event_type for one in keys.take_records()] == ["TOKEN_CREATED", "KEY_REVOKED", "KEY_ENROLLED"]
     assert not keys.knows(token.encode())
