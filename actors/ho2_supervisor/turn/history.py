@@ -213,7 +213,7 @@ class Blocks(NamedTuple):
 NO_BLOCKS = Blocks({}, {})
 
 
-class History(Struct, frozen=True):
+class History(Struct, frozen=True, dict=True):
     """The delivered turns that a prompt can still tell of, oldest first."""
 
     turns: tuple[DeliveredTurn, ...] = ()
@@ -252,7 +252,9 @@ def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> Hi
         lines = tuple(line if known.input_id == turn.input_id else known for known in history.lines)
         return replace(history, turns=turns, lines=lines)
     turns = (*history.turns, turn)[-limits.turns_max :]
-    return _without_untold(History(turns, (*history.lines, line), history.count + 1), limits)
+    longer = History(turns, (*history.lines, line), history.count + 1)
+    _keep_cuts(longer, _find_cuts(history, limits))
+    return _without_untold(longer, limits)
 
 
 def make_line(turn: DeliveredTurn, limits: HistoryLimits) -> ToldTurn:
@@ -293,7 +295,7 @@ class ShownTurn(Struct, frozen=True):
 
 def show_history(history: History, limits: HistoryLimits, blocks: Blocks = NO_BLOCKS) -> list[ShownTurn]:
     """Return everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn."""
-    begin, _ = _begin(history, limits)
+    begin = _find_cuts(history, limits).begin
     in_memory = len(history.lines) - len(history.turns)
     whole = max(begin.whole, in_memory)  # a configuration that shows more turns holds for those from now on
     told = [line.text for line in history.lines[begin.line : whole]] if begin.is_told else []
@@ -320,23 +322,44 @@ class _Begin(NamedTuple):
     """Whether there is room for what is said of older turns."""
 
 
-def _begin(history: History, limits: HistoryLimits) -> tuple[_Begin, list[int]]:
-    """Return where the next prompt's history begins, and where whole turns began after each cut."""
+class _Cuts(NamedTuple):
+    """What follows from the sizes of these turns."""
+
+    limits: HistoryLimits
+    turns: int
+    """So many of `History.lines`, from the first on."""
+    begin: _Begin
+    """Where the next prompt's history begins."""
+    used: int
+    """Characters of the whole turns."""
+    at: tuple[int, ...]
+    """Where whole turns began after each cut."""
+
+
+def _find_cuts(history: History, limits: HistoryLimits) -> _Cuts:
+    """Return the cuts of this history; those of the shorter one that it grew from were kept, and are gone on from."""
     lines, budget = history.lines, limits.budget_tokens * limits.chars_per_token
     forgotten = history.count - len(lines)
     digest_room = int(budget * HISTORY_DIGEST_SHARE)
-    begin, cuts, used = _fit_lines(lines, 0, digest_room, forgotten), [0] if forgotten else [], 0
+    kept: _Cuts | None = history.__dict__.get("cuts")
+    if kept is None or kept.limits != limits:
+        kept = _Cuts(limits, 0, _fit_lines(lines, 0, digest_room, forgotten), 0, (0,) * bool(forgotten))
+    _, walked, begin, used, cuts = kept
     beside_max = _compute_beside_max(budget)
-    for newest, line in enumerate(lines):
-        used += line.size(beside_max)
+    for newest in range(walked, len(lines)):
+        used += lines[newest].size(beside_max)
         most = budget - digest_room if forgotten + begin.whole else budget
         if used <= most and newest - begin.whole < limits.turns_max:
             continue
         whole, used = _cut(lines, newest, budget, (budget - digest_room) // 2, (limits.turns_max + 1) // 2)
-        room = min(digest_room, budget - used)
-        begin = _fit_lines(lines, whole, room, forgotten)
-        cuts.append(whole)
-    return begin, cuts
+        begin = _fit_lines(lines, whole, min(digest_room, budget - used), forgotten)
+        cuts = (*cuts, whole)
+    return _keep_cuts(history, _Cuts(limits, len(lines), begin, used, cuts))
+
+
+def _keep_cuts(history: History, cuts: _Cuts) -> _Cuts:
+    history.__dict__["cuts"] = cuts
+    return cuts
 
 
 def _cut(lines: Sequence[ToldTurn], newest: int, budget: int, chars: int, turns: int) -> tuple[int, int]:
@@ -373,7 +396,7 @@ def _without_untold(history: History, limits: HistoryLimits) -> History:
 
     Only up to where a cut left the first whole turn: from there on all cuts are as they were.
     """
-    begin, cuts = _begin(history, limits)
+    _, _, begin, _, cuts = _find_cuts(history, limits)
     first = max([cut for cut in cuts if cut <= begin.line and cut < begin.whole], default=0)
     return replace(history, lines=history.lines[first:]) if 2 * first > len(history.lines) else history
 
