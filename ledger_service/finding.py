@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import NamedTuple
@@ -133,7 +133,7 @@ def _rank(
     for number, term in enumerate(sought):
         bit = 1 << number
         for row in found[term][:postings_max]:
-            held[row] = held.get(row, 0) | bit
+            held[row] = held[row] | bit if row in held else bit
     return known, sought, held
 
 
@@ -153,18 +153,13 @@ def _choose_first(  # noqa: PLR0913, PLR0917 - which texts have which words, and
     # word of a question last of 630 texts. Here one passage of a text counts.
     terms_of = {bits: [term for at, term in enumerate(sought) if bits >> at & 1] for bits in set(held.values())}
     weighed = {bits: sum([known.rarity[term] for term in terms]) for bits, terms in terms_of.items()}
-    alike: defaultdict[float, list[int]] = defaultdict(list)
-    for row, bits in held.items():
-        alike[weighed[bits]].append(row)
-    likely: list[int] = []
-    for weight in sorted(alike, reverse=True):
-        likely += sorted(alike[weight], reverse=True)
-        if len(likely) >= _MEASURED:
-            break
-    likely = likely[:_MEASURED]
-    words = index.lengths(likely)
-    unknown = passage_chars // _WORD_CHARS + 1
-    kinds = {row: (held[row], min(words.get(row, unknown) * _WORD_CHARS, passage_chars)) for row in likely}
+    first = sorted([(weighed[bits], row) for row, bits in held.items()], reverse=True)[:_MEASURED]
+    words = index.lengths([row for _, row in first])
+    most = passage_chars // _WORD_CHARS + 1
+    kinds = {
+        row: (held[row], words[row] * _WORD_CHARS if row in words and words[row] < most else passage_chars)
+        for _, row in first
+    }
     scores = {kind: score(dict.fromkeys(terms_of[kind[0]], 1), known, kind[1]) for kind in set(kinds.values())}
     return [row for _, row in nlargest(count, [(scores[kind], row) for row, kind in kinds.items()])]
 

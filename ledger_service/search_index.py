@@ -173,7 +173,8 @@ class SearchIndex:
     def lengths(self, rows: Sequence[int]) -> dict[int, int]:
         """Return how many words each of these texts has; what is gone is left out."""
         question = f"SELECT id, sz FROM texts_docsize WHERE id IN ({', '.join('?' * len(rows))})"  # noqa: S608
-        return {row: _read_first_number(sizes) for row, sizes in self._db.execute(question, tuple(rows))}
+        found = self._db.execute(question, tuple(rows)).fetchall()
+        return {row: sizes[0] if sizes[0] < 0x80 else _read_first_number(sizes) for row, sizes in found}  # noqa: PLR2004
 
 
 def _read_first_number(sizes: bytes) -> int:
