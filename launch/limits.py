@@ -24,6 +24,8 @@ WATCH_INTERVAL_MS = 1000
 """Milliseconds between two questions to the broker how everybody is."""
 READY_POLL_MS = 25
 """The same, as long as something is starting or draining."""
+RETURN_MEMORY_S = 30
+"""Seconds between two times that a process returns free memory: each takes a few milliseconds."""
 ORPHAN_POLL_MS = 20
 """Milliseconds between two questions of a process without a launcher who still needs it."""
 JOURNAL_POLL_MS = 300

@@ -65,6 +65,15 @@ def return_big_memory() -> None:
         _load_library().mallopt(_M_MMAP_THRESHOLD, _RETURNED_BYTES)
 
 
+def return_free_memory() -> None:
+    """Return what is free between pieces in use to the kernel, in a few milliseconds; without effect without glibc.
+
+    The allocator does so only at the end of its heap: what many turns at once took would stay with the process.
+    """
+    with suppress(OSError, AttributeError):
+        _load_library().malloc_trim(0)
+
+
 def schedule_as_batch() -> None:
     """Have this process and its children preempt nobody when they are woken; without effect but on Linux.
 

@@ -29,11 +29,17 @@ from hobus.bus.zeromq.tokens import TokenDirectory
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import make_home
-from hobus.launch.cluster.kernel import keep_memory_private, return_big_memory, schedule_as_batch, set_title
+from hobus.launch.cluster.kernel import (
+    keep_memory_private,
+    return_big_memory,
+    return_free_memory,
+    schedule_as_batch,
+    set_title,
+)
 from hobus.launch.cluster.run_file import write_whole
 from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
-from hobus.launch.limits import DRAIN_SHARE
+from hobus.launch.limits import DRAIN_SHARE, RETURN_MEMORY_S
 from hobus.launch.logs import writing
 from hobus.launch.process import liveness, wiring
 from hobus.launch.process.liveness import FINISH
@@ -161,9 +167,10 @@ class _Process:
         async with asyncio.TaskGroup() as group:
             work = group.create_task(self._work(peer))
             rest = group.create_task(self._finish())
+            memory = group.create_task(_return_memory())
             ending = await asyncio.shield(until)
-            work.cancel()
-            rest.cancel()
+            for task in (work, rest, memory):
+                task.cancel()
         _log.info("process_ending", why=ending)
         if ending == "orphaned":
             patience_s = await liveness.wait_until_not_needed(
@@ -206,6 +213,12 @@ class _Process:
         except RuntimeFault as fault:
             reason = fault
         self._log_failure(reason)
+
+
+async def _return_memory() -> None:
+    while True:
+        await asyncio.sleep(RETURN_MEMORY_S)
+        return_free_memory()
 
 
 def _call_in_loop(loop: asyncio.AbstractEventLoop, end: Callable[[Ending], None]) -> None:
