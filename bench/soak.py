@@ -80,6 +80,13 @@ class Soak:
             mb = psutil.Process(pid).memory_full_info().uss / 1e6
             self.memory_mb.setdefault(actor, [[] for _ in range(TENTHS)])[tenth].append(mb)
 
+    def describe(self) -> str:
+        """Return one line on the present tenth."""
+        late, memory = self.late_ms[self.tenth], {name: mb[self.tenth][-1] for name, mb in self.memory_mb.items()}
+        took = f"{statistics.median(late):.0f} ms" if late else "-"
+        minutes = (time.monotonic() - self.began) / 60
+        return f"{minutes:.0f} min: {took}; MB: {', '.join(f'{name} {mb:.1f}' for name, mb in memory.items())}"
+
     def growth(self) -> dict[str, float]:
         return {
             actor: round(statistics.median(by_tenth[-1]) / statistics.median(by_tenth[self.warm]), 3)
@@ -152,6 +159,7 @@ async def soaked(found: Cluster, directory: Path, far: list[FarWorker], given: A
     async def watch() -> None:
         while not soak.is_over:
             await asyncio.to_thread(soak.sample, found)
+            print(soak.describe(), file=sys.stderr, flush=True)
             await asyncio.sleep(soak.seconds / TENTHS / 6)
 
     async with connect_bus(found.place, "door") as door:

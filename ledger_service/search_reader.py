@@ -34,7 +34,7 @@ def search_directory(path: Path, question: Search, progress: Callable[[int], Non
                 for text in list_searched_texts(entry):
                     if text.number < BODIES_MAX:
                         texts[head, text.number] = entry._replace(bodies=[]), text
-                        some.append(make_indexed(head, entry, text, principal=""))
+                        some.append(make_indexed(head, entry, text, tokens, principal=""))
             if len(some) >= _AT_ONCE:
                 index.add(some, sequence=head, chain=entry.chain)
                 some.clear()

@@ -341,7 +341,7 @@ def _find_cuts(history: History, limits: HistoryLimits) -> _Cuts:
     lines, budget = history.lines, limits.budget_tokens * limits.chars_per_token
     forgotten = history.count - len(lines)
     digest_room = int(budget * HISTORY_DIGEST_SHARE)
-    kept: _Cuts | None = history.__dict__.get("cuts")
+    kept: _Cuts | None = vars(history).get("cuts")
     if kept is None or kept.limits != limits:
         kept = _Cuts(limits, 0, _fit_lines(lines, 0, digest_room, forgotten), 0, (0,) * bool(forgotten))
     _, walked, begin, used, cuts = kept
@@ -358,7 +358,7 @@ def _find_cuts(history: History, limits: HistoryLimits) -> _Cuts:
 
 
 def _keep_cuts(history: History, cuts: _Cuts) -> _Cuts:
-    history.__dict__["cuts"] = cuts
+    vars(history)["cuts"] = cuts
     return cuts
 
 
