@@ -179,7 +179,7 @@ def test_a_signalled_worker_ends_its_orders_first_within_its_grace(cluster: Clus
 def test_a_worker_s_key_is_rotated_while_it_works(cluster: Cluster, tmp_path: Path) -> None:
     """Nothing is done twice or lost, the key before lets nobody in; killed at any moment of it, it comes with a key that is good."""
     slow = write_config(
-        tmp_path / "c.json", ("bus.listen", "127.0.0.1:0"), ("gateway.providers.offline.latency_ms", 8000)
+        tmp_path / "c.json", ("bus.listen", "127.0.0.1:0"), ("gateway.providers.offline.latency_ms", 3000)
     )
     with workers(tmp_path / "far") as started:
         cluster.up("--config", str(slow))
