@@ -59,8 +59,13 @@ class Scored(NamedTuple):
     passage: BestPassage
 
 
-def make_indexed(sequence: int, entry: Entry, text: SearchedText, tokens: Tokens, *, principal: str) -> IndexedText:
-    """Return a text as it goes into the index, and out of it; `principal`: whose its session is, empty: unknown."""
+def make_indexed(
+    sequence: int, entry: Entry, text: SearchedText, tokens: Tokens | None, *, principal: str
+) -> IndexedText:
+    """Return a text as it goes into the index, and out of it; `principal`: whose its session is, empty: unknown.
+
+    `tokens` None: nobody will ask for words of one session.
+    """
     about, kind = entry.provenance, get_stream_kind(entry.stream)
     session = _name_session_token(kind, about.session_id)
     narrowing = (
@@ -68,7 +73,7 @@ def make_indexed(sequence: int, entry: Entry, text: SearchedText, tokens: Tokens
         make_token("k", kind),
     )  # fmt: skip
     words = _cut(text.text, own_limits.SEARCHED_TEXT_MAX_BYTES)
-    own = tuple([session + word for word in sorted(tokens.every(words))])
+    own = () if tokens is None else tuple([session + word for word in sorted(tokens.every(words))])
     return IndexedText(sequence, text.number, words, narrowing, own)
 
 

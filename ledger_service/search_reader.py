@@ -22,6 +22,7 @@ def search_directory(path: Path, question: Search, progress: Callable[[int], Non
     `progress` is told how many entries were read. It costs a pass over the record, and its texts in memory.
     """
     index, tokens = SearchIndex.open(None), Tokens()
+    of_session = tokens if question.session_id else None
     try:
         texts: dict[tuple[int, int], tuple[Entry, SearchedText]] = {}
         head, after = -1, question.after
@@ -34,7 +35,7 @@ def search_directory(path: Path, question: Search, progress: Callable[[int], Non
                 for text in list_searched_texts(entry):
                     if text.number < BODIES_MAX:
                         texts[head, text.number] = entry._replace(bodies=[]), text
-                        some.append(make_indexed(head, entry, text, tokens, principal=""))
+                        some.append(make_indexed(head, entry, text, of_session, principal=""))
             if len(some) >= _AT_ONCE:
                 index.add(some, sequence=head, chain=entry.chain)
                 some.clear()
