@@ -13,17 +13,17 @@ import os
 import select
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.cluster import cancelled, temporary
+from bench.cluster import answered, cancelled, temporary
 from bench.outside import Outside, asking_for, with_outside
 from bench.report import arguments, judged, percentile
+from bench.turn import QUESTION
 from hobus.bus.messages.ids import derive_session_id
-from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus
-from hobus.launch.sessions.turns import process_turn
 
 TOOL = "charge_late"
 GOAL_MS = 50
@@ -39,7 +39,7 @@ SETTINGS = {"ho2.classify": False, "ho3.enabled": False, "budget.budget_mode": "
 class Row:
     reached_ms: list[float] = field(default_factory=list[float])
     answered_ms: list[float] = field(default_factory=list[float])  # until whoever asked has control back
-    outcomes: dict[str, int] = field(default_factory=dict[str, int])
+    outcomes: Counter[str] = field(default_factory=Counter[str])
     unusable: int = 0  # sessions that did not answer the next question
     effects: int = 0  # cards charged all the same
     record: str = "ok"
@@ -99,29 +99,20 @@ async def _cancel(door: Bus, operator: Bus, outside: Outside, row: Row, input_id
     """A turn, cancelled by its operator; then the next one in the same session."""
     session_id, before = derive_session_id("door", input_id), len(outside.runs(TOOL))
     async with asyncio.TaskGroup() as group:
-        asking = group.create_task(_asked(door, None, input_id, asking_for(TOOL)))
+        asking = group.create_task(answered(door, asking_for(TOOL), input_id=input_id, timeout_s=LIMIT_S))
+        asking.add_done_callback(lambda _: row.answered_ms.append(round((time.time() - at) * 1000, 2)))
         died = group.create_task(asyncio.to_thread(_died_at, await _at_work(outside, before)))
         await asyncio.sleep(0)
         at = time.time()
         await cancelled(operator, session_id, input_id)
-    result, answered_at = asking.result()
     row.reached_ms.append(round((died.result() - at) * 1000, 2))
-    row.answered_ms.append(round((answered_at - at) * 1000, 2))
-    outcome = f"{result.outcome} {result.code or ''}".strip()
-    row.outcomes[outcome] = row.outcomes.get(outcome, 0) + 1
-    following, _ = await _asked(door, session_id, f"{input_id}-next", "what packages are installed?")
-    row.unusable += following.outcome != "success"
-
-
-async def _asked(door: Bus, session_id: str | None, input_id: str, text: str) -> tuple[TurnResult, float]:
-    turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text)
-    return await process_turn(door, turn, timeout_s=LIMIT_S, retry_interval_s=0.2), time.time()
+    result, follows = asking.result(), {"session_id": session_id, "input_id": f"{input_id}-next"}
+    row.outcomes[f"{result.outcome} {result.code or ''}".strip()] += 1
+    row.unusable += (await answered(door, QUESTION, timeout_s=LIMIT_S, **follows)).outcome != "success"
 
 
 def main() -> None:
-    parser = arguments(__doc__, write=True)
-    parser.add_argument("--cancels", type=int, default=200)
-    given = parser.parse_args()
+    given = arguments(__doc__, write=True, cancels=200).parse_args()
     sys.exit(judged(given, [measure(given.cancels)], results=RESULTS, name="cancels", how=f"goal: p99 {GOAL_MS} ms"))
 
 

@@ -30,6 +30,7 @@ from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.lab.simulation.record import check_record
 from hobus.launch.launcher.children import make_environment
 from hobus.launch.sessions.commands import Fences, make_host_command
+from hobus.launch.sessions.turns import process_turn
 from hobus.launch.sessions.watched_turn import answer_of
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.segment import DIRECTORY
@@ -285,6 +286,14 @@ async def next_entry(operator: Bus, after: int, event_type: str) -> Entry:
             after = entry.sequence
             if entry.event_type == event_type:
                 return entry
+
+
+async def answered(
+    door: Bus, text: str, *, input_id: str, session_id: str | None = None, timeout_s: float, stream: bool = False
+) -> TurnResult:
+    """One turn, asked again under its input id while that may help. Raises RuntimeFault."""
+    turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=stream)
+    return await process_turn(door, turn, timeout_s=timeout_s, retry_interval_s=0.2)
 
 
 async def cancelled(operator: Bus, session_id: str, name: str) -> None:

@@ -29,7 +29,7 @@ WORDS = ("what packages are installed?", "which tools are there?", "how many pac
 PATIENT = {"launcher.ready_timeout_ms": 600_000}
 """A start reads every prompt and signal of the record."""
 PLAIN = {**PATIENT, "ho2.classify": False, "ho3.enabled": False, "projection.mode": "off"}
-"""Of the long session, as in `bench.history`."""
+"""Of the long session, as in `bench.turn`."""
 _TOGETHER = 10
 _FIELDS = WriteEntry._fields
 

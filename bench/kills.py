@@ -1,19 +1,13 @@
 """The kill matrix (R1): SIGKILL of every process at five points of a turn, on real processes, with real effects outside.
 
-usage: python -m bench.kills [--process host,ho2] [--point in_llm2] [--tool charge_keyed] [--jobs 1] [--write]
-
 Each cell is a cluster of its own and one turn of two model calls with one tool between them (`ho2.classify` off, as no
 peer classifies). The turn is brought to a recorded fact and held there, the process is killed, the turn goes on; then
 the answer, the same question under the same input id once more, the outside and the whole record are looked at.
 
-The points: `llm1_done`, the model has answered and the gateway
-has not passed the answer on; `tool_effect`, the effect is there and the tool has not returned; `in_llm2`, the second
-prompt is recorded and the model is thinking, killed at once; `in_llm2_300ms`, the same 300 ms later; `llm2_done`.
-
-The tool comes in two forms, both from a distribution outside the product (bench/outside_tools): `charge_keyed` passes our
-idempotency key to an outside that knows keys, and says that it may run twice; `charge_unkeyed` may not. `--write`
-puts the table into bench/results/drills.md and the figures into bench/results/kills.json. tests/process/test_kills.py
-demands of cells what `find_faults` says.
+The points: `llm1_done`, the model has answered and the gateway has not passed the answer on; `tool_effect`, the effect is
+there and the tool has not returned; `in_llm2`, the second prompt is recorded and the model is thinking, killed at once;
+`in_llm2_300ms`, the same 300 ms later; `llm2_done`. The tool comes in two forms (bench/outside_tools): `charge_keyed` passes our
+idempotency key to an outside that knows keys, and says that it may run twice; `charge_unkeyed` may not.
 """
 
 from __future__ import annotations
@@ -51,10 +45,7 @@ EVERYBODY = "everybody"
 """All of these at once, the zygote with them: what a power cut is to a cluster, short of its disk."""
 POINTS = ("llm1_done", "tool_effect", "in_llm2", "in_llm2_300ms", "llm2_done")
 TOOLS = ("charge_keyed", "charge_unkeyed")
-HELD = {
-    "llm1_done": "gateway:STOP:before-send:gateway.response:1",
-    "llm2_done": "gateway:STOP:before-send:gateway.response:2",
-}
+HELD = {f"llm{call}_done": f"gateway:STOP:before-send:gateway.response:{call}" for call in (1, 2)}
 """Point -> the frame at which the turn stands still (launch/process/failpoint.py); elsewhere the model thinks, or the tool waits."""
 
 RESULTS = Path("bench/results/kills.json")
@@ -87,7 +78,6 @@ def run_cell(directory: Path, process: str, point: str, tool: str) -> Cell:
     """One cluster, one turn, one kill ("nobody": none). Everything that it started has ended when this returns."""
     settings = {"gateway.providers.offline.latency_ms": THINKING_MS, "ho2.classify": False}
     outside, cluster = with_outside(directory, settings)
-    asked: subprocess.Popen[bytes] | None = None
     try:
         if point in HELD:
             cluster.env[VARIABLE] = HELD[point]
@@ -101,9 +91,6 @@ def run_cell(directory: Path, process: str, point: str, tool: str) -> Cell:
         return _cell(cluster, outside, (process, point, tool), answered_after_ms, result, again)
     finally:
         outside.release()
-        if asked is not None and asked.poll() is None:
-            asked.kill()
-            asked.communicate()
         cluster.end()
 
 
@@ -210,25 +197,21 @@ def faults_of(cell: Cell) -> list[str]:
     return [what for what, is_so in wanted.items() if not is_so]
 
 
-def _run_in_temporary(process: str, point: str, tool: str) -> Cell:
+def _run_in_temporary(which: tuple[str, ...]) -> Cell:
     with temporary("kills") as directory:
-        cell = run_cell(directory, process, point, tool)
-    print(f"{process} at {point}: {asdict(cell)}", file=sys.stderr, flush=True)
+        cell = run_cell(directory, *which)
+    print(f"{cell.process} at {cell.point}: {asdict(cell)}", file=sys.stderr, flush=True)
     return cell
 
 
 def main() -> None:
-    parser = arguments(__doc__, write=True)
-    parser.add_argument("--process", help="some of them, by comma")
-    parser.add_argument("--point", help="some of them, by comma")
-    parser.add_argument("--tool", help="one of the two forms")
-    parser.add_argument("--jobs", type=int, default=1, help="cells at a time; more than one slows each down")
-    given = parser.parse_args()
-    processes = given.process.split(",") if given.process else ["nobody", *PROCESSES, EVERYBODY]
-    points = given.point.split(",") if given.point else POINTS
-    wanted = list(product(processes, points, given.tool.split(",") if given.tool else TOOLS))
+    some, jobs = "some of them, by commas", (1, "cells at a time; more than one slows each down")
+    every = {"process": ("nobody", *PROCESSES, EVERYBODY), "point": POINTS, "tool": TOOLS}
+    names = {name: (",".join(all_of), some) for name, all_of in every.items()}
+    given = arguments(__doc__, write=True, jobs=jobs, **names).parse_args()
+    wanted = product(*(getattr(given, name).split(",") for name in every))
     with ThreadPoolExecutor(given.jobs) as pool:
-        cells = list(pool.map(lambda one: _run_in_temporary(*one), wanted))
+        cells = list(pool.map(_run_in_temporary, wanted))
     wrong = [f"{cell.process} at {cell.point}, {cell.tool}: {what}" for cell in cells for what in faults_of(cell)]
     figures = {"thinking_ms": THINKING_MS, "cells": [asdict(cell) for cell in cells]}
     how = f"each model call thinks {THINKING_MS} ms; {given.jobs} cells at a time"

@@ -1,7 +1,5 @@
 """P18 and P19: a cluster's start, one restart per role, `hobus --help` and quick commands, an idle cluster's memory.
 
-usage: python -m bench.launch [--rounds 7] [--json FILE]
-
 Beside each figure stands its limit from the same run: as many bare Python processes started one by one (each has said a
 word before the next one starts), and `python -c pass`. A restart is measured from SIGKILL
 to the moment at which the run file shows another incarnation as ready, looked at every half millisecond. Every kill counts
@@ -16,14 +14,13 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, temporary
-from bench.report import arguments, machine, measured_on, say, write_json
+from bench.report import arguments, machine, told
 from hobus.launch.launcher.children import make_environment
 from hobus.launch.logs.lines import read_line
 
@@ -33,8 +30,8 @@ LOOK_S = 0.0005
 PATIENCE_S = 30.0
 
 
-def python(*words: str) -> list[str]:
-    return [sys.executable, "-P", *words]
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "hobus", *words]
 
 
 def timed(argv: list[str]) -> float:
@@ -56,9 +53,7 @@ def one_by_one(count: int) -> float:
     processes: list[subprocess.Popen[bytes]] = []
     began_at = time.perf_counter()
     for _ in range(count):
-        process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()
         processes.append(process)
@@ -74,17 +69,10 @@ SETTINGS = (("launcher.healthy_after_ms", 1), ("launcher.crash_budget", 1_000_00
 """Every kill of the bench is a healthy process's first."""
 
 
-def up(cluster: Cluster, config: Path) -> float:
-    """Seconds of `hobus up --wait`."""
-    return timed(python("-m", "hobus", "up", "--wait", "--home", str(cluster.home.root), "--config", str(config)))
-
-
 def ready_after(cluster: Cluster) -> float:
     """Seconds from the launcher's start to the last process's first readiness, by its own log."""
-    lines = [
-        read_line(text, actor="launcher", earlier_at=0.0)
-        for text in cluster.home.log("launcher").read_text().splitlines()
-    ]
+    log = cluster.home.log("launcher").read_text()
+    lines = [read_line(text, actor="launcher", earlier_at=0.0) for text in log.splitlines()]
     ready = {line.record["member"]: line.at for line in reversed(lines) if line.record.get("now") == "ready"}
     return max(ready.values()) - cluster.run().started_at
 
@@ -128,23 +116,21 @@ def measure(rounds: int) -> dict[str, Any]:
         config = write_config(directory / "config.json", *SETTINGS)
         for number in range(rounds):
             cluster = cluster_in(directory / f"home{number}")
-            walls.append(up(cluster, config))
+            home = ("--home", str(cluster.home.root))
+            walls.append(timed(command("up", "--wait", *home, "--config", str(config))))
             inside.append(ready_after(cluster))
             count = len(cluster.run().children)
             time.sleep(SETTLE_S if number == 0 else 0.5)
             if number == 0:
                 pss = memory(cluster)
-                home = ("--home", str(cluster.home.root))
-                timed(python("-m", "hobus", "ask", "hello", *home))  # so that there is something to list
-                quick = {
-                    one: [cpu_of(python("-m", "hobus", *one.split(), *home)) for _ in range(rounds)] for one in QUICK
-                }
+                timed(command("ask", "hello", *home))  # so that there is something to list
+                quick = {one: [cpu_of(command(*one.split(), *home)) for _ in range(rounds)] for one in QUICK}
             for row in cluster.run().children:
                 restarts.setdefault(row.role, []).append(restart(cluster, row.actor))
                 time.sleep(0.3)
-            downs.append(timed(python("-m", "hobus", "down", "--home", str(cluster.home.root))))
+            downs.append(timed(command("down", *home)))
             bare.append(one_by_one(count))
-    helps = [timed(python("-m", "hobus", "--help")) for _ in range(rounds * 3)]
+    helps = [timed(command("--help")) for _ in range(rounds * 3)]
     passes = [timed([sys.executable, "-c", "pass"]) for _ in range(rounds * 3)]
     return {
         f"{count} processes ready, from the launcher's start, s": spread(inside),
@@ -161,13 +147,8 @@ def measure(rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = arguments(__doc__, json=True)
-    parser.add_argument("--rounds", type=int, default=7)
-    options = parser.parse_args()
-    before = machine()
-    result = {"measured on": measured_on(before), **measure(options.rounds)}
-    say(result)
-    write_json(options.json, result)
+    given = arguments(__doc__, json=True, rounds=7).parse_args()
+    told(given, machine(), measure(given.rounds))
 
 
 if __name__ == "__main__":

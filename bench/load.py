@@ -1,7 +1,5 @@
 """P1b: turns per second of 32 sessions at once on all cores, and what a turn costs then, beside LangGraph with SqliteSaver.
 
-usage: python -m bench.load [--rounds 5] [--sessions 32] [--scale 1.0] [--no-peer] [--json FILE] [--write]
-
 The like-for-like turn of `bench.turn` (two model calls that take no time, one tool call, every step durable before the next
 one acts on it), and the turn as shipped. In each round every session is new, takes ten turns, and then, when all have theirs,
 twenty measured ones, each asked as soon as the former is answered. LangGraph does the same for as many threads, divided among
@@ -10,8 +8,7 @@ sides take turns, in reversed order every other round; ratios are medians over t
 
 CPU is that of every process of the cluster, from /proc, user and system time apart; that of the client, this process, is
 said and not added. Entries, syncs and bytes are what the ledger counted under this load; the other counts are those of one
-turn in the simulated cluster (`bench/counts.py`), where they are the same in each run. `--write` puts the tables into
-bench/results/speed.md and the figures into bench/results/load.json.
+turn in the simulated cluster (`bench/counts.py`), where they are the same in each run.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +31,7 @@ import psutil
 from bench.cluster import Cluster, cluster, ledger_stats
 from bench.counts import Counts, counted
 from bench.peers.environment import python_or_exit
-from bench.report import arguments, goal_row, machine, markdown, measured_on, percentile, told
+from bench.report import Goal, arguments, goals_table, machine, markdown, percentile, told
 from bench.turn import HISTORY, LANGGRAPH, ROWS, Peer, ask, talk, texts_of
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus
@@ -48,7 +44,13 @@ LIKE, SHIPPED = "like for like", "as shipped"
 OURS = dict(zip((LIKE, SHIPPED), (changes for _, changes in ROWS), strict=True))
 PEERS = {"LangGraph, one process per core": 1, "LangGraph, two per core": 2}
 CLIENT = "client"
-GOALS = {"ratio": 2.0, "cpu_like_ms": 9.5, "cpu_shipped_ms": 15.0, "ledger_writes": 8, "frames": 12}
+GOALS = (
+    Goal("P1b", "turns/s / the better peer", "at least", 2.0, "ratio", "x"),
+    Goal("P1b", "CPU of a like-for-like turn", "at most", 9.5, "cpu_like_ms", " ms"),
+    Goal("P1b", "CPU of a turn as shipped", "at most", 15.0, "cpu_shipped_ms", " ms"),
+    Goal("P1b", "ledger writes of a like-for-like turn", "at most", 8, "ledger_writes"),
+    Goal("P1b", "frames that the broker receives, like for like", "at most", 12, "frames"),
+)
 
 Cpu = dict[str, tuple[float, float]]
 """Process -> user and system time of it and of what it started."""
@@ -70,10 +72,10 @@ class Figures:
         self.turns_per_s.append(round(len(times) / took_s, 1))
         self.p50_ms.append(round(statistics.median(times), 1))
         self.p99_ms.append(round(percentile(times, 99), 1))
-        per_turn = 1000 / len(times)
-        self.cpu_ms.append({
-            name: (round(user * per_turn, 3), round(system * per_turn, 3)) for name, (user, system) in cpu_s.items()
-        })  # fmt: skip
+        ms = 1000 / len(times)
+        self.cpu_ms.append(
+            {name: (round(user * ms, 3), round(system * ms, 3)) for name, (user, system) in cpu_s.items()}
+        )
         self.record.append({name: round(count / len(times), 2) for name, count in record.items()})
 
     def cpu_of(self, *names: str) -> list[float]:
@@ -153,7 +155,7 @@ class Together:
 
 
 async def measure(
-    clusters: dict[str, Cluster], rounds: int, sessions: int, turns: int, python: Path | None, directory: Path
+    clusters: dict[str, Cluster], given: Any, turns: int, python: Path | None, directory: Path
 ) -> dict[str, Figures]:
     """Every side in turn, round after round."""
     async with AsyncExitStack() as stack:
@@ -170,27 +172,20 @@ async def measure(
             peer = await asyncio.to_thread(Together, stack, python, texts, directory, count)
             sides[name] = peer.side
         for side in sides.values():
-            await side(sessions, WARM_TURNS)
+            await side(given.sessions, WARM_TURNS)
         found_of = {name: Figures() for name in sides}
-        for number in range(rounds):
+        for number in range(given.rounds):
             for name in list(sides) if number % 2 == 0 else reversed(sides):
-                found_of[name].add(*await sides[name](sessions, turns))
+                found_of[name].add(*await sides[name](given.sessions, turns))
             rates = {name: figures.turns_per_s[-1] for name, figures in found_of.items()}
             print(f"round {number + 1}: turns/s {rates}", file=sys.stderr, flush=True)
         return found_of
 
 
-def run_all(rounds: int, sessions: int, turns: int, python: Path | None) -> dict[str, Figures]:
-    with ExitStack() as stack:
-        clusters = {name: stack.enter_context(cluster(changes)) for name, changes in OURS.items()}
-        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="hobus-bench-"))
-        return asyncio.run(measure(clusters, rounds, sessions, turns, python, Path(directory)))
-
-
 def better_peer(found: dict[str, Figures]) -> str | None:
     """The one with more turns per second, median over the rounds."""
-    peers = [name for name in PEERS if name in found]
-    return max(peers, key=lambda name: statistics.median(found[name].turns_per_s), default=None)
+    there = [name for name in PEERS if name in found]
+    return max(there, key=lambda name: statistics.median(found[name].turns_per_s), default=None)
 
 
 def goals(found: dict[str, Figures], counts: dict[str, Counts]) -> dict[str, float]:
@@ -235,33 +230,25 @@ def table(found: dict[str, Figures], counts: dict[str, Counts]) -> str:
         for said, name in _RECORDED.items()
     ]
     per_turn += [[said, *(getattr(counts[side], name) for side in OURS)] for said, name in _COUNTED.items()]
-    reached = goals(found, counts)
-    rows = (
-        (f"turns/s / {better_peer(found)}", "at least", "ratio", "x"),
-        ("CPU of a like-for-like turn", "at most", "cpu_like_ms", " ms"),
-        ("CPU of a turn as shipped", "at most", "cpu_shipped_ms", " ms"),
-        ("ledger writes of a like-for-like turn", "at most", "ledger_writes", ""),
-        ("frames that the broker receives, like for like", "at most", "frames", ""),
-    )
-    lines = [goal_row("P1b", what, side, GOALS[name], reached.get(name), unit) for what, side, name, unit in rows]
     return "\n\n".join((
         markdown(("", "turns/s", "p50 ms", "p99 ms", "CPU ms per turn", "user", "system"), sides),
         markdown(("CPU ms per turn", *(f"{side}: {part}" for side in OURS for part in ("user", "system"))), cpu),
         markdown(("per turn", *OURS), per_turn),
-        markdown(("", "what", "goal", "reached"), chain(*lines)),
+        goals_table(GOALS, goals(found, counts)),
     ))  # fmt: skip
 
 
 def main() -> None:
-    parser = arguments(__doc__, write=True, json=True, no_peer=True)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sessions", type=int, default=SESSIONS)
-    parser.add_argument("--scale", type=float, default=1.0, help="measured turns, as a share of the usual number")
+    scale = (1.0, "measured turns, as a share of the usual number")
+    parser = arguments(__doc__, write=True, json=True, no_peer=True, rounds=5, sessions=SESSIONS, scale=scale)
     given = parser.parse_args()
     turns = max(1, round(MEASURED * given.scale))
     before = machine()
     python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
-    found = run_all(given.rounds, given.sessions, turns, python)
+    with ExitStack() as stack:
+        clusters = {name: stack.enter_context(cluster(changes)) for name, changes in OURS.items()}
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="hobus-bench-"))
+        found = asyncio.run(measure(clusters, given, turns, python, Path(directory)))
     counts = {name: counted(changes) for name, changes in OURS.items()}
     how = f"medians of {given.rounds} rounds, {given.sessions} sessions, {turns} turns each"
     print(f"{how}, behind {HISTORY} of history")
@@ -270,8 +257,7 @@ def main() -> None:
         "goals": goals(found, counts), "counts": {name: asdict(one) for name, one in counts.items()},
         "sides": {name: asdict(one) for name, one in found.items()},
     }  # fmt: skip
-    shown, measured = table(found, counts), measured_on(before)
-    told(given, shown, figures, measured=measured, results=RESULTS, name="load", how=how, document=DOCUMENT)
+    told(given, before, figures, table(found, counts), results=RESULTS, name="load", how=how, document=DOCUMENT)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """P16: what a read of memory and a durable signal cost beside LangGraph's SqliteStore: `python -m bench.memory_store`.
 
-usage: python -m bench.memory_store [--artifacts 100000] [--events 1000000] [--rounds 5] [--no-peer] [--json FILE]
-
 Store against store, no bus on either side. Ours holds so many artifacts and source events of 2,000 signals, logged over a year; a
 hundred of the signals are alive, the others went quiet one after another. A read is what a turn asks (read_active_biases, then
 `select_biases` for two labels within the shipped budget), as of the head; a write is one signal, durable in the ledger (its chain,
@@ -25,7 +23,7 @@ import psutil
 from bench.builders import shipped_snapshot
 from bench.memory_eval.worlds import DAY_US
 from bench.peers.environment import LinePeer, python_or_exit
-from bench.report import arguments, goal_row, machine, markdown, measured_on, percentile, rows_table, told
+from bench.report import Goal, arguments, goals_table, machine, markdown, percentile, rows_table, told
 from bench.turn import LANGGRAPH
 from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
@@ -43,7 +41,6 @@ from hobus.ledger_service.service import LedgerService
 
 AGENT = "ADMIN"
 EVENTS_PER_SESSION = 3
-_SESSION = "00000000-0000-5000-8000-{:012d}"
 VOCABULARY = shipped_snapshot().config.classify_labels
 SIGNALS, ALIVE = 2000, 100
 DAYS = 350
@@ -51,34 +48,20 @@ _HABIT_DAYS = 60
 READS, WRITES = 20, 100
 _WRITES_PER_SESSION = 40
 _FIRST_NEW_SESSION = 1_000_000
-GOALS = {"read": 5.0, "write": 1.5, "held_mb": 150}
+GOALS = (
+    Goal("P16", "read_active_biases, times as fast", "at least", 5.0, "reads", "x"),
+    Goal("P16", "log_signal, times as fast", "at least", 1.5, "writes", "x"),
+    Goal("P16", "the process grew by", "at most", 150, "held", " MB"),
+)
 OURS, PEER = "ours", "LangGraph"
 
 
-def name_of(number: int) -> str:
-    return f"tool:t{number}"
-
-
-def session_of(number: int) -> str:
-    return _SESSION.format(number)
+name_of = "tool:t{}".format
+session_of = "00000000-0000-5000-8000-{:012d}".format
 
 
 def event_id_of(name: str, session_id: str, run: int) -> str:
     return f"EVT-{session_id}-{run}-{name}"
-
-
-def event_ids_of(name: str, count: int) -> list[str]:
-    return [
-        event_id_of(name, session_of(place // EVENTS_PER_SESSION), place % EVENTS_PER_SESSION + 1)
-        for place in range(count)
-    ]
-
-
-def signal_of(name: str, session_id: str, run: int, at_us: int) -> Signal:
-    return Signal(
-        event_id=event_id_of(name, session_id, run), signal_id=name, principal=LOCAL, session_id=session_id,
-        at=format_timestamp(at_us),
-    )  # fmt: skip
 
 
 def labels_of(number: int) -> Labels:
@@ -112,9 +95,7 @@ class _Bus:
         self.clock = SystemClock()
         self.now = self.clock.now
         self.new_id = self.clock.new_id
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        self.sleep = asyncio.sleep
 
 
 class Ours:
@@ -137,17 +118,16 @@ class Ours:
             per_signal = events // SIGNALS
             begin_us = life_us - _HABIT_DAYS * DAY_US
             times = [begin_us + (life_us - begin_us) * (place + 1) // per_signal for place in range(per_signal)]
-            ids = event_ids_of(name, per_signal)
-            for place, (event_id, at_us) in enumerate(zip(ids, times, strict=True)):
+            ids: list[str] = []
+            for place, at_us in enumerate(times):
                 session_id = session_of(place // EVENTS_PER_SESSION)
-                self._apply("signal", f"HO3_SIGNAL:{AGENT}/{event_id}", at_us, name, session_id)
+                ids.append(event_id_of(name, session_id, place % EVENTS_PER_SESSION + 1))
+                self._apply("signal", f"HO3_SIGNAL:{AGENT}/{ids[-1]}", at_us, name, session_id)
             per_signal = artifacts // SIGNALS
             for place in range(per_signal):
-                self._learn(number, ids[:5], begin_us + (life_us - begin_us) * (place + 1) // per_signal)
-
-    def _learn(self, number: int, event_ids: Sequence[str], at_us: int) -> None:
-        made = artifact_of(number, event_ids, at_us)
-        self._apply("overlay", f"HO3_OVERLAY:{made.artifact_id}", at_us, made.artifact_id, artifact=made)
+                at_us = begin_us + (life_us - begin_us) * (place + 1) // per_signal
+                made = artifact_of(number, ids[:5], at_us)
+                self._apply("overlay", f"HO3_OVERLAY:{made.artifact_id}", at_us, made.artifact_id, artifact=made)
 
     def _apply(self, kind: Any, name: str, at_us: int, about: str, session_id: str = "", **more: Any) -> None:
         assert self.memory.apply(Fact(kind, self._seq, AGENT, name, at_us, about, session_id, principal=LOCAL, **more))
@@ -167,7 +147,10 @@ class Ours:
         self._now_us += 60_000_000
         name = name_of(number % ALIVE)
         session_id = session_of(_FIRST_NEW_SESSION + number // _WRITES_PER_SESSION)
-        signal = signal_of(name, session_id, number % _WRITES_PER_SESSION + 1, self._now_us)
+        signal = Signal(
+            event_id=event_id_of(name, session_id, number % _WRITES_PER_SESSION + 1), signal_id=name, principal=LOCAL,
+            session_id=session_id, at=format_timestamp(self._now_us),
+        )  # fmt: skip
         began = time.perf_counter()
         entry = make_signal_entry(AGENT, signal, trace="", at_us=self._now_us)
         fact = make_signal_fact(AGENT, signal)
@@ -222,27 +205,19 @@ def table(found: dict[str, Any]) -> str:
         (name, *(round(percentile(values, percent), 3) for values in of.values() for percent in (50, 99)))
         for name, of in found["times"].items()
     ]
-    reached, grown = ratios(found["times"]), found["held"]["the process grew by MB (RSS)"]
-    goals = [
-        *goal_row("P16", "read_active_biases, times as fast", "at least", GOALS["read"], reached.get("reads"), "x"),
-        *goal_row("P16", "log_signal, times as fast", "at least", GOALS["write"], reached.get("writes"), "x"),
-        *goal_row("P16", "the process grew by", "at most", GOALS["held_mb"], grown, " MB"),
-    ]
+    reached = ratios(found["times"]) | {"held": found["held"]["the process grew by MB (RSS)"]}
     sides = markdown(("", "read p50 ms", "p99", "write p50 ms", "p99"), rows)
-    return "\n\n".join((rows_table([found["held"]]), sides, markdown(("", "what", "goal", "reached"), goals)))
+    return "\n\n".join((rows_table([found["held"]]), sides, goals_table(GOALS, reached)))
 
 
 def main() -> None:
-    parser = arguments(__doc__, json=True, no_peer=True)
-    parser.add_argument("--artifacts", type=int, default=100_000)
-    parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = arguments(__doc__, json=True, no_peer=True, artifacts=100_000, events=1_000_000, rounds=5)
     given = parser.parse_args()
     python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
     before = machine()
     with tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
         found = asyncio.run(measure(given.artifacts, given.events, given.rounds, python, Path(directory)))
-    told(given, table(found), found | {"ratios": ratios(found["times"])}, measured=measured_on(before))
+    told(given, before, found | {"ratios": ratios(found["times"])}, table(found))
 
 
 if __name__ == "__main__":

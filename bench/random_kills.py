@@ -1,14 +1,11 @@
 """Random SIGKILLs under load (R2), on real processes: no turn lost or answered twice, no record lost, no effect doubled.
 
-usage: python -m bench.random_kills [--kills 1000] [--sessions 8] [--pause 0.3] [--seed 1] [--write]
-
 Eight people ask one question after the other, each in a session of their own, while processes of the cluster (two
 executors, two supervisors, one of everything else, the zygote) are killed one after the other at random. Some of the
 questions make a tool charge a card outside (bench/outside_tools): with our key, so that it may run again, or without,
 so that it must not. Afterwards every answer that somebody was given is looked up in the record, every charge outside,
 the record's invariants are checked and the verifier runs (`bench/people.py`). The drill sets its own crash budget: the shipped
-one would give processes up that die so often. `--write` puts the result into bench/results/drills.md and
-bench/results/random_kills.json. tests/process/test_random_kills.py does a short one.
+one would give processes up that die so often. tests/process/test_random_kills.py does a short one.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from typing import Any
 from bench.cluster import Cluster, eventually, temporary
 from bench.outside import asking_for, with_outside
 from bench.people import Asked, Looked, ask, ask_on, follow, looked_at
-from bench.report import arguments, cell, concluded, pairs
+from bench.report import arguments, cell, concluded, markdown
 from hobus.launch.cluster import identity
 
 QUESTIONS = (
@@ -95,18 +92,15 @@ def _strike(cluster: Cluster, draw: random.Random, kills: int, pause_s: float) -
 
 
 def main() -> None:
-    parser = arguments(__doc__, write=True)
-    parser.add_argument("--kills", type=int, default=1000)
-    parser.add_argument("--sessions", type=int, default=8, help="people who ask at the same time")
-    parser.add_argument("--pause", type=float, default=0.3, help="mean seconds between two kills")
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    given = arguments(
+        __doc__, write=True, kills=1000, sessions=(8, "people who ask at the same time"),
+        pause=(0.3, "mean seconds between two kills"), seed=1,
+    ).parse_args()  # fmt: skip
+    how_many = {"kills": given.kills, "sessions": given.sessions, "pause_s": given.pause}
     with temporary("random-kills") as directory:
-        looked, found = run_storm(
-            directory, kills=given.kills, sessions=given.sessions, pause_s=given.pause, seed=given.seed
-        )
+        looked, found = run_storm(directory, **how_many, seed=given.seed)
     figures = found | asdict(looked)
-    shown = pairs((name.replace("_", " "), cell(value)) for name, value in figures.items())
+    shown = markdown(("", ""), [(name.replace("_", " "), cell(value)) for name, value in figures.items()])
     how = f"each model call thinks {THINKING_MS} ms"
     sys.exit(concluded(given, shown, looked.faults, results=RESULTS, figures=figures, name="random kills", how=how))
 

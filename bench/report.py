@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 DOCUMENT = Path("bench/results/drills.md")
 _FAULTS_SHOWN = 80
@@ -20,11 +20,6 @@ _FAULTS_SHOWN = 80
 def markdown(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
-
-
-def pairs(rows: Iterable[tuple[str, object]]) -> str:
-    """A table of names and values, without a header."""
-    return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)])
 
 
 def rows_table(rows: Sequence[Any]) -> str:
@@ -71,8 +66,8 @@ def machine() -> dict[str, Any]:
     }
 
 
-def measured_on(before: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    return {**before, **more, "load_average_after": machine()["load_average"]}
+def measured_on(before: Mapping[str, Any]) -> dict[str, Any]:
+    return {**before, "load_average_after": machine()["load_average"]}
 
 
 def say(result: Mapping[str, Any], indent: str = "") -> None:
@@ -86,13 +81,16 @@ def say(result: Mapping[str, Any], indent: str = "") -> None:
 
 
 def told(
-    given: argparse.Namespace, shown: str, figures: Mapping[str, Any], *, measured: Mapping[str, Any],
+    given: argparse.Namespace, before: Mapping[str, Any], figures: Mapping[str, Any], shown: str = "", *,
     results: Path | None = None, name: str = "", how: str = "", document: Path = DOCUMENT,
 ) -> None:  # fmt: skip
-    """Print the table of a measurement, and keep its figures where `--json` and `--write` say."""
-    say({"measured on": measured})
-    print(f"\n{shown}")
-    whole = {"measured_on": measured, **figures}
+    """Print a measurement, as this table or figure by figure, and keep its figures where `--json` and `--write` say.
+
+    `before`: the `machine` when it began.
+    """
+    whole = {"measured_on": measured_on(before), **figures}
+    say({"measured on": whole["measured_on"]} if shown else whole)
+    print(f"\n{shown}" if shown else "")
     write_json(given.json, whole)
     if results is not None and given.write:
         write_json(results, whole)
@@ -100,31 +98,38 @@ def told(
 
 
 def arguments(
-    doc: str | None, *, write: bool = False, json: bool = False, no_peer: bool = False
+    doc: str | None, *, write: bool = False, json: bool = False, no_peer: bool = False, **values: Any
 ) -> argparse.ArgumentParser:
-    """The parser of a script with this docstring, and with these of the options that many have."""
+    """The parser of a script with this docstring, these of the options that many have, and `values` of its own."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     if write:
-        parser.add_argument("--write", action="store_true", help="into the document and the results")
+        values["write"] = (False, "into the document and the results")
     if json:
         parser.add_argument("--json", type=Path, help="the figures, into this file")
     if no_peer:
-        parser.add_argument("--no-peer", action="store_true", help="without the peer; no registry is asked")
+        values["no_peer"] = (False, "without the peer; no registry is asked")
+    add_values(parser, values)
     return parser
 
 
-def run_one_of(modules: Mapping[str, ModuleType], *, program: str, doc: str | None, write: bool = False) -> int:
-    """`python -m PROGRAM NAME`: each module has `add_options(parser)` and `run(options) -> int`, the exit code."""
+def add_values(parser: argparse.ArgumentParser, values: Mapping[str, Any]) -> None:
+    """An option for each of these names; its default, of whose type it is, alone or with what it is for."""
+    for name, value in values.items():
+        default, use = value if isinstance(value, tuple) else (value, None)
+        kind = {"action": "store_true"} if default is False else {"type": type(default), "default": default}
+        parser.add_argument(f"--{name.replace('_', '-')}", help=use, **kind)
+
+
+def run_one_of(modules: Mapping[str, ModuleType], *, program: str, doc: str | None) -> int:
+    """`python -m PROGRAM NAME`: each module has `OPTIONS`, as `add_values` takes them, and `run(given) -> int`."""
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=(doc or "").split("\n")[0])
     names = parser.add_subparsers(dest="name", required=True)
     for name, module in modules.items():
         summary = (module.__doc__ or "").split("\n")[0]
         chosen = names.add_parser(name, help=summary, description=summary)
-        module.add_options(chosen)
-        if write:
-            chosen.add_argument("--write", action="store_true", help="into the document and the results")
-    options = parser.parse_args()
-    return modules[options.name].run(options)
+        add_values(chosen, {**module.OPTIONS, "write": (False, "into the document and the results")})
+    given = parser.parse_args()
+    return modules[given.name].run(given)
 
 
 def percentile(values: Iterable[float], percent: float) -> float:
@@ -137,13 +142,26 @@ def percentiles(values: Sequence[float], *percents: float) -> str:
     return " / ".join(str(round(percentile(values, percent), 1)) for percent in percents)
 
 
-def goal_row(goal: str, what: str, side: str, limit: float, reached: float | None, unit: str) -> list[tuple[str, ...]]:
-    """A line of a table of goals, `side` being at least or at most; none for what was not measured."""
-    if reached is None:
-        return []
-    is_met = reached <= limit if side == "at most" else reached >= limit
-    said = f"{reached}{unit}"
-    return [(goal, what, f"{side} {limit}{unit}", said if is_met else f"**missed: {said}**")]
+class Goal(NamedTuple):
+    """A line of a table of goals; `figure` is the name of what is reached."""
+
+    goal: str
+    what: str
+    side: Literal["at least", "at most"]
+    limit: float
+    figure: str
+    unit: str = ""
+
+
+def goals_table(goals: Iterable[Goal], reached: Mapping[str, float | None]) -> str:
+    """A row for each goal that was measured."""
+    rows: list[tuple[str, ...]] = []
+    for one in goals:
+        if (value := reached.get(one.figure)) is not None:
+            is_met = value <= one.limit if one.side == "at most" else value >= one.limit
+            said, goal = f"{value}{one.unit}", f"{one.side} {one.limit}{one.unit}"
+            rows.append((one.goal, one.what, goal, said if is_met else f"**missed: {said}**"))
+    return markdown(("", "what", "goal", "reached"), rows)
 
 
 def write_json(path: Path | None, result: Any) -> None:

@@ -1,14 +1,11 @@
 """R3: turns while no supervisor answers: each one answered in time, marked as degraded, and the late answer fenced.
 
-usage: python -m bench.supervisor_away [--turns 50] [--write]
-
 Four ways to be without HO2, each in a cluster of its own: it has spent its crash budget and is given up; it was drained; it
 is frozen (SIGSTOP) before the questions come; it is frozen in the middle of each turn, thaws after the answer, and
 tries to go on. A client gives each turn CLIENT_S; the host keeps its reserve of that (`host.degrade_reserve_ms`, at most
 `RESERVE_SHARE_MAX`), so that HO2's own time-out is what is left; the goal is an answer within that time-out plus
 one gateway call (the table counts what is later; past the client's deadline is a fault). The turn is then looked up in the
-record: one answer, nothing of its run behind it (an invariant of launch/lab/simulation/record.py); and the same input is asked again when HO2 is back: the
-same answer.
+record: one answer, nothing of its run behind it; and the same input is asked again when HO2 is back: the same answer.
 """
 
 from __future__ import annotations
@@ -25,16 +22,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.builders import shipped_snapshot
-from bench.cluster import Cluster, eventually, head_of, next_entry
+from bench.cluster import Cluster, answered, eventually, head_of, next_entry
 from bench.cluster import cluster as a_cluster
 from bench.report import arguments, judged
+from bench.turn import QUESTION
 from hobus.actors.session_host.limits import RESERVE_SHARE_MAX
-from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.messages.session import TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.client import connect_bus
 from hobus.launch.lab.simulation.record import answer_text, list_answers
-from hobus.launch.sessions.turns import process_turn
 
 CLIENT_S = 5.0
 THINKING_MS = 200
@@ -42,7 +39,6 @@ SLACK_MS = 150
 """What a loaded machine of four cores may take for the hops around the gateway call."""
 AT_ONCE = 8
 WAYS = ("given up", "drained", "frozen", "frozen in the turn")
-QUESTION = "what packages are installed?"
 SETTINGS = (("gateway.providers.offline.latency_ms", THINKING_MS), ("launcher.restart_backoff_max_ms", 50))
 RESULTS = Path("bench/results/supervisor_away.json")
 
@@ -139,16 +135,15 @@ async def _frozen_turn(cluster: Cluster, door: Bus, operator: Bus, input_id: str
     return asking.result()
 
 
-async def _asked(door: Bus, input_id: str, timeout_s: float) -> tuple[TurnResult, float]:
-    began = time.perf_counter()
-    turn = ProcessTurn(session_id=None, input_id=input_id, text=QUESTION)
-    result = await process_turn(door, turn, timeout_s=timeout_s, retry_interval_s=0.2)
-    return result, (time.perf_counter() - began) * 1000
-
-
 async def _asked_again(cluster: Cluster, input_ids: Iterable[str]) -> dict[str, TurnResult]:
     async with connect_bus(cluster.place, "door") as door:
         return {input_id: (await _asked(door, input_id, 30))[0] for input_id in input_ids}
+
+
+async def _asked(door: Bus, input_id: str, timeout_s: float) -> tuple[TurnResult, float]:
+    began = time.perf_counter()
+    result = await answered(door, QUESTION, input_id=input_id, timeout_s=timeout_s)
+    return result, (time.perf_counter() - began) * 1000
 
 
 def _row(cluster: Cluster, way: str, found: dict[str, tuple[TurnResult, float]], again: dict[str, TurnResult]) -> Row:
@@ -174,12 +169,9 @@ def _row(cluster: Cluster, way: str, found: dict[str, tuple[TurnResult, float]],
 
 
 def main() -> None:
-    parser = arguments(__doc__, write=True)
-    parser.add_argument("--turns", type=int, default=50)
-    parser.add_argument("--way", choices=WAYS, help="one of them")
-    given = parser.parse_args()
+    given = arguments(__doc__, write=True, turns=50, ways=(",".join(WAYS), "some of them, by commas")).parse_args()
     rows: list[Row] = []
-    for way in [given.way] if given.way else WAYS:
+    for way in given.ways.split(","):
         rows.append(run_way(way, given.turns))
         print(rows[-1], file=sys.stderr, flush=True)
     how = f"each model call thinks {THINKING_MS} ms; a client waits {CLIENT_S:g} s; {SLACK_MS} ms of slack"

@@ -1,11 +1,8 @@
-"""P5: turns per second of 32 sessions on one host, and what four executors bring where a model takes 50 ms.
+"""P5: what four executors bring 32 sessions whose model takes 50 ms: `python -m bench.throughput`; `bench.load` has the zero-latency model.
 
-usage: python -m bench.throughput [--seconds 8] [--json FILE]
-
-The turn of `bench.turn`, first row. Every session asks again as soon as it is answered; the first seconds are not counted.
-A row per cluster: the zero-latency model as shipped, then the 50 ms model with one and with four executors, once as
-shipped (`ho1.orders_max` orders at a time each) and once with one order at a time, where the executors alone are the limit and
-not the cores of this machine. Beside each row: the cores that all processes used.
+The turn of `bench.turn`. Every session asks again as soon as it is answered; the first seconds are not counted. A row per
+cluster: one executor and four, once as shipped (`ho1.orders_max` orders at a time each) and once with one order at a time,
+where the executors alone are the limit and not the cores of this machine. Beside each: the cores that all processes used.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ import time
 from typing import Any
 
 from bench.cluster import Cluster, cluster
-from bench.report import arguments, machine, measured_on, percentile, say, write_json
+from bench.report import arguments, machine, percentile, told
 from bench.turn import ROWS, ask
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus
@@ -24,11 +21,10 @@ SESSIONS, MODEL_MS, GOAL = 32, 50, 3.6
 SLOW = {"gateway.providers.offline.latency_ms": MODEL_MS}
 ONE_SLOT = SLOW | {"ho1.orders_max": 1}
 CLUSTERS: dict[str, dict[str, Any]] = {
-    "zero-latency model, 1 executor": {},
-    "50 ms model, 1 executor": SLOW,
-    "50 ms model, 4 executors": SLOW | {"ho1.count": 4},
-    "50 ms model, 1 executor of 1 slot": ONE_SLOT,
-    "50 ms model, 4 executors of 1 slot": ONE_SLOT | {"ho1.count": 4},
+    "1 executor": SLOW,
+    "4 executors": SLOW | {"ho1.count": 4},
+    "1 executor of 1 slot": ONE_SLOT,
+    "4 executors of 1 slot": ONE_SLOT | {"ho1.count": 4},
 }
 
 
@@ -63,19 +59,15 @@ async def _talk(door: Bus, until: float, answered: list[tuple[float, float]]) ->
 
 
 def main() -> None:
-    parser = arguments(__doc__, json=True)
-    parser.add_argument("--seconds", type=float, default=8.0, help="counted seconds of each row")
-    given = parser.parse_args()
+    given = arguments(__doc__, json=True, seconds=(8.0, "counted seconds of each row")).parse_args()
     before, rows = machine(), dict[str, dict[str, Any]]()
     for name, changes in CLUSTERS.items():
         with cluster({**ROWS[0][1], **changes}) as found:
             rows[name] = asyncio.run(measure(found, given.seconds))
     rate = [row["turns_per_s"] for row in rows.values()]
-    scaling = {"as shipped": round(rate[2] / rate[1], 2), "one slot each": round(rate[4] / rate[3], 2), "goal": GOAL}
-    print(f"{SESSIONS} sessions on one host, each asking again at once")
-    result = {"measured_on": measured_on(before), **rows, "1 -> 4 executors": scaling}
-    say(result)
-    write_json(given.json, result)
+    scaling = {"as shipped": round(rate[1] / rate[0], 2), "one slot each": round(rate[3] / rate[2], 2), "goal": GOAL}
+    print(f"{SESSIONS} sessions on one host, each asking again at once, a model of {MODEL_MS} ms")
+    told(given, before, {**rows, "1 -> 4 executors": scaling})
 
 
 if __name__ == "__main__":

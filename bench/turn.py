@@ -1,16 +1,14 @@
-"""P1: a durable, audited turn over the whole cluster of real processes, beside LangGraph with SqliteSaver in the same run.
-
-usage: python -m bench.turn [--rounds 10] [--no-peer] [--json FILE]
+"""P1 to P4: a durable, audited turn over the whole cluster of real processes, beside LangGraph with SqliteSaver in the same run.
 
 Both sides do the same duty: two model calls that take no time and one tool call, with the same texts, every step durable
-before the next one acts on it; ten turns of history, then ten measured ones, round after round in a new session (thread),
-the two sides taking turns. The first row is measured with `ho2.classify` and `ho3.enabled` off, since a classification is a
-third model call that the peer does not make, and it has no memory of habits to read and log; the second row is the turn as
-shipped, three calls and memory against the peer's two calls.
+before the next one acts on it. `ho2.classify` and `ho3.enabled` are off: a classification is a third model call that the peer
+does not make, and it has no memory of habits to read and log. Long histories (`--longest`: 1000 turns, and so many) are made
+before anything is measured, ours turn by turn, the peer's (at most 1000) at once. Then rounds: ten turns each in a new session
+(thread) of ten turns and in the long ones, side after side, so that a slow minute is slow for all of them. Bytes are those of
+the ledger's files (both directions of every prompt are in them), and for the peer the growth of its database file.
 
-Then, per turn: ledger commits (= syncs), entries and bytes, and CPU by process. LangGraph gets an environment of its own in a
-cache directory (`bench/peers`), and runs in one process without a bus, supervision, budgets or an audit record: that is what it
-is, not a handicap.
+LangGraph gets an environment of its own in a cache directory (`bench/peers`), and runs in one process without a bus,
+supervision, budgets or an audit record: that is what it is, not a handicap.
 """
 
 from __future__ import annotations
@@ -21,12 +19,13 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.cluster import Cluster, cluster, ledger_stats
 from bench.peers.environment import LinePeer, python_or_exit
-from bench.report import arguments, machine, measured_on, percentile, say, write_json
+from bench.report import arguments, machine, percentile, told
 from hobus.bus.messages.ids import is_call
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
@@ -34,31 +33,22 @@ from hobus.launch.cluster.client import connect_bus
 from hobus.ledger_service.reader import EntryFilter, read_entries
 
 QUESTION = "what packages are installed?"
-HISTORY, MEASURED = 10, 10
-GOAL = 1.3
+HISTORY, MEASURED, PEER_LONG = 10, 10, 1000
+GOALS = {"P1 ratio": 1.3, "P2 ratio": 25.0, "P3 1000/10": 1.15, "P3 10000/10": 1.3, "P4 bytes": 12_000}
 LANGGRAPH = ("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2")
 ROWS = (
-    (
-        "2 model calls + 1 tool (ho2.classify, ho3.enabled and projection.mode off)",
-        {"ho2.classify": False, "ho3.enabled": False, "projection.mode": "off"},
-    ),
+    ("2 model calls + 1 tool", {"ho2.classify": False, "ho3.enabled": False, "projection.mode": "off"}),
     ("as shipped: memory, classify, 2 model calls, 1 tool", {}),
 )
+_RECORDED = ("commits", "syncs", "entries", "bytes_written")
 
 
 class Peer(LinePeer):
     """LangGraph in a process of its own."""
 
-    threads = 0
-
     def __init__(self, python: Path, texts: dict[str, str], directory: Path) -> None:
         super().__init__(python, "langgraph_turn.py", {**texts, "directory": str(directory)})
         self.heard()
-
-    def round(self) -> list[float]:
-        """A new thread, its history taken turn by turn."""
-        self.threads += 1
-        return self.turns(f"round-{self.threads}", taken=HISTORY, measured=MEASURED)[0]
 
     def turns(self, thread: str, *, written: int = 0, taken: int = 0, measured: int) -> tuple[list[float], int]:
         """Milliseconds of the measured turns, and bytes that each added; a new thread gets its history first."""
@@ -87,49 +77,57 @@ async def talk(door: Bus, session_id: str | None, turns: int) -> tuple[str, list
     return session_id, times
 
 
-async def our_round(door: Bus) -> tuple[str, list[float]]:
-    session_id, _ = await talk(door, None, HISTORY)
-    return await talk(door, session_id, MEASURED)
+@dataclass(slots=True)
+class Measured:
+    """Of one side at one length, a value per round: milliseconds of each turn, and what a turn cost."""
+
+    times: list[list[float]] = field(default_factory=list[list[float]])
+    costs: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+
+    def row(self) -> dict[str, float]:
+        times = [time for one in self.times for time in one]
+        costs = {name: round(statistics.median(one[name] for one in self.costs), 1) for name in self.costs[0]}
+        return {"p50_ms": round(statistics.median(times), 2), "p99_ms": round(percentile(times, 99), 2), **costs}
 
 
-async def measure(found: Cluster, rounds: int, python: Path | None, directory: Path) -> dict[str, Any]:
+async def taken(found: Cluster, door: Bus, operator: Bus, session_id: str, measured: Measured) -> None:
+    """A round of this session: what the ledger counted and what each process used, per turn."""
+    cpu, stats = found.cpu_s(), await ledger_stats(operator)
+    measured.times.append((await talk(door, session_id, MEASURED))[1])
+    await asyncio.sleep(0.05)  # what nobody waited for is in the record too
+    cpu_after, after = found.cpu_s(), await ledger_stats(operator)
+    cpu_ms = {f"CPU ms, {name}": (cpu_after[name] - cpu[name]) / MEASURED * 1000 for name in cpu}
+    recorded = {name: (getattr(after, name) - getattr(stats, name)) / MEASURED for name in _RECORDED}
+    measured.costs.append({**recorded, "CPU ms": sum(cpu_ms.values()), **cpu_ms})
+
+
+async def measure(found: Cluster, rounds: int, longest: int, python: Path | None, directory: Path) -> dict[str, Any]:
+    lengths = [HISTORY, *sorted({min(PEER_LONG, longest), longest} - {HISTORY})]
+    ours = {length: Measured() for length in lengths}
+    theirs = {length: Measured() for length in lengths if python is not None and length <= PEER_LONG}
     async with AsyncExitStack() as stack:
         door = await stack.enter_async_context(connect_bus(found.place, "door"))
         operator = await stack.enter_async_context(connect_bus(found.place, "operator"))
-        session_id, _ = await our_round(door)  # everything is loaded, every cache warm
-        peer = None
+        sample, _ = await talk(door, None, HISTORY + MEASURED)  # everything is loaded, every cache warm
+        long = {length: (await talk(door, None, length))[0] for length in lengths[1:]}
         if python is not None:
-            peer = stack.enter_context(await asyncio.to_thread(Peer, python, texts_of(found, session_id), directory))
-            await asyncio.to_thread(peer.round)
-        ours: list[list[float]] = []
-        theirs: list[list[float]] = []
-        cpu: dict[str, float] = dict.fromkeys(found.processes, 0.0)
-        before = await ledger_stats(operator)
-        for _ in range(rounds):
-            cpu_before = found.cpu_s()
-            ours.append((await our_round(door))[1])
-            cpu_after = found.cpu_s()
-            cpu = {actor: cpu[actor] + cpu_after[actor] - cpu_before[actor] for actor in cpu}
-            if peer is not None:
-                theirs.append(await asyncio.to_thread(peer.round))
-        after = await ledger_stats(operator)
-    turns = rounds * (HISTORY + MEASURED)
-    by_process = {actor: round(seconds / turns * 1000, 1) for actor, seconds in cpu.items()}
-    counted = ("commits", "syncs", "entries", "bytes_written")
+            peer = stack.enter_context(await asyncio.to_thread(Peer, python, texts_of(found, sample), directory))
+            for length in theirs:
+                await asyncio.to_thread(peer.turns, f"history-{length}", written=length, measured=MEASURED)
+        for number in range(rounds):
+            for length, measured in ours.items():
+                session_id = long.get(length) or (await talk(door, None, length))[0]
+                await taken(found, door, operator, session_id, measured)
+            for length, measured in theirs.items():
+                thread, new = (f"round-{number}", length) if length == HISTORY else (f"history-{length}", 0)
+                times, grown = await asyncio.to_thread(peer.turns, thread, taken=new, measured=MEASURED)
+                measured.times.append(times)
+                measured.costs.append({"bytes_written": grown})
     return {
-        **percentiles("", ours),
-        **(percentiles("peer_", theirs) | {"peer_ratio": ratio(theirs, ours)} if theirs else {}),
-        **{f"{name}_per_turn": round((getattr(after, name) - getattr(before, name)) / turns, 1) for name in counted},
-        "cpu_ms_per_turn": round(sum(by_process.values()), 1),
-        "cpu_ms_by_process": by_process,
-    }
-
-
-def percentiles(prefix: str, rounds: Sequence[Sequence[float]]) -> dict[str, float]:
-    times = [time for one in rounds for time in one]
-    return {
-        f"{prefix}p50_ms": round(statistics.median(times), 2),
-        f"{prefix}p99_ms": round(percentile(times, 99), 2),
+        "ours, per turn": {str(length): one.row() for length, one in ours.items()},
+        "peer, per turn": {str(length): one.row() for length, one in theirs.items()},
+        "growth": {f"{one}/{HISTORY}": ratio(ours[one].times, ours[HISTORY].times) for one in lengths[1:]},
+        "as fast as the peer": {str(one): ratio(theirs[one].times, ours[one].times) for one in theirs},
     }
 
 
@@ -151,18 +149,15 @@ def texts_of(found: Cluster, session_id: str) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = arguments(__doc__, json=True, no_peer=True)
-    parser.add_argument("--rounds", type=int, default=10)
-    given = parser.parse_args()
+    given = arguments(
+        __doc__, json=True, no_peer=True, rounds=10, longest=(HISTORY, "turns of the longest history")
+    ).parse_args()
     python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
-    before, rows = machine(), dict[str, Any]()
-    for name, changes in ROWS:
-        with cluster(changes) as found, tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
-            rows[name] = asyncio.run(measure(found, given.rounds, python, Path(directory)))
-    print(f"a turn, every step durable, {HISTORY} turns of history ({given.rounds} rounds of {MEASURED} turns)")
-    result = {"measured_on": measured_on(before), "goal of peer_ratio": GOAL, **rows}
-    say(result)
-    write_json(given.json, result)
+    before = machine()
+    with cluster(ROWS[0][1]) as found, tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
+        measured = asyncio.run(measure(found, given.rounds, given.longest, python, Path(directory)))
+    print(f"a turn by the length of its session's history ({given.rounds} rounds of {MEASURED} turns)")
+    told(given, before, {"goals": GOALS, **measured})
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from bench.answers.questions import CITIES, SHORT, TOOL, Question, calls_for
 from bench.answers.recorder import Recorder, recording
 from bench.cluster import cluster_in, temporary
 from bench.peers.environment import PeerAway, cache, python_of
-from bench.report import arguments, machine, measured_on, rows_table, told
+from bench.report import arguments, machine, rows_table, told
 from hobus.bus.clock import SystemClock
 from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.http import keys
@@ -224,12 +224,10 @@ def missed(found: dict[str, Any]) -> list[str]:
 
 def main() -> int:
     """Return the exit code: 1 where a goal is missed."""
-    parser = arguments(__doc__, write=True, json=True)
-    parser.add_argument("--models", default=",".join(MODELS), help="some of them, by commas")
-    parser.add_argument("--questions", type=int, default=len(SHORT))
-    parser.add_argument("--calls", type=int, default=len(CITIES))
-    parser.add_argument("--history", type=int, default=9, help="turns before the one that is measured as a later one")
-    given = parser.parse_args()
+    given = arguments(
+        __doc__, write=True, json=True, models=(",".join(MODELS), "some of them, by commas"), questions=len(SHORT),
+        calls=len(CITIES), history=(9, "turns before the one that is measured as a later one"),
+    ).parse_args()  # fmt: skip
     before, rows = machine(), dict[str, dict[str, Any]]()
     for name in given.models.split(","):
         with (
@@ -242,7 +240,7 @@ def main() -> int:
         print(f"{name}: {rows[name]}; missed: {missed(rows[name]) or 'nothing'}", file=sys.stderr, flush=True)
     shown = rows_table([{"model": name, **row, "missed": missed(row)} for name, row in rows.items()])
     to = {"results": RESULTS, "name": "answers", "how": "python -m bench.answers --write", "document": DOCUMENT}
-    told(given, shown, {"rows": rows}, measured=measured_on(before), **to)
+    told(given, before, {"rows": rows}, shown, **to)
     return int(any(missed(row) for row in rows.values()))
 
 

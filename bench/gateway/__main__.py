@@ -10,4 +10,4 @@ from bench.report import run_one_of
 DRILLS = {"budgets": budgets, "audit": audit, "stops": stops, "secrets": secrets, "speed": speed}
 
 if __name__ == "__main__":
-    sys.exit(run_one_of(DRILLS, program="bench.gateway", doc=__doc__, write=True))
+    sys.exit(run_one_of(DRILLS, program="bench.gateway", doc=__doc__))

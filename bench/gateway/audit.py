@@ -1,7 +1,5 @@
 """R7: the provider's own count of its calls against the record, with the gateway killed at exact points of a call.
 
-usage: python -m bench.gateway audit [--kills 20] [--point NAME] [--write]
-
 A row is a cluster of its own, eight executors that ask one call after the other, half of them streamed, and a provider
 that counts. At the point the gateway gets SIGKILL, at its every twentieth call: by itself, as it is about to send or has just
 received the frame that the point names (launch/process/failpoint.py), or by the provider, which knows how far its answer has come. It
@@ -78,20 +76,13 @@ def compared(entries: Iterable[Entry], calls: Iterable[Call], told: Mapping[str,
             sure[key] += 1
         elif (failed := read_payload(PromptFailed, entry)) is None or not failed.was_sent:
             found.never_sent += 1
-        elif entry.reason == "UNKNOWN_OUTCOME":
-            found.unknown += 1
-            unsure[key] += 1
-        elif entry.reason in MAY_NOT_HAVE_ARRIVED:
-            found.failed += 1
-            unsure[key] += 1
         else:
-            found.failed += 1
-            sure[key] += 1
-    found.faults += [
-        f"{name}: {sent[name]} PROMPT_SENT, {ends[name]} ends"
-        for name in sent | ends
-        if not (sent[name] == ends[name] == 1)
-    ]
+            is_unknown = entry.reason == "UNKNOWN_OUTCOME"
+            found.unknown += is_unknown
+            found.failed += not is_unknown
+            (unsure if is_unknown or entry.reason in MAY_NOT_HAVE_ARRIVED else sure)[key] += 1
+    wrong = (name for name in sent | ends if not sent[name] == ends[name] == 1)
+    found.faults += [f"{name}: {sent[name]} PROMPT_SENT, {ends[name]} ends" for name in wrong]
     whole: dict[str, set[str]] = defaultdict(set)
     for call in calls:
         counted[call.key] += 1
@@ -100,16 +91,14 @@ def compared(entries: Iterable[Entry], calls: Iterable[Call], told: Mapping[str,
     found.counted = counted.total()
     for key in counted | sure | unsure:
         found.unknown_reached += max(0, counted[key] - sure[key])
-        if counted[key] > sure[key] + unsure[key]:
-            found.faults.append(f"{key}: {counted[key]} calls counted, {sure[key] + unsure[key]} recorded as sent")
-        if counted[key] < sure[key]:
-            found.faults.append(f"{key}: {counted[key]} calls counted, {sure[key]} recorded as made")
+        if not sure[key] <= counted[key] <= sure[key] + unsure[key]:
+            most = sure[key] + unsure[key]
+            found.faults.append(f"{key}: {counted[key]} calls counted, {sure[key]} to {most} recorded")
     for key, answers in contents.items():
         if len(answers) > 1:
             found.faults.append(f"{key}: {len(answers)} recorded answers")
-        found.faults += [
-            f"{key}: recorded {answer!r}, which was never said" for answer in answers if answer not in whole[key]
-        ]
+        never_said = (answer for answer in answers if answer not in whole[key])
+        found.faults += [f"{key}: recorded {answer!r}, which was never said" for answer in never_said]
     for key, text in told.items():
         if key not in contents and unsure[key]:
             found.told_and_unknown += 1
@@ -122,19 +111,19 @@ MAY_NOT_HAVE_ARRIVED = frozenset({"CANCELLED", "DEADLINE_EXCEEDED"})
 """Ends of calls that the gateway itself gave up, perhaps before their first byte was there: unknown as well."""
 
 
-POINTS: dict[str, tuple[str, str]] = {
-    "nobody": ("", "nobody is killed"),
-    "reserved": ("before-send:ledger.write~PROMPT_SENT", "reserved, PROMPT_SENT not yet handed over"),
-    "recording": ("after-send:ledger.write~PROMPT_SENT", "PROMPT_SENT handed over, its ack not received"),
-    "recorded": ("on-receive:ledger.written~PROMPT_SENT", "PROMPT_SENT durable, nothing sent"),
-    "sent": ("request", "the request is at the provider"),
-    "middle": ("half", "half of the answer is on its way"),
-    "answered": ("whole", "the whole answer is on its way"),
-    "received": ("before-send:ledger.write~PROMPT_RECEIVED", "answer received, PROMPT_RECEIVED not handed over"),
-    "ending": ("after-send:ledger.write~PROMPT_RECEIVED", "PROMPT_RECEIVED handed over, perhaps not durable"),
-    "telling": ("before-send:gateway.response", "about to answer whoever asked"),
+POINTS = {
+    "nobody": "",
+    "reserved": "before-send:ledger.write~PROMPT_SENT",
+    "recording": "after-send:ledger.write~PROMPT_SENT",
+    "recorded": "on-receive:ledger.written~PROMPT_SENT",  # PROMPT_SENT is durable, nothing sent
+    "sent": "request",
+    "middle": "half",
+    "answered": "whole",
+    "received": "before-send:ledger.write~PROMPT_RECEIVED",
+    "ending": "after-send:ledger.write~PROMPT_RECEIVED",  # handed over, perhaps not durable
+    "telling": "before-send:gateway.response",
 }
-"""Name -> where, and what that is: a frame of the gateway, or how far the provider is."""
+"""Name -> where: a frame of the gateway, or how far the provider is with its answer."""
 ASKERS = 8
 EVERY = 20
 """At which of its calls a gateway is killed: some of each process's calls end well."""
@@ -157,8 +146,7 @@ class Row:
 
 def measure(point: str, kills: int) -> Row:
     """This many kills at this point, or, of nobody, a few calls."""
-    where, _ = POINTS[point]
-    row, seen = Row(point), itertools.count(1)
+    where, row, seen = POINTS[point], Row(point), itertools.count(1)
     killable: list[Cluster] = []  # none: nobody is to be killed, or no more
 
     def so_far(here: str) -> None:
@@ -180,7 +168,7 @@ def measure(point: str, kills: int) -> Row:
 
 async def _until_killed(
     cluster: Cluster, row: Row, killable: list[Cluster], kills: int, books: Books
-) -> dict[str, str]:  # fmt: skip
+) -> dict[str, str]:
     told: dict[str, str] = {}
     is_over = asyncio.Event()
     mark = parse_drill(cluster.env[VARIABLE]).mark_in(cluster.home.run) if VARIABLE in cluster.env else None
@@ -195,11 +183,11 @@ async def _until_killed(
                     answer = await ask(bus, call_of(key, session_id, stream=bool(asker % 2)), timeout_s=LIMIT_S)
                 except RuntimeFault as fault:
                     row.untold.append(f"{key}: {fault.code}")
-                    continue
-                if answer.outcome == "SUCCESS":
-                    told[key] = answer.content
                 else:
-                    row.untold.append(f"{key}: {answer.error_code}")
+                    if answer.outcome == "SUCCESS":
+                        told[key] = answer.content
+                    else:
+                        row.untold.append(f"{key}: {answer.error_code}")
 
         async with asyncio.TaskGroup() as group:
             for asker in range(ASKERS):
@@ -220,15 +208,13 @@ async def _until_killed(
     return told
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kills", type=int, default=20, help="of each row")
-    parser.add_argument("--point", choices=POINTS, action="append")
+OPTIONS = {"kills": (20, "of each row"), "point": (",".join(POINTS), "some of them, by commas")}
 
 
 def run(given: argparse.Namespace) -> int:
     """0 where both sides agree at every point."""
     rows: list[Row] = []
-    for point in given.point or POINTS:
+    for point in given.point.split(","):
         rows.append(measure(point, given.kills))
         print(rows[-1], file=sys.stderr, flush=True)
     return judged(given, rows, results=RESULTS, name="gateway audit", how="goal: difference 0")

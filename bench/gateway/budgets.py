@@ -1,7 +1,5 @@
 """R6: 64 calls at once on a budget that fits k of them: never more than k are worked on, and nothing stays reserved.
 
-usage: python -m bench.gateway budgets [--rounds 1000] [--seed 1] [--write]
-
 A cluster of real processes in mode `enforce`, its provider a server on loopback that bills each call it works on with
 all that was reserved for it: so a session that fits k calls has had k, whatever they brought. A round is a session of its
 own, a k, and 64 orders that ask at once, half of them streamed; the provider answers at once or late, refuses (429, 500: not
@@ -24,8 +22,8 @@ from typing import Any
 
 from bench.cluster import Cluster
 from bench.gateway.audit import compared
-from bench.gateway.parts import TIRELESS, Books, Call, ask, call_of, cluster_of, kill_gateway
-from bench.gateway.servers import Request, served
+from bench.gateway.parts import REFUSALS, TIRELESS, Books, Call, ask, call_of, cluster_of, kill_gateway
+from bench.gateway.servers import served
 from bench.report import concluded, markdown
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Budget, ReadBudget, ScopeBudget
@@ -38,7 +36,7 @@ ESTIMATE = 25  # tokens of the prompt: 100 characters
 LIMIT = 8000  # the shipped contracts fit it: a gate looks
 SIZES = {k: LIMIT // k - ESTIMATE for k in (1, 2, 4, 8, 16)}
 """k -> tokens of the answer, so that k calls fit and no k + 1."""
-KILL_EVERY = 20
+KILL_EVERY, NAME = 20, "WO-r{:04d}"
 WAYS = {"whole": 40, "late": 20, "429": 15, "500": 5, "malformed": 6, "half": 6, "disconnect": 8}
 LIMIT_S = 30.0
 SETTLED_S = 10.0
@@ -71,32 +69,23 @@ class Round:
         return [f"round {self.number}, k {self.k}: {what}" for what, is_so in wanted.items() if not is_so]
 
 
-class _Sessions:
-    """What the provider has at hand, by session: a call key begins with its round."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._now: Counter[str] = Counter()
-        self.at_most: Counter[str] = Counter()
-
-    def choose(self, call: Call) -> str:
-        """By the seed, whenever and in whatever order calls come."""
-        draw = random.Random(f"{self._seed}/{call.key}/{call.number}")
-        way = draw.choices(list(WAYS), list(WAYS.values()))[0]
-        session = call.key.partition("-x")[0]
-        self.at_most[session] = max(self.at_most[session], self._now[session] + 1)
-        self._now[session] += way not in ("429", "500")
-        return way
-
-
-def _billed(request: Request) -> tuple[int, int]:
-    return ESTIMATE, int(request.json["max_tokens"])
-
-
 def drill(rounds: int, seed: int, *, kill_every: int = KILL_EVERY) -> tuple[list[Round], dict[str, Any]]:
     """All rounds on one cluster; what else there is to say of them, faults of the record among it."""
-    sessions = _Sessions(seed)
-    books = Books(sessions.choose, _billed)
+    now, at_most = (
+        Counter[str](),
+        Counter[str](),
+    )  # calls at the provider, by session: a call's key begins with its round
+
+    def choose(call: Call) -> str:
+        """By the seed, whenever and in whatever order calls come."""
+        draw = random.Random(f"{seed}/{call.key}/{call.number}")
+        way = draw.choices(list(WAYS), list(WAYS.values()))[0]
+        session = call.key.partition("-x")[0]
+        at_most[session] = max(at_most[session], now[session] + 1)
+        now[session] += way not in REFUSALS
+        return way
+
+    books = Books(choose, lambda request: (ESTIMATE, int(request.json["max_tokens"])))
     settings = {**TIRELESS, "budget.budget_mode": "enforce", "budget.session_token_limit": LIMIT}
     with served(books.behave) as server, cluster_of({"mine": server.url}, settings) as cluster:
         began = time.monotonic()
@@ -104,19 +93,15 @@ def drill(rounds: int, seed: int, *, kill_every: int = KILL_EVERY) -> tuple[list
         seconds = time.monotonic() - began
         assert cluster("down").code == 0
         for one in found:
-            name = _name(one.number)
+            name = NAME.format(one.number)
             calls = [call for call in books.calls if call.key.startswith(f"{name}-x")]
             one.worked = sum(call.is_worked for call in calls)
             one.refused = len(calls) - one.worked
-            one.at_most = sessions.at_most[name]
+            one.at_most = at_most[name]
         cluster.verify()
         looked = compared(cluster.entries(), books.calls, told)
     ways = Counter(call.way for call in books.calls)
     return found, {"seconds": round(seconds, 1), "ways": dict(ways), "compared": asdict(looked)}
-
-
-def _name(number: int) -> str:
-    return f"WO-r{number:04d}"
 
 
 async def _all_rounds(cluster: Cluster, rounds: int, seed: int, kill_every: int) -> tuple[list[Round], dict[str, str]]:
@@ -141,7 +126,7 @@ async def _one_round(
 
     async def one(place: int) -> None:
         await asyncio.sleep(draw.random() * 0.02)
-        key = f"{_name(number)}-x{place}#1"
+        key = f"{NAME.format(number)}-x{place}#1"
         wanted = call_of(key, session_id, max_tokens=SIZES[k], stream=bool(place % 2))
         asking = asyncio.ensure_future(ask(bus, wanted, timeout_s=LIMIT_S))
         if place % 4 == 0:
@@ -192,16 +177,14 @@ def table(rounds: list[Round], said: dict[str, Any]) -> str:
     )  # fmt: skip
     rows = []
     for k in sorted({one.k for one in rounds}):
-        mine = [one for one in rounds if one.k == k]
+        mine = [asdict(one) for one in rounds if one.k == k]
+        total = {name: sum(one[name] for one in mine) for name in ("was_killed", "worked", "refused", "reserved")}
+        most = {name: max(one[name] for one in mine) for name in ("worked", "succeeded", "used")}
         rows.append((
-            k, len(mine), sum(one.was_killed for one in mine), len(mine) * AT_ONCE,
-            sum(one.worked + one.refused for one in mine), sum(one.refused for one in mine),
-            max(one.worked for one in mine), max(one.succeeded for one in mine),
-            f"{max(one.used for one in mine)} of {LIMIT}", sum(one.reserved for one in mine),
+            k, len(mine), total["was_killed"], len(mine) * AT_ONCE, total["worked"] + total["refused"], total["refused"],
+            most["worked"], most["succeeded"], f"{most['used']} of {LIMIT}", total["reserved"],
         ))  # fmt: skip
-    outcomes: Counter[str] = Counter()
-    for one in rounds:
-        outcomes.update(one.outcomes)
+    outcomes = sum((Counter(one.outcomes) for one in rounds), Counter[str]())
     told = ", ".join(f"{count} {what}" for what, count in outcomes.most_common())
     ways = ", ".join(f"{count} {way}" for way, count in sorted(said["ways"].items()))
     looked = said["compared"]
@@ -216,9 +199,7 @@ def faults_of(rounds: list[Round], said: dict[str, Any]) -> list[str]:
     return [fault for one in rounds for fault in one.faults] + list(said["compared"]["faults"])
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rounds", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
+OPTIONS = {"rounds": 1000, "seed": 1}
 
 
 def run(given: argparse.Namespace) -> int:

@@ -1,7 +1,5 @@
 """R10: secrets planted in keys, tokens, environment, configuration and prompts, and every place where one could show.
 
-usage: python -m bench.gateway secrets [--write]
-
 A cluster with three providers on loopback (a key from the environment, a key that was typed and is kept in a private
 file, Anthropic's messages) whose servers give back what they were sent, the key and the prompt among it: in answers, tool
 names, errors of each kind, headers, redirections, and broken off in the middle. A remote worker joins by a token; the shell
@@ -15,19 +13,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import itertools
 import json
 import secrets
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
 
-from bench.cluster import Cluster, alive, eventually, family_in, hobus
+from bench.cluster import Cluster, alive, answered, eventually, family_in, hobus
 from bench.far_worker import FarWorker, token_of
 from bench.gateway.parts import MODEL_ID, TIRELESS, call_of, home_of, kill_gateway
 from bench.gateway.servers import ANTHROPIC, DONE, Request, completion, head, message, piece, served, sse, whole
@@ -38,9 +37,8 @@ from hobus.bus.messages.base import unpack
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import ProcessTurn
+from hobus.bus.messages.session import TurnResult
 from hobus.launch.cluster.client import connect_bus
-from hobus.launch.sessions.turns import process_turn
 
 FAULTS = ("answer", "tool", "401", "403", "429", "500", "malformed", "header", "redirect", "broken off", "stuck")
 LIMIT_S = 20.0
@@ -53,22 +51,19 @@ RESULTS = Path("bench/results/gateway_secrets.json")
 
 @dataclass(slots=True)
 class Found:
-    looked: dict[str, int] = field(default_factory=dict[str, int])  # place -> bytes
+    looked: Counter[str] = field(default_factory=Counter[str])  # place -> bytes
     hits: dict[str, dict[str, list[str]]] = field(default_factory=dict[str, dict[str, list[str]]])
     """Secret -> place -> where there."""
     bodies: dict[str, int] = field(default_factory=dict[str, int])
     """Bodies of records that hold the words of a prompt, as they must: event type and number of the body."""
-    asked: dict[str, int] = field(default_factory=dict[str, int])  # outcome -> how many turns and prompts
+    asked: Counter[str] = field(default_factory=Counter[str])  # outcome -> how many turns and prompts
     sent: dict[str, int] = field(default_factory=dict[str, int])  # provider -> requests that had its own key
 
     @property
     def faults(self) -> list[str]:
-        return [
-            f"{secret}, {place}: {where}"
-            for secret, places in self.hits.items()
-            for place, found in places.items()
-            for where in found
-        ] + [f"{provider}: never asked" for provider, count in self.sent.items() if not count]
+        found = [(secret, *hit) for secret, places in self.hits.items() for hit in places.items()]
+        shown = [f"{secret}, {place}: {where}" for secret, place, wheres in found for where in wheres]
+        return shown + [f"{provider}: never asked" for provider, count in self.sent.items() if not count]
 
 
 class _Search:
@@ -84,7 +79,7 @@ class _Search:
 
     def look(self, place: str, where: str, data: bytes, *, unless: tuple[str, ...] = ()) -> None:
         """Notes each secret in this data; `unless`: those that belong there."""
-        self.found.looked[place] = self.found.looked.get(place, 0) + len(data)
+        self.found.looked[place] += len(data)
         for name in self.names_in(data):
             if name not in unless:
                 self.found.hits[name].setdefault(place, []).append(where)
@@ -130,9 +125,8 @@ class _Mirror:
             writer.write(whole(message([{"type": "text", "text": said}])))
         elif self.way == "tool":
             call = {"id": "1", "type": "function", "function": {"name": key, "arguments": json.dumps({"key": key})}}
-            writer.write(
-                whole(completion(None, message={"tool_calls": [call]}, choice={"finish_reason": "tool_calls"}))
-            )
+            called = completion(None, message={"tool_calls": [call]}, choice={"finish_reason": "tool_calls"})
+            writer.write(whole(called))
         elif request.json.get("stream"):
             usage = {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
             events = sse(piece(content=said), piece("stop"), usage)
@@ -151,15 +145,13 @@ def drill(faults: tuple[str, ...] = FAULTS) -> Found:
         MISPLACED: secrets.token_hex(16), KEPT_IN_BODIES: secrets.token_hex(16),
     }  # fmt: skip
     shell, misplaced, words = (str(planted[name]) for name in ("variables of the shell", MISPLACED, KEPT_IN_BODIES))
-    env = dict.fromkeys(
-        ("A_SECRET", "OPENAI_API_KEY", "OPENAI_ORG_ID", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), shell
-    )
+    variables = ("A_SECRET", "OPENAI_API_KEY", "OPENAI_ORG_ID", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
     mirror, said = _Mirror(), list[tuple[str, bytes]]()
     with ExitStack() as stack:
         server = stack.enter_context(served(mirror.behave))
         settings = TIRELESS | {"gateway.attempts_max": 2, "gateway.request_timeout_ms": 5000}
-        cluster = stack.enter_context(home_of({"mine": server.url}, settings, **env, OTHER_KEY=keys["other"]))
-        cluster.env["THE_KEY"] = keys["mine"]
+        cluster = stack.enter_context(home_of({"mine": server.url}, settings, OTHER_KEY=keys["other"]))
+        cluster.env |= dict.fromkeys(variables, shell) | {"THE_KEY": keys["mine"]}
         _add_providers(cluster, server.url, keys["filed"], said)
         _check_configurations(cluster, misplaced, said)
         cluster.up("--detach", "--listen", "127.0.0.1:0")
@@ -176,12 +168,10 @@ def drill(faults: tuple[str, ...] = FAULTS) -> Found:
         _run_commands(cluster, said)
         # The worker's launcher is a process of its own: what it started was executed with less.
         families = [*family_in(cluster.home), *psutil.Process(worker.process.pid).children(recursive=True)]
-        for process in families:
-            for kind in ("environ", "cmdline"):
-                with suppress(OSError):
-                    search.look(
-                        "/proc", f"{kind} of {process.name()}", Path(f"/proc/{process.pid}/{kind}").read_bytes()
-                    )
+        for process, kind in itertools.product(families, ("environ", "cmdline")):
+            with suppress(OSError):
+                data = Path(f"/proc/{process.pid}/{kind}").read_bytes()
+                search.look("/proc", f"{kind} of {process.name()}", data)
         _look_at_files(cluster, [cluster.home.run], search)
         worker.end()
         assert cluster("down").code == 0
@@ -190,16 +180,12 @@ def drill(faults: tuple[str, ...] = FAULTS) -> Found:
         _look_at_records(cluster.entries(), search)
         for what, data in said:
             # A look into bodies, which the record notes, is there to show the words of prompts; nothing else does.
-            search.look(
-                "tap" if what.startswith("tap") else "commands",
-                what,
-                data,
-                unless=(KEPT_IN_BODIES,) if "--bodies" in what else (),
-            )
+            place, unless = "tap" if what.startswith("tap") else "commands", (KEPT_IN_BODIES,) * ("--bodies" in what)
+            search.look(place, what, data, unless=unless)
         for what, outcome, data, is_answer in told:
-            search.found.asked[outcome] = search.found.asked.get(outcome, 0) + 1
+            search.found.asked[outcome] += 1
             # A model may repeat what it was asked; a fault may not.
-            search.look("answers" if is_answer else "errors", what, data, unless=(KEPT_IN_BODIES,) if is_answer else ())
+            search.look("answers" if is_answer else "errors", what, data, unless=(KEPT_IN_BODIES,) * is_answer)
         _look_at_requests(mirror, keys, search)
         cluster.verify()
     return search.found
@@ -220,12 +206,8 @@ def _check_configurations(cluster: Cluster, secret: str, said: list[tuple[str, b
     """Each with the secret where none may be: refused, in words without it."""
     path = cluster.home.config / "admin_config.json"
     shipped = path.read_text()
-    for where, value in (
-        ("key", secret),
-        ("key", f"env:{secret} x"),
-        ("base_url", f"http://me:{secret}@127.0.0.1/v1"),
-        ("base_url", f"http://127.0.0.1/v1?key={secret}"),
-    ):
+    urls = (f"http://me:{secret}@127.0.0.1/v1", f"http://127.0.0.1/v1?key={secret}")
+    for where, value in (("key", secret), ("key", f"env:{secret} x"), *(("base_url", url) for url in urls)):
         config = json.loads(shipped)
         config["gateway"]["providers"]["mine"][where] = value
         path.write_text(json.dumps(config))
@@ -244,35 +226,29 @@ async def _asked(
     place = cluster.place
     async with connect_bus(place, "door") as door, connect_bus(place, "ho1") as executor:
 
-        async def turn(name: str) -> None:
-            asked = ProcessTurn(session_id=None, input_id=name, text=f"repeat {words} please", stream=True)
+        async def heard(name: str, asking: Awaitable[TurnResult | PromptResponse]) -> None:
             try:
-                result = await process_turn(door, asked, timeout_s=LIMIT_S, retry_interval_s=0.2)
+                answer = await asking
             except RuntimeFault as fault:
                 told.append((name, f"fault {fault.code}", str(fault).encode(), False))
             else:
-                is_answer = result.outcome in ("success", "degraded")
-                told.append((name, result.outcome, result.model_dump_json().encode(), is_answer))
+                is_answer = answer.outcome in ("success", "degraded", "SUCCESS")
+                told.append((name, answer.outcome, answer.model_dump_json().encode(), is_answer))
 
-        async def prompted(name: str, provider_id: str) -> None:
-            key = f"WO-{name}-{provider_id}#1"
-            session_id = derive_session_id("door", key)
-            wanted = call_of(key, session_id, says=f"repeat {words}", provider_id=provider_id, model_id=MODEL_ID)
-            try:
-                answer = await executor.request("gateway", wanted, expect=PromptResponse, timeout_s=8, message_id=key)
-            except RuntimeFault as fault:
-                told.append((key, f"fault {fault.code}", str(fault).encode(), False))
-            else:
-                told.append((key, answer.outcome, answer.model_dump_json().encode(), answer.outcome == "SUCCESS"))
+        def prompted(key: str, provider_id: str) -> Awaitable[PromptResponse]:
+            of = {"says": f"repeat {words}", "provider_id": provider_id, "model_id": MODEL_ID}
+            wanted = call_of(key, derive_session_id("door", key), **of)
+            return executor.request("gateway", wanted, expect=PromptResponse, timeout_s=8, message_id=key)
 
         for fault in faults:
             mirror.way = fault
             mirror.begun.clear()
             name = fault.replace(" ", "-")
-            asking = [
-                asyncio.ensure_future(one)
-                for one in (turn(f"in-{name}"), prompted(name, "filed"), prompted(name, "other"))
-            ]
+            turn = answered(door, f"repeat {words} please", input_id=f"in-{name}", timeout_s=LIMIT_S, stream=True)
+            asking = [asyncio.ensure_future(heard(f"in-{name}", turn))]
+            for provider_id in ("filed", "other"):
+                key = f"WO-{name}-{provider_id}#1"
+                asking.append(asyncio.ensure_future(heard(key, prompted(key, provider_id))))
             if fault == "stuck":  # both ends of the record die under it; what follows is answered
                 await asyncio.to_thread(mirror.begun.wait, LIMIT_S)
                 cluster.kill("ledger/1")
@@ -321,20 +297,15 @@ def _look_at_records(entries: list[Entry], search: _Search) -> None:
     """Envelopes, and each body: only some of them may hold the words of a prompt."""
     bodies: Counter[str] = Counter()
     for entry in entries:
-        envelope = repr(entry._replace(bodies=[])).encode()
-        search.look("records", f"{entry.event_type}, envelope", envelope)
+        search.look("records", f"{entry.event_type}, envelope", repr(entry._replace(bodies=[])).encode())
         for number, body in enumerate(entry.bodies):
-            for data in _readings(body or b""):
-                where = f"{entry.event_type}/{number}"
+            where, readings = f"{entry.event_type}/{number}", [body or b""]
+            with suppress(Exception):
+                readings.append(repr(unpack(body or b"")).encode())
+            for data in readings:
                 search.look("records", where, data, unless=(KEPT_IN_BODIES,))
                 bodies[where] += KEPT_IN_BODIES in search.names_in(data)
     search.found.bodies = {where: count for where, count in sorted(bodies.items()) if count}
-
-
-def _readings(body: bytes) -> Iterator[bytes]:
-    yield body
-    with suppress(Exception):
-        yield repr(unpack(body)).encode()
 
 
 def _look_at_requests(mirror: _Mirror, keys: Mapping[str, str], search: _Search) -> None:
@@ -363,15 +334,11 @@ def table(found: Found) -> str:
     )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """There are none."""
+OPTIONS: dict[str, str] = {}
 
 
 def run(given: argparse.Namespace) -> int:
     """0 where no secret is anywhere that it must not be."""
     found = drill()
-    goal = "goal: 0 everywhere"
-    figures = asdict(found)
-    return concluded(
-        given, table(found), found.faults, results=RESULTS, figures=figures, name="gateway secrets", how=goal
-    )
+    to = {"results": RESULTS, "name": "gateway secrets", "how": "goal: 0 everywhere"}
+    return concluded(given, table(found), found.faults, figures=asdict(found), **to)

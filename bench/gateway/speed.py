@@ -1,13 +1,10 @@
 """P13, P14, P15: what a call through the gateway costs, beside the same call made directly and beside LiteLLM's proxy.
 
-usage: python -m bench.gateway speed [--rounds 5] [--no-peer] [--write]
-
-One upstream for all, the model server of `bench.waiting` that thinks for no time and says twenty words, one client process, all sides in turns,
-round after round. `gateway`: prompts as an executor sends them, over the bus to a gateway with full duty: authenticated,
-reserved in four scopes, rate limited, through the breaker, PROMPT_SENT durable before the send and the answer recorded.
-`same call`: the gateway's own provider class in this process, so that the difference is the gateway. `openai SDK`: its
-default client and typed answers. `LiteLLM`: its proxy with one worker and no database, asked by the same SDK, in an
-environment of its own; it records nothing durable. Ratios are medians over the rounds.
+One upstream for all, the model server of `bench.waiting` that thinks for no time and says twenty words, one client process, all
+sides in turns. `gateway`: prompts as an executor sends them, over the bus to a gateway with full duty: authenticated, reserved
+in four scopes, rate limited, through the breaker, PROMPT_SENT durable before the send and the answer recorded. `same call`: the
+gateway's own provider class in this process, so that the difference is the gateway. `openai SDK`: its default client and typed
+answers. `LiteLLM`: its proxy with one worker and no database, asked by the same SDK; it records nothing durable.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from bench.gateway.parts import KEY, MANY, MODEL_ID, TIRELESS, call_of, cluster_
 from bench.gateway.parts import ask as repeat
 from bench.gateway.servers import OPENAI, instance
 from bench.peers.environment import PeerAway, python_of
-from bench.report import concluded, goal_row, markdown
+from bench.report import Goal, concluded, goals_table, markdown
 from bench.waiting.provider import provider
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import derive_session_id
@@ -46,11 +43,17 @@ from hobus.launch.cluster.client import connect_bus
 LITELLM = ("litellm[proxy]==1.106.2",)
 DOCUMENT = Path("bench/results/speed.md")
 RESULTS = Path("bench/results/gateway_speed.json")
-ONE, MANY_AT_ONCE, STREAMS, WORDS = 1, 64, 16, 20
-LENGTH = 600
-"""Characters of the prompt."""
+WORDS, LENGTH = 20, 600
+"""Of the answer; and characters of the prompt."""
+MEASURED = {"p50_ms": (100, 1, 0), "per_s": (800, 64, 2), "first_words_ms": (60, 1, 1), "streams_per_s": (200, 16, 2)}
+"""Figure -> calls of a round, how many of them in flight, and which of what `taken` returns it is."""
 RATE = {"requests_per_minute": 10_000_000, "requests_burst": 100_000, "tokens_per_minute": MANY, "tokens_burst": MANY}
-GOALS = {"p13_added_ms": 1.0, "p14_per_litellm": 8.0, "p14_per_sdk": 2.0, "p15_added_ms": 1.5, "p15_per_litellm": 10.0}
+GOALS = (
+    Goal("P13", "added p50 at one in flight", "at most", 1.0, "p13_added_ms", " ms"),
+    Goal("P14", "calls/s at 64 / LiteLLM proxy", "at least", 8.0, "p14_per_litellm", "x"),
+    Goal("P15", "added time to first words", "at most", 1.5, "p15_added_ms", " ms"),
+    Goal("P15", "streams/s at 16 / LiteLLM proxy", "at least", 10.0, "p15_per_litellm", "x"),
+)
 
 Ask = Callable[[bool], Awaitable[float | None]]
 """One call, streamed or not; of a streamed one seconds until its first words."""
@@ -188,14 +191,12 @@ async def taken(ask: Ask, calls: int, at_once: int, *, streamed: bool = False) -
 
 
 async def one_round(sides: dict[str, Ask], found: dict[str, Figures], scale: float) -> None:
-    for name, ask in sides.items():
-        found[name].p50_ms.append((await taken(ask, round(100 * scale), ONE))[0])
-    for name, ask in sides.items():
-        found[name].per_s.append((await taken(ask, round(800 * scale), MANY_AT_ONCE))[2])
-    for name, ask in sides.items():
-        found[name].first_words_ms.append((await taken(ask, round(60 * scale), ONE, streamed=True))[1])
-    for name, ask in sides.items():
-        found[name].streams_per_s.append((await taken(ask, round(200 * scale), STREAMS, streamed=True))[2])
+    for figure, (calls, at_once, which) in MEASURED.items():
+        for name, ask in sides.items():
+            took = await taken(
+                ask, round(calls * scale), at_once, streamed=figure in ("first_words_ms", "streams_per_s")
+            )
+            getattr(found[name], figure).append(took[which])
 
 
 async def measure(bus_place: Any, url: str, proxy: str | None, rounds: int, scale: float) -> dict[str, Figures]:
@@ -225,7 +226,6 @@ def run_all(rounds: int, *, with_peer: bool, scale: float = 1.0) -> dict[str, Fi
 ADDED, TIMES = float.__sub__, float.__truediv__
 REACHED: dict[str, tuple[str, str, str, Callable[[float, float], float]]] = {
     "p13_added_ms": ("gateway", "same call", "p50_ms", ADDED),
-    "p14_per_sdk": ("gateway", "openai SDK", "per_s", TIMES),
     "p15_added_ms": ("gateway", "same call", "first_words_ms", ADDED),
     "p13_litellm_added_ms": ("LiteLLM", "openai SDK", "p50_ms", ADDED),
     "p14_per_litellm": ("gateway", "LiteLLM", "per_s", TIMES),
@@ -246,30 +246,22 @@ def goals(found: dict[str, Figures]) -> dict[str, float]:
 def table(found: dict[str, Figures]) -> str:
     """The sides, then the goals."""
     columns = ("", "p50 ms, 1 in flight", "calls/s, 64 in flight", "first words p50 ms", "streams/s, 16 in flight")
-    medians = {
-        name: [round(statistics.median(values), 1) for values in asdict(one).values()] for name, one in found.items()
-    }
+    sides = [
+        (name, *(round(statistics.median(values), 1) for values in asdict(one).values())) for name, one in found.items()
+    ]
     reached = goals(found)
-    rows = (
-        ("P13", "added p50 at one in flight", "at most", "p13_added_ms", " ms"),
-        ("P14", "calls/s at 64 / openai SDK called directly", "at least", "p14_per_sdk", "x"),
-        ("P14", "calls/s at 64 / LiteLLM proxy", "at least", "p14_per_litellm", "x"),
-        ("P15", "added time to first words", "at most", "p15_added_ms", " ms"),
-        ("P15", "streams/s at 16 / LiteLLM proxy", "at least", "p15_per_litellm", "x"),
-    )
-    lines = [goal_row(goal, what, side, GOALS[name], reached.get(name), unit) for goal, what, side, name, unit in rows]
-    told = [markdown(columns, [(name, *one) for name, one in medians.items()])]
-    told.append(markdown(("", "what", "goal", "reached"), itertools.chain(*lines)))
+    told = [markdown(columns, sides), goals_table(GOALS, reached)]
     if "LiteLLM" in found:
         added, first_added = reached["p13_litellm_added_ms"], reached["p15_litellm_added_ms"]
         told.append(f"LiteLLM's proxy adds {added} ms to a call of the SDK, and {first_added} ms to its first words.")
     return "\n\n".join(told)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--no-peer", action="store_true", help="without LiteLLM; no registry is asked")
-    parser.add_argument("--scale", type=float, default=1.0, help="calls of a round, as a share of the usual number")
+OPTIONS = {
+    "rounds": 5,
+    "no_peer": (False, "without LiteLLM; no registry is asked"),
+    "scale": (1.0, "calls of a round, as a share of the usual number"),
+}
 
 
 def run(given: argparse.Namespace) -> int:
@@ -280,7 +272,5 @@ def run(given: argparse.Namespace) -> int:
         print(away, file=sys.stderr)
         return 1
     figures = {"goals": goals(found), "sides": {name: asdict(one) for name, one in found.items()}}
-    how = f"medians of {given.rounds} rounds"
-    return concluded(
-        given, table(found), (), results=RESULTS, figures=figures, name="gateway speed", how=how, document=DOCUMENT
-    )
+    to = {"results": RESULTS, "name": "gateway speed", "document": DOCUMENT}
+    return concluded(given, table(found), (), figures=figures, how=f"medians of {given.rounds} rounds", **to)

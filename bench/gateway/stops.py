@@ -1,7 +1,5 @@
 """R8: how fast a cancel reaches a provider, and that a chain of hanging ones ends in time.
 
-usage: python -m bench.gateway stops [--cancels 200] [--calls 10] [--write]
-
 Cancels: a call is brought to where its provider, a server on loopback, is silent: before its answer, in the middle of it,
 or in the middle of a streamed one. It is taken back, and the clock stops when the provider sees its connection end: by
 whoever asked the gateway (`prompt`), or by the operator's command to the session (`turn`), all the way through HO2 and HO1.
@@ -17,31 +15,28 @@ import argparse
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.cancels import GOAL_MS
-from bench.cluster import cancelled
+from bench.cluster import answered, cancelled
 from bench.gateway.parts import MANY, MODEL_ID, TIRELESS, Books, ask, call_of, cluster_of
 from bench.gateway.servers import Request, served
 from bench.report import judged, percentile
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import derive_session_id
-from hobus.bus.messages.session import ProcessTurn
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus
-from hobus.launch.sessions.turns import process_turn
 
 HANGS = {"silent": "before its answer", "stuck": "in the middle of its answer", "streamed": "in the middle of a stream"}
 CHAIN = ("silent", "stuck", "drip")
 WAYS = ("prompt", "turn")
 """Who takes a call back."""
-DEADLINES_S = (0.5, 1.0, 2.0, 4.0)
-TURN_DEADLINES_S = (1.0, 2.0, 4.0)
+DEADLINES_S = {"prompt": (0.5, 1.0, 2.0, 4.0), "turn": (1.0, 2.0, 4.0)}
 ALONE = {"ho2.classify": False, "ho3.enabled": False, "budget.budget_mode": "off"}
 RESERVE_MS = 200
 """`gateway.fallback_reserve_ms`: what each model that may still be asked keeps of the call's time."""
@@ -69,7 +64,7 @@ class Deadlines:
     last: str  # what the last model of the chain does
     deadline_ms: int
     late_ms: list[float] = field(default_factory=list[float])  # answered so long after the deadline; negative: before
-    outcomes: dict[str, int] = field(default_factory=dict[str, int])
+    outcomes: Counter[str] = field(default_factory=Counter[str])
     models: dict[str, int] = field(default_factory=dict[str, int])  # calls of each
 
     @property
@@ -148,41 +143,31 @@ async def _one(provider: _Hanging, row: Cancels, asking: Awaitable[Any], take_ba
 
 def measure_deadlines(calls: int, what: str, last: str, deadlines_s: tuple[float, ...]) -> list[Deadlines]:
     """Calls along a chain of three, so many at each deadline; `last`: what its last model does."""
-    ways = (*CHAIN[:2], last)
-    names = [f"m{number}" for number in range(1, len(ways) + 1)]
-    following = [{"provider_id": name, "model_id": MODEL_ID} for name in names[1:]]
-    settings = TIRELESS | ALONE | {
-        "gateway.fallbacks": [{"provider_id": names[0], "model_id": MODEL_ID, "routes": following}],
-        "gateway.fallback_reserve_ms": RESERVE_MS,
-    }  # fmt: skip
+    ways = {"m1": CHAIN[0], "m2": CHAIN[1], "m3": last}
+    first, *following = [{"provider_id": name, "model_id": MODEL_ID} for name in ways]
+    fallbacks = {"gateway.fallbacks": [{**first, "routes": following}], "gateway.fallback_reserve_ms": RESERVE_MS}
     with ExitStack() as stack:
-        now = dict.fromkeys(names, "whole")  # at first, until each is loaded
-        books = {name: Books(lambda _call, name=name: now[name]) for name in names}
+        now = dict.fromkeys(ways, "whole")  # at first, until each is loaded
+        books = {name: Books(lambda _call, name=name: now[name]) for name in ways}
         urls = {name: stack.enter_context(served(one.behave)).url for name, one in books.items()}
-        cluster = stack.enter_context(cluster_of(urls, settings))
+        cluster = stack.enter_context(cluster_of(urls, TIRELESS | ALONE | fallbacks))
 
         async def measure() -> list[Deadlines]:
             async with connect_bus(cluster.place, "ho1") as bus:
-                for (
-                    name
-                ) in names:  # an SDK is loaded beside the gateway's start; how long that takes is not the subject
-                    wanted = call_of(
-                        f"WO-{name}#1", derive_session_id("door", name), provider_id=name, model_id=MODEL_ID
-                    )
+                for one in (first, *following):  # what is loaded beside the gateway's start is not the subject
+                    name = one["provider_id"]
+                    wanted = call_of(f"WO-{name}#1", derive_session_id("door", name), **one)
                     assert (await ask(bus, wanted, timeout_s=LIMIT_S)).outcome == "SUCCESS"
-            now.update(zip(names, ways, strict=True))
+            now.update(ways)
             rows = [Deadlines(what, last, round(deadline_s * 1000)) for deadline_s in deadlines_s]
+            ask_for = _prompted if what == "prompt" else _turned
             async with connect_bus(cluster.place, "ho1" if what == "prompt" else "door") as bus:
                 for row, deadline_s in zip(rows, deadlines_s, strict=True):
-                    before, outcomes = {name: len(one.calls) for name, one in books.items()}, Counter[str]()
+                    before = {name: len(one.calls) for name, one in books.items()}
                     for number in range(calls):
                         began = time.monotonic()
-                        asked = (_prompted if what == "prompt" else _turned)(
-                            bus, f"d{row.deadline_ms}n{number}", deadline_s
-                        )
-                        outcomes[await asked] += 1
+                        row.outcomes[await ask_for(bus, f"d{row.deadline_ms}n{number}", deadline_s)] += 1
                         row.late_ms.append(round((time.monotonic() - began - deadline_s) * 1000, 1))
-                    row.outcomes = dict(outcomes)
                     row.models = {name: len(one.calls) - before[name] for name, one in books.items()}
             return rows
 
@@ -191,45 +176,35 @@ def measure_deadlines(calls: int, what: str, last: str, deadlines_s: tuple[float
 
 async def _prompted(bus: Bus, name: str, timeout_s: float, *, stream: bool = False) -> str:
     wanted = call_of(f"WO-{name}#1", derive_session_id("door", name), stream=stream)
-    heard: Callable[[Any], None] | None = (lambda _: None) if stream else None
-    asked = bus.request(
-        "gateway", wanted, expect=PromptResponse, timeout_s=timeout_s, message_id=wanted.idempotency_key, on_stream=heard,
-    )  # fmt: skip
+    to: Any = {"message_id": wanted.idempotency_key, "on_stream": (lambda _: None) if stream else None}
     try:
-        answer = await asked
+        answer = await bus.request("gateway", wanted, expect=PromptResponse, timeout_s=timeout_s, **to)
     except RuntimeFault as fault:
         return f"fault {fault.code}"
     return f"{answer.outcome.lower()} {answer.error_code or ''}".strip()
 
 
 async def _turned(door: Bus, name: str, timeout_s: float) -> str:
-    turn = ProcessTurn(session_id=None, input_id=name, text=f"{name} is what I ask")
     try:
-        result = await process_turn(door, turn, timeout_s=timeout_s, retry_interval_s=0.2)
+        result = await answered(door, f"{name} is what I ask", input_id=name, timeout_s=timeout_s)
     except RuntimeFault as fault:
         return f"fault {fault.code}"
     return f"{result.outcome} {result.code or ''}".strip()
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cancels", type=int, default=200, help="of each row; 0: none")
-    parser.add_argument("--calls", type=int, default=10, help="at each deadline; 0: none")
+OPTIONS = {"cancels": (200, "of each row; 0: none"), "calls": (10, "at each deadline; 0: none")}
 
 
 def run(given: argparse.Namespace) -> int:
     """0 where every row reaches its goal."""
     is_wrong = 0
     if given.cancels:
-        cancels = asyncio.run(measure_cancels(given.cancels))
-        how = f"goal: p99 {GOAL_MS} ms"
-        is_wrong |= judged(given, cancels, results=RESULTS / "gateway_cancels.json", name="gateway cancels", how=how)
+        rows: list[Any] = asyncio.run(measure_cancels(given.cancels))
+        to = {"results": RESULTS / "gateway_cancels.json", "name": "gateway cancels"}
+        is_wrong |= judged(given, rows, how=f"goal: p99 {GOAL_MS} ms", **to)
     if given.calls:
-        deadlines: list[Deadlines] = []
-        for what, spans in (("prompt", DEADLINES_S), ("turn", TURN_DEADLINES_S)):
-            for last in (CHAIN[-1], "whole"):
-                deadlines += measure_deadlines(given.calls, what, last, spans)
-        how = f"goal: answered by d + {GOAL_MS} ms"
-        is_wrong |= judged(
-            given, deadlines, results=RESULTS / "gateway_deadlines.json", name="gateway deadlines", how=how
-        )
+        wanted = [(what, last) for what in DEADLINES_S for last in (CHAIN[-1], "whole")]
+        rows = [row for one in wanted for row in measure_deadlines(given.calls, *one, DEADLINES_S[one[0]])]
+        to = {"results": RESULTS / "gateway_deadlines.json", "name": "gateway deadlines"}
+        is_wrong |= judged(given, rows, how=f"goal: answered by d + {GOAL_MS} ms", **to)
     return is_wrong

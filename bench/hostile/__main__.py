@@ -1,7 +1,5 @@
 """Sends made and harmed frames to every socket of a cluster (R9), while a polite client asks on: nobody else may notice.
 
-usage: python -m bench.hostile [--frames 100000] [--seed 1] [--target NAME ...] [--rate 1000] [--write]
-
 The frames are those of `bench/hostile/frames.py`, the attackers those of `bench/hostile/fuzzer.py`: one from elsewhere
 that is cut off comes again with another key. For each target: what was sent, how often the attacker was cut off, what
 the servers counted and recorded of it, what died, and the turns of the polite client, alone and beside it.
@@ -23,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from bench.cluster import Cluster, cluster
+from bench.cluster import Cluster, answered, cluster
 from bench.far_worker import token_of
 from bench.hostile.fuzzer import How, Words
 from bench.report import arguments, concluded, percentile, rows_table
@@ -31,9 +29,8 @@ from bench.turn import QUESTION
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.join_token import decode
-from hobus.bus.limits import BODY_MAX_BYTES, RECORD_INTERVAL_MS, RETRY_INTERVAL_MS
+from hobus.bus.limits import BODY_MAX_BYTES, RECORD_INTERVAL_MS
 from hobus.bus.messages.control import Peers, ReadPeers
-from hobus.bus.messages.session import ProcessTurn
 from hobus.bus.port import Bus
 from hobus.bus.record.catalog import read_body
 from hobus.bus.zeromq import curve
@@ -42,7 +39,6 @@ from hobus.bus.zeromq.curve_link import CurveEnds
 from hobus.bus.zeromq.tap import TapReader
 from hobus.launch.cluster.client import ask_operator, connect_bus
 from hobus.launch.launcher.control import SOCKET
-from hobus.launch.sessions.turns import process_turn
 from hobus.launch.worker.join import join
 
 RESULTS = Path("bench/results/fuzz.json")
@@ -83,9 +79,9 @@ def enrolled(up: Cluster, count: int) -> list[dict[str, str]]:
     token = decode(token_of(up, "--uses", str(count)))
     found: list[dict[str, str]] = []
     key = curve.encode_key(token.broker_key)
+    ends = CurveEnds(token.address, key, curve.derive_pair(curve.encode_key(token.secret)))
     for _ in range(count):
         pair = curve.draw_pair()
-        ends = CurveEnds(token.address, key, curve.derive_pair(curve.encode_key(token.secret)))
         worker = asyncio.run(join(ends, pair, up.place.snapshot.config, clock=SystemClock(), host="attacker"))
         found.append({
             "endpoint": f"tcp://{token.address}", "server": key.decode(), "public": pair.public.decode(),
@@ -110,10 +106,9 @@ class Asked:
         while goes_on():
             session_id, until = None, time.perf_counter() + SLICE_S
             while goes_on() and time.perf_counter() < until:
-                turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=QUESTION)
-                started, retry_s = time.perf_counter(), RETRY_INTERVAL_MS / 1000
+                started, of = time.perf_counter(), {"input_id": door.new_id(), "session_id": session_id}
                 try:
-                    result = await process_turn(door, turn, timeout_s=DEADLINE_S, retry_interval_s=retry_s)
+                    result = await answered(door, QUESTION, timeout_s=DEADLINE_S, **of)
                     session_id = result.session_id
                     self.outcomes[result.outcome if result.outcome != "error" else f"error {result.code}"] += 1
                 except RuntimeFault as fault:
@@ -217,12 +212,11 @@ def faults_of(result: dict[str, Any]) -> list[str]:
 
 
 def options() -> argparse.ArgumentParser:
-    parser = arguments(__doc__, write=True)
-    parser.add_argument("--frames", type=int, default=100_000, help="in all, shared by the targets")
-    parser.add_argument("--seed", type=int, default=1, help="the same seed makes the same frames")
+    parser = arguments(
+        __doc__, write=True, frames=(100_000, "in all, shared by the targets"), rate=(1000.0, "frames a second, at most"),
+        seed=(1, "the same seed makes the same frames"), alone=(10.0, "seconds that the polite client asks alone"),
+    )  # fmt: skip
     parser.add_argument("--target", action="append", choices=TARGETS, help="only this one; may be repeated")
-    parser.add_argument("--rate", type=float, default=1000.0, help="frames a second, at most")
-    parser.add_argument("--alone", type=float, default=10.0, help="seconds that the polite client asks alone")
     return parser
 
 

@@ -37,9 +37,7 @@ _DEEP = 2000
 _HUGE_ONE_IN = 1000
 
 
-@cache
-def _schema(cls: type[Message]) -> dict[str, Any]:
-    return msgspec.json.schema(cls)
+_schema = cache(msgspec.json.schema)
 
 
 class Frames:
@@ -76,9 +74,8 @@ class Frames:
 
     def _parts(self) -> Parts:
         honest = self._honest()
-        return self._pick(
-            ([honest[0]], [b""], [b"", b""], [b"", *honest], [*honest, b""], honest * 8, [b""] * 200, honest[::-1])
-        )
+        odd = ([b""], [b"", b""], [b""] * 200, honest[:1], honest * 8, honest[::-1])
+        return self._pick((*odd, [b"", *honest], [*honest, b""]))
 
     def _oversized(self) -> Parts:
         head, body = self._honest()
@@ -176,12 +173,10 @@ class Frames:
         return [pack_header(self._request(row)), self._body_of(row.cls, harm=0.0)]
 
     def _request(self, row: Row | None = None) -> Header:
-        type_, service = (
-            (row.cls.TYPE, row.service) if row else (self._pick(self._rows).cls.TYPE, self._pick(self._services))
-        )
+        to = row.service if row else self._pick(self._services)
         return make_header(
-            Kind.REQUEST, self._id(), type=type_, destination=service, deadline_ms=self._pick((0, 50, 500)),
-            key=self._pick(("", "", "k", self._pick(_WORDS))),
+            Kind.REQUEST, self._id(), type=(row or self._pick(self._rows)).cls.TYPE, destination=to,
+            deadline_ms=self._pick((0, 50, 500)), key=self._pick(("", "", "k", self._pick(_WORDS))),
         )  # fmt: skip
 
     def _id(self) -> str:
@@ -221,12 +216,8 @@ class Frames:
         if kind == "string":
             if "contentEncoding" in schema:
                 return rng.randbytes(rng.choice((0, 1, 32, 100)))
-            return rng.choice(
-                (
-                    self._pick(_WORDS),
-                    "x" * min(schema.get("maxLength", 8), 10_000) + ("x" if rng.random() < harm else ""),
-                )
-            )
+            full = "x" * (min(schema.get("maxLength", 8), 10_000) + (rng.random() < harm))
+            return rng.choice((self._pick(_WORDS), full))
         if kind == "integer":
             return rng.choice((schema.get("minimum", 0), schema.get("maximum", 9), 1))
         return {"number": 0.5, "boolean": rng.random() < 0.5, "null": None}.get(str(kind), {"k": self._pick(_WORDS)})
@@ -261,15 +252,9 @@ def wire(rng: random.Random) -> bytes:
     """Bytes below the frames: a greeting of ZMTP, a handshake, and lengths that are not true."""
     greeting = (_GREETING + rng.choice((b"NULL", b"CURVE", b"PLAIN")).ljust(20, b"\0")).ljust(64, b"\0")
     ready = b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x06" + rng.choice((b"DEALER", b"XSUB\0\0", b"\xff" * 6))
-    lying = rng.choice(
-        (b"\x02" + b"\x7f" + b"\xff" * 7, b"\x00\xff", b"\x06" + bytes(8), b"\x01\x00" * 50, b"\x04\x05\x04PING")
-    )
-    data = bytearray(
-        greeting
-        + rng.choice((ready, b"", b"\x04\x02\x05E", rng.randbytes(30)))
-        + lying
-        + rng.randbytes(rng.choice((0, 9, 500)))
-    )
+    shake = rng.choice((ready, b"", b"\x04\x02\x05E", rng.randbytes(30)))
+    lies = (b"\x02\x7f" + b"\xff" * 7, b"\x00\xff", b"\x06" + bytes(8), b"\x01\x00" * 50, b"\x04\x05\x04PING")
+    data = bytearray(greeting + shake + rng.choice(lies) + rng.randbytes(rng.choice((0, 9, 500))))
     if rng.random() < 0.5:
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     return bytes(data[: rng.choice((len(data), rng.randrange(len(data)) + 1))])

@@ -15,7 +15,7 @@ import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,28 +39,22 @@ _HANDSHAKE_S = 2.0
 _LIFE_S = 60
 _WIRE_ONE_IN = 10
 """Lives that speak no ZMTP at all."""
-
-
 How = Literal["frames", "topics", "strangers", "lines"]
 
 
 @dataclass(frozen=True)
 class Words:
-    name: str
-    """Of the attack: no two of them use the same names for their peers."""
+    name: str  # of the attack: no two of them use the same names for their peers
     how: How
     frames: int
     rate: float
     seed: int
     body_max: int
     endpoint: str = ""
-    run: str = ""
-    """The cluster's run directory: where tokens lie."""
-    roles: tuple[str, ...] = ("",)
-    """Who the attacker is in turn; '' without any token."""
+    run: str = ""  # the cluster's run directory: where tokens lie
+    roles: tuple[str, ...] = ("",)  # who the attacker is in turn; '' without any token
     services: tuple[str, ...] = ()
-    workers: tuple[dict[str, str], ...] = ()
-    """Instead of roles: enrolled keys."""
+    workers: tuple[dict[str, str], ...] = ()  # instead of roles: enrolled keys
     life_max: int = 400
 
 
@@ -69,8 +63,7 @@ class Seen:
     sent: int = 0
     lives: int = 0
     cut_off: int = 0
-    let_in: int = 0
-    """Connections whose key nobody enrolled, and which were let in all the same."""
+    let_in: int = 0  # connections whose key nobody enrolled, and which were let in all the same
     kinds: Counter[str] = field(default_factory=Counter[str])
     told: Counter[str] = field(default_factory=Counter[str])
 
@@ -142,14 +135,12 @@ def _frames(words: Words, rng: random.Random, count: int, number: int, seen: See
         if instance and not _is_welcome(dealer, instance, token, words, seen):
             return
         maker = Frames(rng, instance=instance, services=words.services, body_max=words.body_max)
-        pace = _Pace(words.rate)
-        for _ in range(count):
+        for _ in _paced(count, words.rate):
             name, parts = ("topics", subscription(rng)) if words.how == "topics" else maker.one()
             if not _sent(dealer, monitor, parts):
                 break
             seen.count(name)
             _listen(dealer, words, seen)
-            pace.wait()
         until = time.monotonic() + _LAST_WORDS_S
         while time.monotonic() < until and not monitor.poll(0):
             dealer.poll(20)
@@ -220,22 +211,18 @@ def _told(parts: list[bytes], words: Words) -> str:
     return head.type
 
 
-class _Pace:
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._began = time.monotonic()
-        self._count = 0
-
-    def wait(self) -> None:
-        self._count += 1
-        time.sleep(max(0.0, self._began + self._count / self._rate - time.monotonic()))
+def _paced(count: int, rate: float) -> Iterator[int]:
+    """So many numbers, each at its time."""
+    began = time.monotonic()
+    for number in range(count):
+        time.sleep(max(0.0, began + number / rate - time.monotonic()))
+        yield number
 
 
 def _wires(words: Words, rng: random.Random, count: int, seen: Seen) -> None:
     """Connections that speak something else than ZMTP, or lie in it."""
     endpoint = words.workers[0]["endpoint"] if words.workers else words.endpoint
-    pace = _Pace(words.rate)
-    for _ in range(count):
+    for _ in _paced(count, words.rate):
         with _stream(endpoint) as stream, suppress(OSError):
             stream.settimeout(0.02)
             stream.sendall(wire(rng))
@@ -243,7 +230,6 @@ def _wires(words: Words, rng: random.Random, count: int, seen: Seen) -> None:
                 pass
             seen.told["closed"] += 1
         seen.count("wire")
-        pace.wait()
 
 
 def _stream(endpoint: str) -> socket.socket:
@@ -293,8 +279,7 @@ def _keys(dealer: zmq.Socket[bytes], server: str, public: str, secret: str) -> N
 
 def _lines(words: Words, rng: random.Random, count: int, seen: Seen) -> None:
     """Commands to the launcher that are none, and connections that say nothing, or go before they are answered."""
-    pace = _Pace(words.rate)
-    for _ in range(count):
+    for _ in _paced(count, words.rate):
         kind = rng.choice(("line",) * 20 + ("nothing", "half", "gone"))
         with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
             connection.settimeout(_HANDSHAKE_S)
@@ -305,7 +290,6 @@ def _lines(words: Words, rng: random.Random, count: int, seen: Seen) -> None:
                 answer = CommandAnswer.model_validate_json(connection.makefile("rb").readline())
                 seen.told[answer.code or "accepted"] += 1
         seen.count(kind)
-        pace.wait()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """LangGraph with SqliteSaver, durability `sync`: one turn of two model calls and one tool call, in an environment of its own.
 
-Driven by `bench.turn`, `bench.history` and `bench.load`: its one argument is JSON with the directory of the database and the
+Driven by `bench.turn` and `bench.load`: its one argument is JSON with the directory of the database and the
 texts; then each line of standard input is JSON, `{"thread", "written", "taken", "measured"}`: a new thread gets `written` turns
 of history in one update of its state and `taken` more by taking them; then the measured ones. The answer is one line of JSON:
 their milliseconds, and by how many bytes each made the database grow. `{"threads", "turns"}`: so many turns of each thread, all

@@ -1,7 +1,5 @@
 """Storms (R1b): two and three faults at once, on a real cluster with eight people, and nobody is left unanswered or charged twice.
 
-usage: python -m bench.storms [--pairs all|sample] [--seed 1] [--only TEXT] [--write]
-
 In each storm eight people ask question after question, each in a session of their own; every one makes a tool charge a card outside
 (bench/outside_tools), half of them with our key, half without. A ninth asks and takes the request back, the first one
 sends a follow-up: nobody waits for those two. Then processes are killed (SIGKILL) or frozen (SIGSTOP; they go on or are
@@ -10,9 +8,7 @@ triples, and each one in the middle of `scale`, `restart`, `drain`, the begin of
 two executors, two supervisors, one of everything else, zygote and launcher; where the launcher is killed the cluster ends, is
 started again, and asked again. It shares its row of storms with others; the record is checked at the end of the row.
 
-`--pairs sample`: as few storms as hit each role once in every kind. `--only`: storms whose name contains the text. `--write`
-puts the table into bench/results/drills.md and the figures into bench/results/storms.json, after every row.
-tests/process/test_storms.py does a few.
+`--pairs sample`: as few storms as hit each role once in every kind. tests/process/test_storms.py does a few.
 """
 
 from __future__ import annotations
@@ -41,20 +37,20 @@ def table(storms: Sequence[dict[str, Any]]) -> str:
     rows: list[dict[str, Any]] = []
     for kind in dict.fromkeys(storm["kind"] for storm in storms):
         of_kind = [storm for storm in storms if storm["kind"] == kind]
-        row: dict[str, Any] = {"kind": kind, "storms": len(of_kind)}
-        for name, value in of_kind[0].items():
-            if isinstance(value, int | float):
-                row[name] = (max if isinstance(value, float) else sum)(one[name] for one in of_kind)
-        rows.append(row | {"outcomes": sum((Counter(one["outcomes"]) for one in of_kind), Counter[str]())})
+        numbers = {
+            name: max if isinstance(value, float) else sum
+            for name, value in of_kind[0].items()
+            if isinstance(value, int | float)
+        }
+        row = {name: how(one[name] for one in of_kind) for name, how in numbers.items()}
+        outcomes = sum((Counter(one["outcomes"]) for one in of_kind), Counter[str]())
+        rows.append({"kind": kind, "storms": len(of_kind), **row, "outcomes": outcomes})
     return rows_table(rows)
 
 
 def main() -> None:
-    parser = arguments(__doc__, write=True)
-    parser.add_argument("--pairs", choices=("all", "sample"), default="all")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="storms whose name contains this")
-    given = parser.parse_args()
+    only = ("", "storms whose name contains this")
+    given = arguments(__doc__, write=True, pairs=("all", "all or sample"), seed=1, only=only).parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))  # of the clients here
     wanted = [plan for plan in plans(is_all=given.pairs == "all", seed=given.seed) if given.only in plan.name]
     storms, faults, code = list[dict[str, Any]](), list[str](), 0

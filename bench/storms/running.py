@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import signal
 import statistics
@@ -10,27 +11,29 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from bench.cluster import eventually, family_in
+from bench.cluster import alive, answered, eventually, family_in
 from bench.outside import asking_for, with_outside
 from bench.people import CHARGES, DEADLINE_S, Asked, Looked, ask, follow, looked_at
 from bench.random_kills import SCALE
 from bench.storms.plan import Plan
-from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import follow_up_input, format_iso
+from hobus.bus.messages.ids import follow_up_input
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand
+from hobus.bus.messages.session import FollowUp, ProcessTurn
 from hobus.bus.port import Bus
 from hobus.bus.record.session_facts import RUN_ENDS
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.client import connect_bus
-from hobus.launch.sessions.turns import process_turn
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.console.errors import CommandError
+from hobus.launch.sessions.commands import Fences, make_host_command, send_command
 from hobus.ledger_service.segment import DIRECTORY
 
 PEOPLE = 8
@@ -40,7 +43,6 @@ GIVEN_UP_S = 60.0
 LATE_S, WHOLE_S, LEFT_S = 10.0, 30.0, 15.0
 """Too long is: from the first fault, or the question, to the answer; from the last fault until everybody is ready again; and
 from then until what nobody waits for is over."""
-RETRY_S = 0.2
 MOMENT_S_MAX = 30.0
 """A moment that has not come by then is given up, and the faults come all the same."""
 SETTINGS = {
@@ -177,26 +179,24 @@ class Weather:
         """Stopped in order; whoever outlived that, which nobody may."""
         self._note_family()
         assert self.cluster("down").code == 0
-        return sorted(f"{one.pid}" for one in self.family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE)
+        return sorted(map(str, alive([*self.family])))
 
     async def _ask_all(self, storm: Storm) -> None:
         place = self.cluster.place
         if storm.plan.at_effect:
             self.outside.hold()
-        async with (
-            connect_bus(place, "door") as door, connect_bus(place, "operator") as operator, asyncio.TaskGroup() as group,
-        ):  # fmt: skip
+        async with connect_bus(place, "door") as door, asyncio.TaskGroup() as group:
             for number in range(PEOPLE):
                 group.create_task(self._person(number, storm))
             group.create_task(self._strike(storm))
             group.create_task(self._leave_alone(door))
             if (session_id := self._sessions[0]) is not None:
-                group.create_task(self._follow_up(operator, session_id))
+                group.create_task(self._follow_up(place, session_id))
 
     async def _person(self, number: int, storm: Storm) -> None:
         """Question after question until the faults are over; without an answer, no further one."""
         place, text = self.cluster.place, asking_for(CHARGES[number % len(CHARGES)])
-        for count in range(1_000_000):
+        for count in itertools.count():
             input_id = f"storm-{self._number}-{number}-{count}"
             turn = ProcessTurn(session_id=self._sessions[number], input_id=input_id, text=text)
             one = Asked(turn, time.monotonic())
@@ -210,30 +210,17 @@ class Weather:
     async def _leave_alone(self, door: Bus) -> None:
         """Somebody asks and takes the request back: the run goes on, and nobody waits for it."""
         input_id = f"storm-{self._number}-left"
-        turn = ProcessTurn(session_id=self._sessions[PEOPLE], input_id=input_id, text=asking_for("charge_keyed"))
-        try:
+        of = {"input_id": input_id, "session_id": self._sessions[PEOPLE], "timeout_s": DEADLINE_S}
+        with suppress(TimeoutError, RuntimeFault):
             async with asyncio.timeout(0.1 + self._draw.random() / 2):
-                result = await process_turn(door, turn, timeout_s=DEADLINE_S, retry_interval_s=RETRY_S)
-                self._sessions[PEOPLE] = result.session_id
-        except (TimeoutError, RuntimeFault):
-            pass
+                self._sessions[PEOPLE] = (await answered(door, asking_for("charge_keyed"), **of)).session_id
 
-    async def _follow_up(self, operator: Bus, session_id: str) -> None:
-        command = HostCommand(
-            command_id=f"storm-{self._number}", issued_at=format_iso(SystemClock().now()),
-            command=FollowUp(text=asking_for("charge_keyed")),
-        )  # fmt: skip
-        asked, until = SessionCommand(session_id=session_id, command=command), time.monotonic() + DEADLINE_S
-        while (left_s := until - time.monotonic()) > 0:
-            try:
-                await operator.request("ho2", asked, expect=CommandVerdict, timeout_s=left_s, key=session_id)
-                return
-            except RuntimeFault as fault:
-                if not fault.retryable:
-                    return  # nothing was promised; what the record has of it is looked at all the same
-            await asyncio.sleep(RETRY_S)
-            if not self.cluster.living():
-                return
+    async def _follow_up(self, place: Place, session_id: str) -> None:
+        """To whom is refused nothing was promised; what the record has of it is looked at all the same."""
+        follow_up = FollowUp(text=asking_for("charge_keyed"))
+        command = make_host_command(session_id, follow_up, Fences(), f"storm-{self._number}")
+        with suppress(RuntimeFault, CommandError):
+            await send_command(place, session_id, command, timeout_s=DEADLINE_S)
 
     async def _strike(self, storm: Storm) -> None:
         """The faults of the plan, at their moment; whoever was frozen goes on, or dies, after its time."""
@@ -278,13 +265,12 @@ class Weather:
 
     async def _during(self, plan: Plan) -> None:
         """What an operator does meanwhile, and takes back afterwards."""
-        to_do: dict[str, tuple[tuple[str, ...], ...]] = {
-            "scale": (("scale", "ho1=3", "ho2=3"), ("scale", "ho1=2", "ho2=2")),
-            "restart": (("restart", "ho2/1"), ("restart", "ho1/1")),
-            "drain": (("drain", "ho2/1"), ("restart", "ho2/1")),
-        }
+        to_do = {
+            "scale": ("scale ho1=3 ho2=3", "scale ho1=2 ho2=2"), "restart": ("restart ho2/1", "restart ho1/1"),
+            "drain": ("drain ho2/1", "restart ho2/1"),
+        }  # fmt: skip
         for words in to_do.get(plan.during, ()):
-            await asyncio.to_thread(self.cluster, *words)
+            await asyncio.to_thread(self.cluster, *words.split())
 
     def _victims(self, plan: Plan) -> list[tuple[str, int, str]]:
         """Name, pid and mark of each that is hit, in the plan's order; who is named twice loses two of its processes."""

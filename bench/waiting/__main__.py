@@ -1,15 +1,12 @@
 """P22, P23, R13: turns, tools and streams that wait for slow models, overload, and people who harm others.
 
-usage: python -m bench.waiting [--rows turns,tools,streams,overload,hostile] [--small] [--no-peer] [--json FILE] [--write]
-
 Everything as shipped over HTTP (`hobus up --http`), all clients with one key, in a new cluster each. Turns ask an agent of
 one's own and it the embedded model, which thinks for 5 s a call, twice, and a tool once (beside the first call it classifies
 the message), beside LangGraph with AsyncSqliteSaver in one process. Their memory is the most by which all processes grew
 (PSS) while they waited, looked at once in a model call, from a cluster that has answered 320 quick turns, sixteen at once:
 what is kept within bounds whoever waits (recent frames for `tap --since`, answers for who asks again, code loaded on first
 use) is there by then. At 1,000 most of them wait to begin. Streams come from an HTTP provider of their own, beside LiteLLM's
-proxy and the provider alone, asked by the same clients. Peers get environments of their own in a cache directory
-(`bench/peers`). `--write` puts the table into bench/results/speed.md and the figures into bench/results/waiting.json.
+proxy and the provider alone, asked by the same clients. Peers get environments of their own (`bench/peers`).
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bench.report import arguments, machine, measured_on, rows_table, told
+from bench.report import arguments, machine, rows_table, told
 from bench.waiting.hostile import hostile
 from bench.waiting.rows import SMALL, Row, Sizes, overload, streams, tools, turns
 
@@ -39,19 +36,17 @@ def measure(names: Sequence[str], sizes: Sizes, *, has_peer: bool) -> list[Row]:
 
 def main() -> int:
     """The exit code: 1 where a goal is missed."""
-    parser = arguments(__doc__, write=True, json=True, no_peer=True)
-    parser.add_argument("--rows", default=",".join(ROWS), help="some of them, by commas")
-    parser.add_argument("--small", action="store_true", help="small sizes: does it run?")
+    rows_named, small = (",".join(ROWS), "some of them, by commas"), (False, "small sizes: does it run?")
+    parser = arguments(__doc__, write=True, json=True, no_peer=True, rows=rows_named, small=small)
     given = parser.parse_args()
     names = given.rows.split(",")
     if unknown := [name for name in names if name not in ROWS]:
         parser.error(f"no row {unknown[0]}; there are {', '.join(ROWS)}")
     before = machine()
     rows = measure(names, SMALL if given.small else Sizes(), has_peer=not (given.no_peer or given.small))
-    figures, how = {"rows": [asdict(row) for row in rows]}, "one key, a new cluster each row"
-    to = {"results": RESULTS, "name": "waiting", "how": how, "document": DOCUMENT}
-    told(given, rows_table(rows), figures, measured=measured_on(before), **to)
-    return 1 if any(row.missed for row in rows) else 0
+    to = {"results": RESULTS, "name": "waiting", "how": "one key, a new cluster each row", "document": DOCUMENT}
+    told(given, before, {"rows": [asdict(row) for row in rows]}, rows_table(rows), **to)
+    return int(any(row.missed for row in rows))
 
 
 if __name__ == "__main__":
