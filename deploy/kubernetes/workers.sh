@@ -13,11 +13,16 @@ done
   fail "how many? --count N, or --min N --max M with KEDA, M being at least N and at least 1"
 [[ ${DRY_RUN:-} = 1 ]] || command -v kubectl >/dev/null || fail "kubectl is not here: install it, and let \`kubectl config current-context\` name the cluster that is meant"
 run() { if [ "${DRY_RUN:-}" ]; then echo "$*" && cat; else "$@"; fi; }
+end_autoscaler() { # of an earlier --min and --max, which would undo the number; without KEDA there is none
+  run kubectl --namespace hobus delete scaledobjects.keda.sh/hobus-worker --ignore-not-found </dev/null 2>/dev/null || true
+}
 if [ "$count" = 0 ]; then
+  end_autoscaler
   run kubectl --namespace hobus scale deployment/hobus-worker --replicas=0 </dev/null
   exit
 fi
 [[ $image =~ ^[A-Za-z0-9./:@_-]+$ ]] || fail "which image do the workers run? Build container/Containerfile, push it, then --image registry.example.org/hobus:TAG"
+[ ! "$count" ] || end_autoscaler
 replicas=$([ "$count" ] && echo "s/^  replicas:.*/  replicas: $count/" || echo '/^  replicas:/d') # beside an autoscaler the number is its own
 {
   cat base/namespace.yaml

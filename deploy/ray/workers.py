@@ -25,6 +25,7 @@ except ImportError:
     ray = None
 
 NAMESPACE, GRACE_S, READY_S, CPUS, NONE_STARTS = "hobus", 60, 15, 1, 3
+NAME = os.environ.get("HOBUS_WORKERS", "hobus-worker")  # `hobus workers on ray`: of the cluster's home
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
@@ -65,8 +66,8 @@ class Worker:
 def list_workers(count: int) -> tuple[list[str], list[str]]:
     """Return the names of workers that are too many, and of those that are missing."""
     ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), namespace=NAMESPACE, log_to_driver=False)
-    there = {name for name in ray.util.list_named_actors() if name.startswith("hobus-worker-")}
-    wanted = [f"hobus-worker-{number}" for number in range(1, count + 1)]
+    there = {name for name in ray.util.list_named_actors() if name.startswith(f"{NAME}-")}
+    wanted = [f"{NAME}-{number}" for number in range(1, count + 1)]
     return sorted(there - set(wanted)), [name for name in wanted if name not in there]
 
 
@@ -100,7 +101,7 @@ def main() -> None:
     if ray is None and os.environ.get("DRY_RUN") != "1":
         parser.error("the Python package ray is not here: pip install ray, in this environment and on every node")
     if os.environ.get("DRY_RUN") == "1":
-        sys.stdout.write(f"actors hobus-worker-1 to hobus-worker-{given.count}, others drain\n")
+        sys.stdout.write(f"actors {NAME}-1 to {NAME}-{given.count}, others drain\n")
         return
     surplus, missing = list_workers(given.count)
     if os.environ.get("DRY_RUN"):

@@ -61,6 +61,7 @@ class Metrics:
         for gauge in (self._peers, self._states, self._slots, self._queued, self._in_flight):
             gauge.clear()
         self._told.clear()
+        self._slots.labels("ho1", "ready").set(0)  # also where there is none
         for queue in queues:
             self._queued.labels(queue.service).set(queue.queued)
             self._in_flight.labels(queue.service).set(queue.in_flight)

@@ -83,6 +83,11 @@ class WorkerHome:
         return self.home.root / "worker.key"
 
     @property
+    def has_key(self) -> bool:
+        """Return whether it has keys of its own already."""
+        return self._key.exists()
+
+    @property
     def _next_key(self) -> Path:
         return self.home.root / "next.key"
 
@@ -118,7 +123,7 @@ class WorkerHome:
 
     def ends(self, cluster: JoinedCluster) -> CurveEnds:
         """Return both ends of its connection. Raises CommandError if its key is gone: a new one is enrolled nowhere."""
-        if not self._key.exists():
+        if not self.has_key:
             raise RefusedFault(
                 f"{self._key} is gone: nobody knows any other key of {cluster.name}",
                 hint="put its copy back, or on the cluster's host: hobus token create, and join again here",

@@ -97,14 +97,15 @@ def _hold(home: WorkerHome, name: str) -> Generator[None]:
 
 
 def _join(home: WorkerHome, token: JoinToken) -> None:
+    """Enrol a key of its own by the token, once."""
     cluster = home.cluster()
     if cluster is not None and cluster.broker_key != curve.encode_key(token.broker_key).decode():
         raise RefusedFault(
             f"{home.home.root} belongs to a worker of another cluster ({cluster.name} at {cluster.address})",
             hint="hobus worker join TOKEN --home DIR, with a directory of its own for each cluster",
         )
-    if cluster is not None and home.has_next_key:
-        return  # it may be known by that alone, which is tried once it works
+    if cluster is not None and home.has_key:  # which counts, whatever has become of the token
+        return home.joined(cluster.model_copy(update={"address": token.address}))
     pair = home.pair()
     ends = CurveEnds(
         token.address, curve.encode_key(token.broker_key), curve.derive_pair(curve.encode_key(token.secret))
@@ -113,6 +114,7 @@ def _join(home: WorkerHome, token: JoinToken) -> None:
     home.joined(joined)
     say(f"joined {joined.address} as {joined.name} with the key {pair.fingerprint}")
     _log.info("joined", address=joined.address, name=joined.name, key=pair.fingerprint)
+    return None
 
 
 def _rotate(home: WorkerHome, cluster: JoinedCluster, config: AdminConfig) -> None:

@@ -14,6 +14,9 @@ TOKEN = "HOBUS_JOIN_TOKEN"  # noqa: S105 - where one stands
 BATCH = DEPLOY / "slurm" / "worker.sbatch"
 
 
+END_AUTOSCALER = "kubectl --namespace hobus delete scaledobjects.keda.sh/hobus-worker --ignore-not-found\n"
+
+
 class Engine:
     """A machine that has these commands of an engine."""
 
@@ -77,8 +80,9 @@ def test_of_a_surplus_those_go_first_that_have_not_begun_then_the_newest(slurm: 
 
 def test_kubernetes_gets_the_shipped_workers_with_number_image_and_token(kubernetes: Engine) -> None:
     """In one namespace; everything else of the Deployment as it is shipped."""
-    words, _, text = kubernetes("--image", "r.example/hobus:9", "--count", "5").stdout.partition("\n")
-    assert words == "kubectl --namespace hobus apply --filename -"
+    said = kubernetes("--image", "r.example/hobus:9", "--count", "5").stdout
+    words, _, text = said.removeprefix(END_AUTOSCALER).partition("\n")
+    assert said.startswith(END_AUTOSCALER) and words == "kubectl --namespace hobus apply --filename -"
     made = {one["kind"]: one for one in yaml.safe_load_all(text)}
     assert list(made) == ["Namespace", "Secret", "Deployment", "PodDisruptionBudget"]
     assert (made["Secret"]["metadata"]["name"], made["Secret"]["stringData"]) == ("hobus-join", {"token": "hobus1x"})
@@ -98,7 +102,7 @@ def test_between_bounds_the_number_is_keda_s(kubernetes: Engine) -> None:
 def test_none_on_kubernetes_needs_neither_image_nor_token(kubernetes: Engine) -> None:
     """The Deployment stays, scaled to nothing."""
     made = kubernetes("--count", "0", **{TOKEN: ""})
-    assert made.stdout == "kubectl --namespace hobus scale deployment/hobus-worker --replicas=0\n"
+    assert made.stdout == f"{END_AUTOSCALER}kubectl --namespace hobus scale deployment/hobus-worker --replicas=0\n"
 
 
 @pytest.mark.parametrize(

@@ -234,8 +234,9 @@ def test_a_worker_s_key_is_rotated_while_it_works(cluster: Cluster, tmp_path: Pa
 
 
 def test_workers_are_drained_from_the_cluster_s_side(site: Site) -> None:
-    """By pattern, the idlest: it ends by itself, as after a signal, and may be run again."""
-    worker = site.join("one", token_of(site.cluster)).works()
+    """By pattern, the idlest: it ends by itself, as after a signal, and may join again, whatever became of its token."""
+    token = token_of(site.cluster)
+    worker = site.join("one", token).works()
     (name,) = [row["actor"] for row in site.remote_rows()]
     assert site.cluster("drain", "ho1/remote-99").code == 2
     assert site.cluster("drain", "ho1/1", "--idlest", "1").code == 2
@@ -245,7 +246,10 @@ def test_workers_are_drained_from_the_cluster_s_side(site: Site) -> None:
     assert "stopped" in worker.said
     assert not site.remote_rows()
     eventually(lambda: any(f"{name}@" in str(read_body(one)) for one in site.cluster.entries("OPERATOR_COMMAND")))
-    site.run("one").works()
+    assert site.cluster("token revoke", "join-*").code == 0
+    site.join("one", token).works()
+    eventually(lambda: [row["actor"] for row in site.remote_rows()] == [name])
+    assert site.join("two", token).ended() == 5
 
 
 def _count_at_work(cluster: Cluster, name: str) -> int:

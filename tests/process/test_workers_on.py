@@ -27,6 +27,7 @@ echo "Submitted batch job $job" """,
     "squeue": 'for file in "$JOBS"/*; do [ -e "$file" ] && kill -0 "$(cat "$file")" 2>/dev/null && echo "R ${file##*/}"; done; true',
     "scancel": 'for word in "$@"; do case $word in --*) ;; *) pkill -TERM -g "$(cat "$JOBS/$word")" -f "hobus worker";; esac; done; true',
     "srun": 'exec "$@"',
+    "kubectl": "cat > /dev/null",
 }
 
 
@@ -65,6 +66,10 @@ def test_so_many_workers_are_there_as_were_asked_for(slurm: dict[str, str]) -> N
             )
 
         assert "sbatch --array=1-2 " in on("--count", "2", "--dry-run").out
+        pods = hobus(
+            "workers", "on", "kubernetes", "--count", "1", "--image", "i", "--home", str(up.home.root), env=slurm
+        )
+        assert pods.code == 2 and "no pod reaches" in pods.err
         assert up("token list", "--json").json["tokens"] == []
         assert "Submitted" in on("--count", "2").out
         (file,) = Path(slurm["HOME"]).glob(".hobus-worker-*.token")

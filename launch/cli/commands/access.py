@@ -175,7 +175,7 @@ def _choose_address(bound: str, given: str | None) -> str:
     if is_every_host(bound):
         raise UsageFault(
             f"the cluster listens at {bound}, on every address of this machine: say which one the other host reaches",
-            hint=format_next_here("token create --address HOST"),
+            hint="the same command with --address HOST",
         )
     return bound
 

@@ -104,11 +104,15 @@ def drain(*, home: Home, actor: str, idlest: int | None, no_wait: bool) -> None:
     if stopped.note != DRAINED:
         raise CommandError(f"{actor} is stopped, but {stopped.note}", hint=format_next_command("ps", home.root))
     say(f"{actor} is stopped; {format_next_command('restart', home.root)} {actor} starts it")
+    _note_absence(home, role)
+    return None
+
+
+def _note_absence(home: Home, role: str) -> None:
     run = find_running(home)
     peers = asyncio.run(ask_peers(home, run))
     if said := explain_absence(role, run.children, peers.peers if peers is not None else ()):
         note(said)
-    return None
 
 
 def _drain_elsewhere(home: Home, pattern: str, idlest: int | None, *, no_wait: bool) -> None:
@@ -128,7 +132,9 @@ def _drain_elsewhere(home: Home, pattern: str, idlest: int | None, *, no_wait: b
             f"unfinished work was given back (launcher.finish_ms): {', '.join(cut_off)}",
             hint=format_next_command("ps", home.root),
         )
-    return say(f"drained, and ended: {names}")
+    say(f"drained, and ended: {names}")
+    _note_absence(home, "ho1")
+    return None
 
 
 async def _wait_gone(home: Home, instances: Iterable[str]) -> list[str]:

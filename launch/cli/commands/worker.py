@@ -46,8 +46,8 @@ def _add_options(command: Any) -> Any:
 def join(*, token: str, home_path: str | None, slots: int | None, grace_s: float | None, _debug: bool) -> None:
     """Join the cluster that made TOKEN, and run a worker for it until Ctrl-C.
 
-    It makes the worker's own key, which never leaves this directory. Later use `hobus worker run`; joining again with
-    the same token does the same. Default of TOKEN: HOBUS_JOIN_TOKEN.
+    It makes the worker's own key, which never leaves this directory, and counts from then on: later use
+    `hobus worker run`, or this command again. Default of TOKEN: HOBUS_JOIN_TOKEN.
     """
     try:
         known = decode(token)

@@ -13,6 +13,7 @@ import click
 from hobus.bus.limits import JOIN_USES_MAX
 from hobus.launch.cli.commands.access import create_worker_token
 from hobus.launch.cli.commands.options import Family, with_home
+from hobus.launch.cluster.endpoints import is_own_host
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import CommandError, UsageFault, format_next_command, format_next_here
 from hobus.launch.console.output import note
@@ -63,10 +64,15 @@ def on(
         raise UsageFault(f"nothing was done on {engine}: see above", hint=format_next_here("workers on --help"))
     if dry_run:
         return
-    most = int(given["count"] if given["count"] is not None else given["most"] or 0)
+    most, leave = int(given["count"] if given["count"] is not None else given["most"] or 0), ""
     if most and not token and not told.returncode:
+        if engine == "kubernetes" and not address and (bound := home.bound()) and is_own_host(bound):
+            said, again = "the cluster listens on this machine alone, which no pod reaches", "up --listen HOST:PORT"
+            raise UsageFault(f"{said}; or name the --address that they do", hint=format_next_command(again, home.root))
         made = create_worker_token(home, _TTL_S, min(JOIN_USES_MAX, 2 * most), _GONE_S, address)
         token = str(made["token"])  # for one generation of workers, and the next beside it
+        leave = format_next_command(f"token revoke {made['token_id']}", home.root)
     if code := subprocess.run(asked, env={**environ, "HOBUS_JOIN_TOKEN": token}, check=False).returncode:  # noqa: S603 - what hobus brings
-        raise CommandError(f"{engine} failed ({code}); its message is above")
+        made_too = "; if no worker was started, revoke their token" * bool(leave)
+        raise CommandError(f"{engine} failed ({code}), see above{made_too}", hint=leave)
     note(format_next_command("ps", home.root))

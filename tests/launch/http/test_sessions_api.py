@@ -14,6 +14,7 @@ from hobus.bus.messages.ids import parse_iso
 from hobus.bus.record.journal import read_event
 from hobus.config.assets import Approval
 from hobus.launch.http.events import show_entry
+from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.sse import make_frame
 from hobus.launch.sessions.client_errors import RequestError
 from tests.launch.http.door import SNAPSHOT, SimulatedDoor
@@ -262,6 +263,7 @@ def test_what_an_autoscaler_reads_is_told_by_service_and_role(door):
     assert rows['hobus_slots{role="ho1",state="ready"}'] == executors * SNAPSHOT.config.ho1.orders_max
     assert rows['hobus_queued{service="ho1"}'] == rows['hobus_in_flight{service="ho1"}'] == 0
     assert not any('_flight{service="broker"}' in row for row in rows)
+    assert 'hobus_slots{role="ho1",state="ready"} 0.0' in Metrics().render_exposition([], []).decode()
 
 
 @pytest.mark.parametrize(("role", "named"), [("host", "host"), ("ho1", "executor")])

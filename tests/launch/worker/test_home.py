@@ -24,8 +24,8 @@ def test_its_key_is_made_once_and_its_cluster_is_remembered(tmp_path) -> None:
     assert WorkerHome(make_home(tmp_path)).cluster() == ME
     with pytest.raises(CommandError, match=r"worker\.key is gone"):
         home.ends(ME)
-    assert list(tmp_path.glob("*.key")) == []  # and none is made in its place
-    assert home.pair() == home.ends(ME).pair
+    assert list(tmp_path.glob("*.key")) == [] and not home.has_key  # and none is made in its place
+    assert home.pair() == home.ends(ME).pair and home.has_key
     (tmp_path / "worker.key").write_bytes(b"short")
     with pytest.raises(ConfigError, match="hobus worker join TOKEN"):
         home.pair()
