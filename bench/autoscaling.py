@@ -1,7 +1,5 @@
 """Autoscaling as deploy/kubernetes asks for it, over gauges of a real cluster: is a busy worker ever cut off?
 
-usage: python -m bench.autoscaling [--scale 6] [--rounds 3]
-
 The recording (bench/results/gauges.json) is of a cluster on a slow model under a load that came and went: `hobus_queued` and
 `hobus_in_flight` of its door each second, and from its record when each order was sent and ended. It is played to a model of Kubernetes' autoscaler (its documented rules: a look every 15 s, a tolerance of a tenth, the window and the policies of
 the ScaledObject) with the threshold, the bounds and the graces of deploy/kubernetes; one second of it stands for `--scale`, so
@@ -27,10 +25,11 @@ from bench.report import arguments, markdown
 
 RECORDING = Path("bench/results/gauges.json")
 KUBERNETES = Path("deploy/kubernetes")
-LOOK_S, TOLERANCE, STARTS_S = 15, 0.1, 30
-"""Of Kubernetes' autoscaler; and until a pod that was asked for takes orders."""
-UP_PODS, UP_SHARE = 4, 1.0
-"""It may add so many pods, or as many as there are, in each look: its defaults."""
+LOOK_S, TOLERANCE, STARTS_S = 15, 0.1, 30  # of Kubernetes' autoscaler; and until a pod that was asked for takes orders
+UP_PODS, UP_SHARE = 4, 1.0  # it may add so many pods, or as many as there are, in each look: its defaults
+
+
+Wanted = deque[tuple[float, int]]  # when how many pods were wanted
 
 
 class Order(NamedTuple):
@@ -56,7 +55,6 @@ class Rules(NamedTuple):
         (policy,) = down["policies"]
         worker = (KUBERNETES / "base/worker.yaml").read_text(encoding="utf-8")
         grace = re.search(r"--grace (\d+)s", worker)
-        assert grace is not None
         return cls(
             int(scaled["triggers"][0]["metadata"]["threshold"]), scaled["minReplicaCount"], scaled["maxReplicaCount"],
             down["stabilizationWindowSeconds"], policy["value"], policy["periodSeconds"], int(grace[1]) * 0.8,
@@ -86,7 +84,7 @@ def played(orders: list[Order], rules: Rules, *, by_queue_alone: bool = False) -
     """The whole of it, second by second. Pure."""
     outcome, waiting = Outcome(), deque[Order]()
     pods = [Pod(0.0) for _ in range(rules.least)]
-    wanted, removed_at = deque[tuple[float, int]](), deque[float]()
+    wanted, removed_at = Wanted(), deque[float]()
     coming = deque(sorted(orders))
     for now in itertools.count():
         for pod in pods:
@@ -108,7 +106,7 @@ def played(orders: list[Order], rules: Rules, *, by_queue_alone: bool = False) -
         at_work = sum(len(pod.orders) for pod in pods)
         outcome.gauges.append(len(waiting) + at_work)
         outcome.pods_most = max(outcome.pods_most, len(pods))
-        if not coming and not waiting and not at_work and len(pods) == rules.least:
+        if not (coming or waiting or at_work) and len(pods) == rules.least:
             return outcome
         if now % LOOK_S == 0:
             gauge = len(waiting) + (0 if by_queue_alone else at_work)
@@ -117,9 +115,8 @@ def played(orders: list[Order], rules: Rules, *, by_queue_alone: bool = False) -
 
 
 def _scale(
-    pods: list[Pod], gauge: int, now: float, rules: Rules, wanted: deque[tuple[float, int]], removed_at: deque[float],
-    outcome: Outcome,
-) -> None:  # fmt: skip
+    pods: list[Pod], gauge: int, now: float, rules: Rules, wanted: Wanted, removed_at: deque[float], outcome: Outcome
+) -> None:
     there = [pod for pod in pods if pod.ends == math.inf]
     count = len(there)
     is_near = abs(1 - gauge / count / rules.slots) <= TOLERANCE
@@ -142,28 +139,20 @@ def _scale(
 
 def outcomes(recording: dict[str, Any], *, scale: float, rounds: int) -> dict[str, Outcome]:
     """By what is scaled; the recording so many times, each second of it for `scale`."""
-    once, rules = [Order(*one) for one in recording["orders"]], Rules.shipped()
-    begins = [number * recording["seconds"] for number in range(rounds)]
-    orders = [Order((begin + one.sent) * scale, one.took * scale) for begin in begins for one in once]
-    at_once = rules._replace(window_s=0, removes=99)
-    return {
-        "queued + in flight, as shipped": played(orders, rules),
-        "queued alone, nothing waited for": played(orders, at_once, by_queue_alone=True),
-    }
+    rules, begins = Rules.shipped(), [number * recording["seconds"] for number in range(rounds)]
+    orders = [Order((begin + sent) * scale, took * scale) for begin in begins for sent, took in recording["orders"]]
+    alone = played(orders, rules._replace(window_s=0, removes=99), by_queue_alone=True)
+    return {"queued + in flight, as shipped": played(orders, rules), "queued alone, nothing waited for": alone}
 
 
 def main() -> int:
-    parser = arguments(__doc__)
-    parser.add_argument("--scale", type=float, default=6.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    given = arguments(__doc__, scale=6.0, rounds=3).parse_args()
     found = outcomes(json.loads(RECORDING.read_text(encoding="utf-8")), scale=given.scale, rounds=given.rounds)
     head = ["scaled by", "workers at most", "taken away", "of them at work", "orders cut off", "longest wait, s"]
-    rows = [
-        [name, one.pods_most, one.removed, one.busy_removed, one.cut, f"{one.waited_most_s:.0f}"]
-        for name, one in found.items()
-    ]
-    print(markdown(head, rows))
+    figures = (
+        (one.pods_most, one.removed, one.busy_removed, one.cut, f"{one.waited_most_s:.0f}") for one in found.values()
+    )
+    print(markdown(head, ((name, *row) for name, row in zip(found, figures, strict=True))))
     return int(next(iter(found.values())).cut > 0)
 
 

@@ -13,9 +13,7 @@ import os
 import select
 import sys
 import time
-from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bench.cluster import answered, cancelled, temporary
 from bench.outside import Outside, asking_for, with_outside
@@ -28,9 +26,7 @@ from hobus.launch.cluster.client import connect_bus
 TOOL = "charge_late"
 GOAL_MS = 50
 LIMIT_S = 20.0
-STOPPED = "error cancelled"
-"""How a turn ends that was cancelled."""
-RESULTS = Path("bench/results/cancels.json")
+STOPPED = "error cancelled"  # how a turn ends that was cancelled
 SETTINGS = {"ho2.classify": False, "ho3.enabled": False, "budget.budget_mode": "off"}
 """A cancelled run reserves its tokens for good where nobody knows what the call used: the budget is not the subject."""
 
@@ -39,7 +35,7 @@ SETTINGS = {"ho2.classify": False, "ho3.enabled": False, "budget.budget_mode": "
 class Row:
     reached_ms: list[float] = field(default_factory=list[float])
     answered_ms: list[float] = field(default_factory=list[float])  # until whoever asked has control back
-    outcomes: Counter[str] = field(default_factory=Counter[str])
+    outcomes: dict[str, int] = field(default_factory=dict[str, int])
     unusable: int = 0  # sessions that did not answer the next question
     effects: int = 0  # cards charged all the same
     record: str = "ok"
@@ -107,13 +103,14 @@ async def _cancel(door: Bus, operator: Bus, outside: Outside, row: Row, input_id
         await cancelled(operator, session_id, input_id)
     row.reached_ms.append(round((died.result() - at) * 1000, 2))
     result, follows = asking.result(), {"session_id": session_id, "input_id": f"{input_id}-next"}
-    row.outcomes[f"{result.outcome} {result.code or ''}".strip()] += 1
+    outcome = f"{result.outcome} {result.code or ''}".strip()
+    row.outcomes[outcome] = row.outcomes.get(outcome, 0) + 1
     row.unusable += (await answered(door, QUESTION, timeout_s=LIMIT_S, **follows)).outcome != "success"
 
 
 def main() -> None:
     given = arguments(__doc__, write=True, cancels=200).parse_args()
-    sys.exit(judged(given, [measure(given.cancels)], results=RESULTS, name="cancels", how=f"goal: p99 {GOAL_MS} ms"))
+    sys.exit(judged(given, [measure(given.cancels)], name="cancels", how=f"goal: p99 {GOAL_MS} ms"))
 
 
 if __name__ == "__main__":

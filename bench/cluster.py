@@ -9,8 +9,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,10 +93,8 @@ def eventually(what: Callable[[], Any], *, within_s: float = 60.0) -> Any:
 class Cluster:
     home: Home
     env: dict[str, str] = field(default_factory=dict)
-    asked: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    """Turns that a test has begun beside it."""
-    timeout_s: float = COMMAND_TIMEOUT_S
-    """Of each of its commands."""
+    asked: list[subprocess.Popen[bytes]] = field(default_factory=list)  # turns that a test has begun beside it
+    timeout_s: float = COMMAND_TIMEOUT_S  # of each of its commands
 
     def __call__(self, command: str, *words: str, stdin: bytes = b"") -> Answer:
         """`hobus COMMAND --home <home> WORDS`; a family's subcommand is written `ledger verify`."""
@@ -186,6 +185,14 @@ class Cluster:
         """Seconds of CPU that each process and what it started have used so far."""
         return {actor: cpu_s_of([process]) for actor, process in self.processes.items()}
 
+    def pss_kb(self) -> Counter[str]:
+        """Of all its processes, each page by the share that they have in it; what members started as `others`."""
+        names, found = {one.pid: one.actor for one in self.run().processes()}, Counter[str]()
+        for process in family_in(self.home):
+            with suppress(psutil.Error):
+                found[names.get(process.pid, "others")] += process.memory_full_info().pss // 1024
+        return found
+
     def living(self) -> list[str]:
         return [row.actor for row in self.run().children if identity.is_alive(row.pid, row.mark)]
 
@@ -218,24 +225,21 @@ def cpu_s_of(processes: Iterable[psutil.Process]) -> float:
 
 def family_in(home: Home) -> list[psutil.Process]:
     """The launcher that holds this home, and everything that descends from it; none if nobody does."""
-    pid = find_holder(home)
-    try:
-        launcher = psutil.Process(pid) if pid else None
-        return [] if launcher is None else [launcher, *launcher.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
+    with suppress(psutil.NoSuchProcess):
+        if pid := find_holder(home):
+            launcher = psutil.Process(pid)
+            return [launcher, *launcher.children(recursive=True)]
+    return []
 
 
 def alive(processes: Sequence[psutil.Process]) -> list[int]:
     """Pids of those that still run; a zombie does not."""
-    return [one.pid for one in processes if _is_alive(one)]
-
-
-def _is_alive(one: psutil.Process) -> bool:
-    try:
-        return one.is_running() and one.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:  # it ended between the two questions
-        return False
+    living: list[int] = []
+    for one in processes:
+        with suppress(psutil.NoSuchProcess):  # it ended between the two questions
+            if one.is_running() and one.status() != psutil.STATUS_ZOMBIE:
+                living.append(one.pid)
+    return living
 
 
 def cluster_in(directory: Path, env: dict[str, str] | None = None) -> Cluster:
@@ -259,7 +263,7 @@ def cluster(changes: Mapping[str, Any], *words: str, agents: Sequence[Mapping[st
     with temporary("bench") as directory:
         made = cluster_in(directory / "home")
         for agent in agents:
-            path = made.home.root / "config" / "agents" / f"{agent['agent_id']}.json"
+            path = made.home.config / "agents" / f"{agent['agent_id']}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(agent))
         try:

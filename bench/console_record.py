@@ -12,10 +12,10 @@ import time
 from uuid import UUID, uuid4
 
 from bench.cluster import Cluster
+from bench.turn import ROWS, talk
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.record.entry import WriteEntry
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.client import connect_bus
@@ -25,27 +25,15 @@ from hobus.ledger_service.reader import EntryFilter, read_entries
 from hobus.ledger_service.writer import Outcome
 
 PLAYED, TURNS_EACH = 2, 10
-WORDS = ("what packages are installed?", "which tools are there?", "how many packages are there?")
-PATIENT = {"launcher.ready_timeout_ms": 600_000}
-"""A start reads every prompt and signal of the record."""
-PLAIN = {**PATIENT, "ho2.classify": False, "ho3.enabled": False, "projection.mode": "off"}
-"""Of the long session, as in `bench.turn`."""
+PATIENT = {"launcher.ready_timeout_ms": 600_000}  # a start reads every prompt and signal of the record
 _TOGETHER = 10
 _FIELDS = WriteEntry._fields
 
 
 async def taken(cluster: Cluster, turns: int) -> str:
-    session, begun = None, time.perf_counter()
+    """The session of so many turns, one after the other."""
     async with connect_bus(cluster.place, "door") as door:
-        for number in range(turns):
-            turn = ProcessTurn(session_id=session, input_id=door.new_id(), text=WORDS[number % len(WORDS)])
-            result = await door.request("host", turn, expect=TurnResult, timeout_s=60)
-            assert result.outcome == "success", result
-            session = result.session_id
-            if number % 500 == 499:
-                print(f"{number + 1} turns in {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
-    assert session is not None
-    return session
+        return (await talk(door, None, turns))[0]
 
 
 def make(cluster: Cluster, *, entries: int, turns: int) -> str:
@@ -56,7 +44,7 @@ def make(cluster: Cluster, *, entries: int, turns: int) -> str:
     found = [list(read_entries(cluster.home.ledger, EntryFilter(session=one), with_bodies=True)) for one in played]
     per_turn = sum(map(len, found)) / PLAYED / TURNS_EACH
     asyncio.run(copied(cluster, dict(zip(played, found, strict=True)), int(entries - turns * per_turn)))
-    cluster.up(settings=PLAIN)
+    cluster.up(settings=PATIENT | ROWS[0][1])
     return asyncio.run(taken(cluster, turns))
 
 
@@ -83,11 +71,8 @@ async def write(ledger: OpenLedger, session: str, entries: list[Entry], count: i
     answers: list[asyncio.Future[list[Outcome]]] = []
     for _ in range(count):
         other = str(UUID(bytes=uuid4().bytes, version=5))
-        answers += [
-            ledger.writer.submit([renamed(one, session, other)], one.origin)
-            for one in entries
-            if session in one.submission_id
-        ]
+        about = (one for one in entries if session in one.submission_id)
+        answers += [ledger.writer.submit([renamed(one, session, other)], one.origin) for one in about]
     while ledger.writer.outstanding:
         ledger.writer.commit()
     for outcomes in await asyncio.gather(*answers):
@@ -96,14 +81,11 @@ async def write(ledger: OpenLedger, session: str, entries: list[Entry], count: i
 
 
 def renamed(entry: Entry, session: str, other: str) -> WriteEntry:
-    old, new = session.encode(), other.encode()
-    fields = {
-        name: _in(getattr(entry, name), session, other) for name in _FIELDS if name not in ("bodies", "provenance")
-    }
-    about = entry.provenance._replace(
-        session_id=other, work_order_id=(entry.provenance.work_order_id or "").replace(session, other)
-    )
-    bodies = [(body or b"").replace(old, new) for body in entry.bodies]
+    names = (name for name in _FIELDS if name not in ("bodies", "provenance"))
+    fields = {name: _in(getattr(entry, name), session, other) for name in names}
+    order = (entry.provenance.work_order_id or "").replace(session, other)
+    bodies = [(body or b"").replace(session.encode(), other.encode()) for body in entry.bodies]
+    about = entry.provenance._replace(session_id=other, work_order_id=order)
     return WriteEntry(**fields, provenance=about, bodies=bodies)
 
 

@@ -12,9 +12,10 @@ import asyncio
 import dataclasses
 import statistics
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -22,12 +23,14 @@ import msgspec
 from pydantic_core import SchemaValidator
 
 from bench.builders import shipped_with
+from bench.cluster import ledger_stats
 from bench.simulated import SimulatedCluster
 from bench.turn import HISTORY, QUESTION
 from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.base import Record
-from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats, Write
+from hobus.bus.messages.ledger import Write
+from hobus.bus.port import Bus
 from hobus.launch.lab.simulation.many import silence_logs
 
 TURNS = 20
@@ -65,16 +68,11 @@ class _Calls:
         """The interpreter calls a function: no detour around the models' own methods is missed."""
         if event == "c_call":
             self.function_calls += 1
-            if (
-                called is msgspec.convert
-                or called is msgspec.msgpack.decode
-                or type(called.__self__) is SchemaValidator
-            ):
-                self.validations += 1
+            is_decoder = called is msgspec.convert or called is msgspec.msgpack.decode
+            self.validations += is_decoder or type(called.__self__) is SchemaValidator
         elif event == "call":
             self.function_calls += 1
-            if frame.f_code is _COPIED:
-                self.model_copies += 1
+            self.model_copies += frame.f_code is _COPIED
 
     @contextmanager
     def counting(self) -> Generator[None]:
@@ -98,17 +96,13 @@ class _Frames:
         """One frame has arrived; what is called to count it is none of the turn's calls."""
         profile = sys.getprofile()
         sys.setprofile(None)
-        self._note(source, target, header, body)
-        sys.setprofile(profile)
-
-    def _note(self, source: str, target: str, header: bytes, body: bytes) -> None:
         head = unpack_header(header)
-        if head.kind >= Kind.HELLO:
-            return
-        self.received += target == "broker"
-        self.sent += source == "broker"
-        self.writes += head.kind == Kind.REQUEST and head.type == Write.TYPE
-        self.bytes += len(header) + len(body)
+        if head.kind < Kind.HELLO:
+            self.received += target == "broker"
+            self.sent += source == "broker"
+            self.writes += head.kind == Kind.REQUEST and head.type == Write.TYPE
+            self.bytes += len(header) + len(body)
+        sys.setprofile(profile)
 
 
 def counted(changes: Mapping[str, Any], *, turns: int = TURNS) -> Counts:
@@ -124,33 +118,24 @@ def counted(changes: Mapping[str, Any], *, turns: int = TURNS) -> Counts:
             session_id = result.session_id
             cluster.world.run(asyncio.sleep(SETTLED_S))
 
-        def stats() -> LedgerStats:
-            asked = operator.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=5)
-            return cluster.world.run(asked)
-
         for number in range(HISTORY):
             ask(number)
-        return _median(
-            [_one(cluster, lambda number=number: ask(number), stats) for number in range(HISTORY, HISTORY + turns)]
-        )
+        found = [_one(cluster, operator, partial(ask, number)) for number in range(HISTORY, HISTORY + turns)]
+    names = [field.name for field in dataclasses.fields(Counts)]
+    return Counts(**{name: statistics.median_high([getattr(one, name) for one in found]) for name in names})
 
 
-def _one(cluster: SimulatedCluster, ask: Any, stats: Any) -> Counts:
+def _one(cluster: SimulatedCluster, operator: Bus, ask: Callable[[], None]) -> Counts:
     calls, frames = _Calls(), _Frames()
-    before: LedgerStats = stats()
+    before = cluster.world.run(ledger_stats(operator))
     cluster.world.network.on_delivery = frames.note
     with calls.counting():
         ask()
     cluster.world.network.on_delivery = None
-    after: LedgerStats = stats()
+    after = cluster.world.run(ledger_stats(operator))
     return Counts(
         frames_received=frames.received, frames_sent=frames.sent, ledger_writes=frames.writes,
         commits=after.commits - before.commits, entries=after.entries - before.entries,
         record_bytes=after.bytes_written - before.bytes_written, wire_bytes=frames.bytes,
         validations=calls.validations, model_copies=calls.model_copies, function_calls=calls.function_calls,
     )  # fmt: skip
-
-
-def _median(turns: list[Counts]) -> Counts:
-    names = [field.name for field in dataclasses.fields(Counts)]
-    return Counts(**{name: statistics.median_high([getattr(turn, name) for turn in turns]) for name in names})

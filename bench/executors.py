@@ -1,7 +1,4 @@
-"""Where one broker ends: microseconds of its rules with ever more executors, and of a beat by its socket, too.
-
-usage: python -m bench.executors [--numbers 10 100 1000 10000]
-"""
+"""Where one broker ends: microseconds of its rules with ever more executors, and of a beat by its socket, too."""
 
 from __future__ import annotations
 
@@ -73,5 +70,5 @@ if __name__ == "__main__":
     parser = arguments(__doc__)
     parser.add_argument("--numbers", type=int, nargs="+", default=[10, 100, 1000, 10_000])
     given = parser.parse_args()
-    print(markdown(["executors", "joins", "beats", "an order"], [row(one) for one in given.numbers]))
+    print(markdown(["executors", "joins", "beats", "an order"], map(row, given.numbers)))
     print(f"\na beat by the socket: {beat_us()}")

@@ -39,6 +39,7 @@ INPUT_ID = "in-1"
 THINKING_MS = 600
 LATER_S = 0.3
 DEADLINE_S = 30
+ASKED = ("--input-id", INPUT_ID, "--timeout", str(DEADLINE_S))
 MODEL_CALLS = 2
 PROCESSES = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "launcher")
 EVERYBODY = "everybody"
@@ -47,8 +48,6 @@ POINTS = ("llm1_done", "tool_effect", "in_llm2", "in_llm2_300ms", "llm2_done")
 TOOLS = ("charge_keyed", "charge_unkeyed")
 HELD = {f"llm{call}_done": f"gateway:STOP:before-send:gateway.response:{call}" for call in (1, 2)}
 """Point -> the frame at which the turn stands still (launch/process/failpoint.py); elsewhere the model thinks, or the tool waits."""
-
-RESULTS = Path("bench/results/kills.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +81,14 @@ def run_cell(directory: Path, process: str, point: str, tool: str) -> Cell:
         if point in HELD:
             cluster.env[VARIABLE] = HELD[point]
         cluster.up("--detach")
-        asked = cluster.start_ask(asking_for(tool), "--input-id", INPUT_ID, "--timeout", str(DEADLINE_S))
+        asked = cluster.start_ask(asking_for(tool), *ASKED)
         struck_at = _struck(cluster, outside, process, point, tool)
         result = _answer(cluster, process, tool, asked)
         answered_after_ms = round((time.monotonic() - struck_at) * 1000)
         again = _asked_again(cluster, process, tool)
         assert cluster("down").code == 0
-        return _cell(cluster, outside, (process, point, tool), answered_after_ms, result, again)
+        which = {"process": process, "point": point, "tool": tool}
+        return _cell(cluster, outside, which, answered_after_ms, result, again)
     finally:
         outside.release()
         cluster.end()
@@ -100,9 +100,8 @@ def _answer(cluster: Cluster, process: str, tool: str, asked: subprocess.Popen[b
     if process == EVERYBODY:
         cluster.env.pop(VARIABLE, None)
         cluster.up("--detach")
-        return cluster.ask(asking_for(tool), "--input-id", INPUT_ID, "--timeout", str(DEADLINE_S))
-    if not out:
-        raise AssertionError(f"{process}: no answer: {err.decode()}")
+        return cluster.ask(asking_for(tool), *ASKED)
+    assert out, f"{process}: no answer: {err.decode()}"
     return json.loads(out)
 
 
@@ -122,16 +121,14 @@ def _struck(cluster: Cluster, outside: Outside, process: str, point: str, tool: 
         eventually(lambda: outside.effects(tool))
     else:
         eventually(lambda: len(cluster.entries("PROMPT_SENT")) == MODEL_CALLS)
-        if point == "in_llm2_300ms":
-            time.sleep(LATER_S)
+        time.sleep(LATER_S if point == "in_llm2_300ms" else 0.0)
     struck_at = _kill(cluster, process)
     outside.release()
     return struck_at
 
 
 def _kill(cluster: Cluster, process: str) -> float:
-    run = cluster.run()
-    now = time.monotonic()
+    run, now = cluster.run(), time.monotonic()
     for one in run.processes():
         if process == EVERYBODY:
             identity.end(one.pid, one.mark, signal.SIGKILL)  # a zygote ends by itself as soon as its launcher is gone
@@ -148,14 +145,11 @@ def _asked_again(cluster: Cluster, process: str, tool: str) -> dict[str, Any]:
         cluster.up("--detach")
     elif process not in ("nobody", EVERYBODY):
         eventually(lambda: cluster.row(f"{process}/1").restarts == 1 and cluster.is_up(f"{process}/1"))
-    return cluster.ask(asking_for(tool), "--input-id", INPUT_ID, "--timeout", str(DEADLINE_S))
+    return cluster.ask(asking_for(tool), *ASKED)
 
 
-def _cell(
-    cluster: Cluster, outside: Outside, which: tuple[str, str, str], after_ms: int, result: dict[str, Any], again: dict[str, Any]
-) -> Cell:  # fmt: skip
-    process, point, tool = which
-    entries = cluster.entries()
+def _cell(cluster: Cluster, outside: Outside, which: dict[str, str], after_ms: int, result: Any, again: Any) -> Cell:
+    tool, entries = which["tool"], cluster.entries()
     sent = [(call_of(entry), entry.origin) for entry in entries if entry.event_type == "PROMPT_SENT"]
     # An end that was on its way at the kill still counts as its own gateway's.
     own = {(call_of(entry), entry.origin) for entry in entries if entry.event_type in ENDS}
@@ -167,7 +161,7 @@ def _cell(
         verdict = "the client was told other words"
     same = ("outcome", "response", "session_id", "input_id")
     return Cell(
-        process=process, point=point, tool=tool, outcome=result["outcome"], code=result["code"] or "",
+        **which, outcome=result["outcome"], code=result["code"] or "",
         tool_code=",".join(call.get("code") or "" for call in result["tool_calls"]), answered_after_ms=after_ms,
         answers=len(list_answers(entries, INPUT_ID)), same_again=all(again[name] == result[name] for name in same),
         effects=len(outside.effects(tool)), tool_runs=len(outside.runs(tool)), prompts=len(sent),
@@ -215,7 +209,7 @@ def main() -> None:
     wrong = [f"{cell.process} at {cell.point}, {cell.tool}: {what}" for cell in cells for what in faults_of(cell)]
     figures = {"thinking_ms": THINKING_MS, "cells": [asdict(cell) for cell in cells]}
     how = f"each model call thinks {THINKING_MS} ms; {given.jobs} cells at a time"
-    sys.exit(concluded(given, rows_table(cells), wrong, results=RESULTS, figures=figures, name="kills", how=how))
+    sys.exit(concluded(given, rows_table(cells), wrong, figures=figures, name="kills", how=how))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """P18 and P19: a cluster's start, one restart per role, `hobus --help` and quick commands, an idle cluster's memory.
 
-Beside each figure stands its limit from the same run: as many bare Python processes started one by one (each has said a
-word before the next one starts), and `python -c pass`. A restart is measured from SIGKILL
-to the moment at which the run file shows another incarnation as ready, looked at every half millisecond. Every kill counts
-as the first of a healthy process (`launcher.healthy_after_ms` is 1 in here), as in a life that lasts longer than a bench.
-Memory is the kernel's PSS (a shared page counts once), of launcher, zygote, every process and every tool process.
+Beside the start stands its limit from the same run: as many bare Python processes started one by one (each has said a word
+before the next one starts). A restart is measured from SIGKILL to the moment at which the run file shows another incarnation
+as ready, looked at every half millisecond. Memory is the kernel's PSS (a shared page counts once), of launcher, zygote, every
+process and every tool process.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from typing import Any
-
-import psutil
 
 from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, temporary
@@ -44,7 +42,7 @@ def cpu_of(argv: list[str]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     timed(argv)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return sum(after[:2]) - sum(before[:2])  # user and system time
 
 
 def one_by_one(count: int) -> float:
@@ -54,7 +52,6 @@ def one_by_one(count: int) -> float:
     began_at = time.perf_counter()
     for _ in range(count):
         process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert process.stdout is not None
         process.stdout.readline()
         processes.append(process)
     took = time.perf_counter() - began_at
@@ -88,22 +85,6 @@ def restart(cluster: Cluster, actor: str) -> float:
     raise SystemExit(f"{actor} did not come back")
 
 
-def memory(cluster: Cluster) -> dict[str, float]:
-    run = cluster.run()
-    launcher = psutil.Process(run.launcher_pid)
-    names = {one.pid: one.actor for one in run.processes()}
-    found: dict[str, float] = {}
-    for process in [launcher, *launcher.children(recursive=True)]:
-        name = names.get(process.pid)
-        if name is None:
-            owner = names.get(process.ppid(), "")
-            name = "another zygote" if owner == "launcher" else f"tool process of {owner}"
-        while name in found:
-            name += "'"
-        found[name] = round(process.memory_full_info().pss / 2**20, 1)
-    return found
-
-
 def spread(values: list[float], digits: int = 3) -> str:
     middle, least, most = (round(value, digits) for value in (statistics.median(values), min(values), max(values)))
     return f"p50 {middle}, {least} to {most}"
@@ -122,7 +103,7 @@ def measure(rounds: int) -> dict[str, Any]:
             count = len(cluster.run().children)
             time.sleep(SETTLE_S if number == 0 else 0.5)
             if number == 0:
-                pss = memory(cluster)
+                pss = cluster.pss_kb()
                 timed(command("ask", "hello", *home))  # so that there is something to list
                 quick = {one: [cpu_of(command(*one.split(), *home)) for _ in range(rounds)] for one in QUICK}
             for row in cluster.run().children:
@@ -131,7 +112,6 @@ def measure(rounds: int) -> dict[str, Any]:
             downs.append(timed(command("down", *home)))
             bare.append(one_by_one(count))
     helps = [timed(command("--help")) for _ in range(rounds * 3)]
-    passes = [timed([sys.executable, "-c", "pass"]) for _ in range(rounds * 3)]
     return {
         f"{count} processes ready, from the launcher's start, s": spread(inside),
         "`hobus up --wait` as a whole, s": spread(walls),
@@ -140,8 +120,7 @@ def measure(rounds: int) -> dict[str, Any]:
         "restart, ms": {role: spread(values, 1) for role, values in restarts.items()},
         "`hobus --help`, s": spread(helps),
         "processor time, s": {f"hobus {one}": spread(values) for one, values in quick.items()},
-        "limit: `python -c pass`, s": spread(passes),
-        "PSS, MB": pss | {"sum": round(sum(pss.values()), 1)},
+        "PSS, MB": {name: round(kb / 1024, 1) for name, kb in (pss | Counter(sum=pss.total())).items()},
         "goals": GOALS,
     }
 

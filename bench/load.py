@@ -6,8 +6,7 @@ twenty measured ones, each asked as soon as the former is answered. LangGraph do
 one process per core, then among two per core, each process with a database of its own; the better of the two counts. The
 sides take turns, in reversed order every other round; ratios are medians over the rounds.
 
-CPU is that of every process of the cluster, from /proc, user and system time apart; that of the client, this process, is
-said and not added. Entries, syncs and bytes are what the ledger counted under this load; the other counts are those of one
+CPU is that of every process of the cluster, from /proc; that of the client, this process, is said and not added. Entries, syncs and bytes are what the ledger counted under this load; the other counts are those of one
 turn in the simulated cluster (`bench/counts.py`), where they are the same in each run.
 """
 
@@ -19,7 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -28,18 +27,16 @@ from typing import Any
 
 import psutil
 
-from bench.cluster import Cluster, cluster, ledger_stats
+from bench.cluster import Cluster, cluster, cpu_s_of, ledger_stats
 from bench.counts import Counts, counted
 from bench.peers.environment import python_or_exit
-from bench.report import Goal, arguments, goals_table, machine, markdown, percentile, told
-from bench.turn import HISTORY, LANGGRAPH, ROWS, Peer, ask, talk, texts_of
+from bench.report import Goal, arguments, goals_table, machine, percentile, rows_table, told
+from bench.turn import HISTORY, LANGGRAPH, RECORDED, ROWS, Peer, ask, talk, texts_of
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus
 
 SESSIONS, MEASURED = 32, 20
 WARM_TURNS = 2
-DOCUMENT = Path("bench/results/speed.md")
-RESULTS = Path("bench/results/load.json")
 LIKE, SHIPPED = "like for like", "as shipped"
 OURS = dict(zip((LIKE, SHIPPED), (changes for _, changes in ROWS), strict=True))
 PEERS = {"LangGraph, one process per core": 1, "LangGraph, two per core": 2}
@@ -52,72 +49,52 @@ GOALS = (
     Goal("P1b", "frames that the broker receives, like for like", "at most", 12, "frames"),
 )
 
-Cpu = dict[str, tuple[float, float]]
-"""Process -> user and system time of it and of what it started."""
-Side = Callable[[int, int], Awaitable[tuple[list[float], float, Cpu, dict[str, float]]]]
+Side = Callable[[int, int], Awaitable[tuple[list[float], float, dict[str, float], dict[str, float]]]]
 """(sessions, turns) -> of the measured turns: milliseconds, seconds of them all, CPU seconds, the ledger's counters."""
+
+
+Rounds = list[dict[str, float]]  # figures by name, of each round
 
 
 @dataclass(slots=True)
 class Figures:
-    """Of one side, a value per round."""
+    """Of one side: rates; CPU milliseconds per turn, by process; and per turn what the ledger counted."""
 
-    turns_per_s: list[float] = field(default_factory=list[float])
-    p50_ms: list[float] = field(default_factory=list[float])
-    p99_ms: list[float] = field(default_factory=list[float])
-    cpu_ms: list[Cpu] = field(default_factory=list[Cpu])  # per turn
-    record: list[dict[str, float]] = field(default_factory=list[dict[str, float]])  # per turn, of the ledger's counters
+    rates: Rounds = field(default_factory=Rounds)
+    cpu_ms: Rounds = field(default_factory=Rounds)
+    record: Rounds = field(default_factory=Rounds)
 
-    def add(self, times: Sequence[float], took_s: float, cpu_s: Cpu, record: dict[str, float]) -> None:
-        self.turns_per_s.append(round(len(times) / took_s, 1))
-        self.p50_ms.append(round(statistics.median(times), 1))
-        self.p99_ms.append(round(percentile(times, 99), 1))
-        ms = 1000 / len(times)
-        self.cpu_ms.append(
-            {name: (round(user * ms, 3), round(system * ms, 3)) for name, (user, system) in cpu_s.items()}
-        )
+    def add(self, times: Sequence[float], took_s: float, cpu_s: dict[str, float], record: dict[str, float]) -> None:
+        p50, p99 = (round(percentile(times, percent), 1) for percent in (50, 99))
+        self.rates.append({"turns/s": round(len(times) / took_s, 1), "p50 ms": p50, "p99 ms": p99})
+        self.cpu_ms.append({name: round(used_s * 1000 / len(times), 3) for name, used_s in cpu_s.items()})
         self.record.append({name: round(count / len(times), 2) for name, count in record.items()})
 
-    def cpu_of(self, *names: str) -> list[float]:
-        """User and system milliseconds per turn of these processes, and both together."""
-        sums = [[sum(one[name][which] for name in names) for which in (0, 1)] for one in self.cpu_ms]
-        return [statistics.median(values) for values in (*zip(*sums, strict=True), [sum(one) for one in sums])]
-
     @property
-    def cpu(self) -> list[float]:
-        """Of all processes but the client."""
-        return self.cpu_of(*(name for name in self.cpu_ms[0] if name != CLIENT))
+    def cpu(self) -> float:
+        """Milliseconds per turn of all processes but the client."""
+        return round(statistics.median(sum(one.values()) - one.get(CLIENT, 0.0) for one in self.cpu_ms), 1)
 
 
-def used_s(processes: Mapping[str, Iterable[psutil.Process]], before: Cpu | None = None) -> Cpu:
-    """So far, or since then; of ended children what their parents have waited for."""
-    found: Cpu = {}
-    for name, members in processes.items():
-        times, (user, system) = [one.cpu_times() for one in members], (before or {}).get(name, (0.0, 0.0))
-        found[name] = (
-            sum(one.user + one.children_user for one in times) - user,
-            sum(one.system + one.children_system for one in times) - system,
-        )
-    return found
+def medians(rounds: Rounds) -> dict[str, float]:
+    return {name: round(statistics.median(one[name] for one in rounds), 1) for name in rounds[0]}
 
 
-def processes_of(found: Cluster) -> dict[str, list[psutil.Process]]:
-    """Members with what they started (tools), the launcher with the processes that fork members, and the client."""
-    named = {actor: [process, *process.children(recursive=True)] for actor, process in found.processes.items()}
-    members = {one.pid for processes in named.values() for one in processes}
-    launcher = psutil.Process(found.run().launcher_pid)
-    own = [one for one in (launcher, *launcher.children(recursive=True)) if one.pid not in members]
-    return {**named, "launcher": own, CLIENT: [psutil.Process()]}
+def used_s(found: Cluster) -> dict[str, float]:
+    """CPU so far of members with what they started (tools), of the launcher with what forks members, and of the client."""
+    members, launcher = found.cpu_s(), psutil.Process(found.run().launcher_pid)
+    rest_s = cpu_s_of([launcher]) - sum(members.values())
+    return {**members, "launcher": rest_s, CLIENT: cpu_s_of([psutil.Process()])}
 
 
 async def ours(found: Cluster, door: Bus, operator: Bus, sessions: int, turns: int) -> Any:
     """New sessions, each with its history; then the measured turns of all of them."""
     ids = [session_id for session_id, _ in await asyncio.gather(*(talk(door, None, HISTORY) for _ in range(sessions)))]
-    processes = processes_of(found)
-    counts_before, cpu_before, began = await ledger_stats(operator), used_s(processes), time.perf_counter()
+    counts_before, cpu_before, began = await ledger_stats(operator), used_s(found), time.perf_counter()
     talked = await asyncio.gather(*(talk(door, session_id, turns) for session_id in ids))
-    took_s, cpu_s, counts = time.perf_counter() - began, used_s(processes, cpu_before), await ledger_stats(operator)
-    record = {name: getattr(counts, name) - getattr(counts_before, name) for name in _RECORDED.values()}
+    took_s, used, counts = time.perf_counter() - began, used_s(found), await ledger_stats(operator)
+    cpu_s = {name: used[name] - before_s for name, before_s in cpu_before.items()}
+    record = {name: getattr(counts, name) - getattr(counts_before, name) for name in RECORDED}
     return [one for _, times in talked for one in times], took_s, cpu_s, record
 
 
@@ -140,10 +117,10 @@ class Together:
         self._rounds += 1
         names = [f"round-{self._rounds}-{number}" for number in range(sessions)]
         self._take(names, HISTORY)
-        processes = {f"peer/{number}": [psutil.Process(one.process.pid)] for number, one in enumerate(self._peers, 1)}
-        cpu_before, began = used_s(processes), time.perf_counter()
+        processes = [psutil.Process(one.process.pid) for one in self._peers]
+        before_s, began = cpu_s_of(processes), time.perf_counter()
         times = self._take(names, turns)
-        return times, time.perf_counter() - began, used_s(processes, cpu_before), {}
+        return times, time.perf_counter() - began, {"peers": cpu_s_of(processes) - before_s}, {}
 
     def _take(self, names: list[str], turns: int) -> list[float]:
         """Milliseconds that each turn was waited for, all threads asking at once."""
@@ -177,63 +154,31 @@ async def measure(
         for number in range(given.rounds):
             for name in list(sides) if number % 2 == 0 else reversed(sides):
                 found_of[name].add(*await sides[name](given.sessions, turns))
-            rates = {name: figures.turns_per_s[-1] for name, figures in found_of.items()}
+            rates = {name: figures.rates[-1]["turns/s"] for name, figures in found_of.items()}
             print(f"round {number + 1}: turns/s {rates}", file=sys.stderr, flush=True)
         return found_of
 
 
-def better_peer(found: dict[str, Figures]) -> str | None:
-    """The one with more turns per second, median over the rounds."""
-    there = [name for name in PEERS if name in found]
-    return max(there, key=lambda name: statistics.median(found[name].turns_per_s), default=None)
-
-
 def goals(found: dict[str, Figures], counts: dict[str, Counts]) -> dict[str, float]:
-    """Each goal's figure; only those whose sides were measured."""
+    """Each goal's figure; the ratio, of turns per second, only beside a peer: the better one."""
     reached: dict[str, float] = {
-        "cpu_like_ms": round(found[LIKE].cpu[2], 1), "cpu_shipped_ms": round(found[SHIPPED].cpu[2], 1),
+        "cpu_like_ms": found[LIKE].cpu, "cpu_shipped_ms": found[SHIPPED].cpu,
         "ledger_writes": counts[LIKE].ledger_writes, "frames": counts[LIKE].frames_received,
     }  # fmt: skip
-    if (peer := better_peer(found)) is not None:
-        pairs = zip(found[LIKE].turns_per_s, found[peer].turns_per_s, strict=True)
-        reached["ratio"] = round(statistics.median(mine / theirs for mine, theirs in pairs), 2)
+    if peers := [found[name].rates for name in PEERS if name in found]:
+        pairs = zip(found[LIKE].rates, max(peers, key=lambda rates: medians(rates)["turns/s"]), strict=True)
+        reached["ratio"] = round(statistics.median(mine["turns/s"] / theirs["turns/s"] for mine, theirs in pairs), 2)
     return reached
 
 
-_COUNTED = {
-    "frames through the broker, received": "frames_received", "frames through the broker, sent": "frames_sent",
-    "ledger writes": "ledger_writes", "bytes of all frames, the ledger's included": "wire_bytes",
-    "pydantic validations": "validations", "`model_copy`": "model_copies", "calls of functions": "function_calls",
-}  # fmt: skip
-_RECORDED = {"entries": "entries", "syncs": "syncs", "bytes in the record": "bytes_written"}
-
-
 def table(found: dict[str, Figures], counts: dict[str, Counts]) -> str:
-    """Sides, CPU by process, counts, goals."""
-
-    def short(value: float) -> float:
-        return round(value) if value >= 100 else round(value, 1)
-
-    sides = [
-        (name, *(short(statistics.median(values)) for values in (one.turns_per_s, one.p50_ms, one.p99_ms)),
-         *(round(one.cpu[which], 1) for which in (2, 0, 1)))
-        for name, one in found.items()
-    ]  # fmt: skip
-    names = list(dict.fromkeys(name for side in OURS for name in found[side].cpu_ms[0]))
-    cpu: list[list[object]] = []
-    for name in sorted(names, key=lambda name: name in ("launcher", CLIENT)):
-        there = [found[side].cpu_of(name)[:2] if name in found[side].cpu_ms[0] else ["", ""] for side in OURS]
-        said = f"{name} (not added)" if name == CLIENT else name
-        cpu.append([said, *(value and round(float(value), 1) for pair in there for value in pair)])
-    per_turn: list[list[object]] = [
-        [f"{said}, under load", *(short(statistics.median(one[name] for one in found[side].record)) for side in OURS)]
-        for said, name in _RECORDED.items()
-    ]
-    per_turn += [[said, *(getattr(counts[side], name) for side in OURS)] for said, name in _COUNTED.items()]
+    """Sides, CPU by process, what the ledger counted, counts, goals."""
+    ours = {name: found[name] for name in OURS}
     return "\n\n".join((
-        markdown(("", "turns/s", "p50 ms", "p99 ms", "CPU ms per turn", "user", "system"), sides),
-        markdown(("CPU ms per turn", *(f"{side}: {part}" for side in OURS for part in ("user", "system"))), cpu),
-        markdown(("per turn", *OURS), per_turn),
+        rows_table([{"": name, **medians(one.rates), "CPU ms": one.cpu} for name, one in found.items()]),
+        rows_table([{"CPU ms per turn": name, **medians(one.cpu_ms)} for name, one in ours.items()]),
+        rows_table([{"per turn": name, **medians(one.record)} for name, one in ours.items()]),
+        rows_table([{"counted": name, **asdict(one)} for name, one in counts.items()]),
         goals_table(GOALS, goals(found, counts)),
     ))  # fmt: skip
 
@@ -257,7 +202,7 @@ def main() -> None:
         "goals": goals(found, counts), "counts": {name: asdict(one) for name, one in counts.items()},
         "sides": {name: asdict(one) for name, one in found.items()},
     }  # fmt: skip
-    told(given, before, figures, table(found, counts), results=RESULTS, name="load", how=how, document=DOCUMENT)
+    told(given, before, figures, table(found, counts), name="load", how=how)
 
 
 if __name__ == "__main__":

@@ -64,25 +64,23 @@ def event_id_of(name: str, session_id: str, run: int) -> str:
     return f"EVT-{session_id}-{run}-{name}"
 
 
-def labels_of(number: int) -> Labels:
-    """What a turn is about that asks for this one's: one label of each kind."""
+def labels_of(number: int, other: int) -> Labels:
+    """One label of each kind."""
     domain, task = VOCABULARY.domain, VOCABULARY.task
-    return Labels(domain=[domain[number % len(domain)]], task=[task[number % len(task)]])
+    return Labels(domain=[domain[number % len(domain)]], task=[task[other % len(task)]])
 
 
 def artifact_of(number: int, event_ids: Sequence[str], at_us: int) -> Artifact:
     name, at = name_of(number), format_timestamp(at_us)
-    domain, task = VOCABULARY.domain, VOCABULARY.task
+    gate = {"count": 5, "session_count": 3, "already_consolidated": False, "reason": "crossed"}
     return Artifact(
         artifact_id=derive_artifact_id(LOCAL, [name], at_us, model="m", prompt_pack_version="1"), principal=LOCAL, artifact_type="task_pattern",
-        labels=Labels(domain=[domain[number % len(domain)]], task=[task[number // len(domain) % len(task)]]),
+        labels=labels_of(number, number // len(VOCABULARY.domain)),
         weight=(number % 100 + 1) / 100, scope="agent", created_at_event_ts=at, consolidation_event_ts=at,
         expires_at_event_ts=format_timestamp(at_us + 90 * DAY_US), window_start=format_timestamp(at_us - 1), window_end=at,
         context_line=f"User habit {number}: often inspects part {number % 977} of the package structure.",
         source_signal_ids=[name], source_event_ids=list(event_ids),
-        gate_snapshot=GateResult(
-            signal_id=name, crossed=True, count=5, session_count=3, already_consolidated=False, reason="crossed"
-        ),
+        gate_snapshot=GateResult(signal_id=name, crossed=True, **gate),
     )  # fmt: skip
 
 
@@ -101,7 +99,6 @@ class _Bus:
 class Ours:
     def __init__(self, ledger: LedgerService, directory: Path) -> None:
         config = shipped_snapshot().config
-        assert config.ho3 is not None
         self._budget = TokenBudget(config.budget.ho3_bias_budget, config.attention.chars_per_token)
         self._ledger = ledger
         self._call = Call("ho3/1@bench", "ho3", "m", 1, "", "", None, "ledger")
@@ -135,7 +132,7 @@ class Ours:
 
     def read(self, number: int) -> tuple[float, int]:
         """Milliseconds, and how many lines were in force."""
-        labels = labels_of(number)
+        labels = labels_of(number, number)
         began = time.perf_counter()
         moment = PointInTime(self._now_us, self._seq)
         found = list(self.memory.list_active_biases(moment, principal=LOCAL, session_id=None))
@@ -174,7 +171,8 @@ async def measure(artifacts: int, events: int, rounds: int, python: Path | None,
         "file MB": round(ours.memory.size_bytes / 1e6), "filled in s": round(time.perf_counter() - began, 1),
     }  # fmt: skip
     collector.settle()  # as the memory's process does once it is ready
-    times: dict[str, dict[str, list[float]]] = {OURS: {"reads": [], "writes": []}}
+    sides = [OURS] if python is None else [OURS, PEER]
+    times = {side: {"reads": list[float](), "writes": list[float]()} for side in sides}
     with ExitStack() as stack:
         peer = None
         if python is not None:
@@ -182,7 +180,6 @@ async def measure(artifacts: int, events: int, rounds: int, python: Path | None,
             given = {"path": str(directory / "store.db"), "items": artifacts, **labels}
             peer = stack.enter_context(LinePeer(python, "langgraph_store.py", given))
             peer.ask({"reads": 1, "writes": 1})
-            times[PEER] = {"reads": [], "writes": []}
         for number in range(rounds):
             for place in range(READS):
                 took_ms, held["lines in force"] = ours.read(place)

@@ -60,12 +60,9 @@ class Outside:
 
     def runs(self, tool_id: str) -> list[str]:
         """Each time that the tool was begun: pid and time."""
-        return self._lines(tool_id, "runs")
+        return self.effects(tool_id, "runs")
 
-    def effects(self, tool_id: str) -> list[str]:
-        return self._lines(tool_id, "effects")
-
-    def _lines(self, tool_id: str, kind: str) -> list[str]:
+    def effects(self, tool_id: str, kind: str = "effects") -> list[str]:
         path = self.root / "seen" / f"{tool_id}.{kind}"
         return path.read_text(encoding="ascii").splitlines() if path.exists() else []
 

@@ -106,8 +106,6 @@ class Looked:
     told: list[str]  # to those without an answer, at first
     entries: int
     record: str  # "ok", or what is wrong by the invariants or the verifier
-    told_unrecorded: list[str] = field(default_factory=list[str])
-    """Model answers that were used, and whose gateway died before the ledger, away itself, could take them."""
     charges: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     wrong: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
@@ -117,12 +115,9 @@ class Looked:
         return found if self.record == "ok" else [*found, f"the record: {self.record}"]
 
 
-def looked_at(
-    cluster: Cluster, outside: Outside, answers: Sequence[Asked], *, shown: Collection[str] = ()
-) -> Looked:  # fmt: skip
+def looked_at(cluster: Cluster, outside: Outside, answers: Sequence[Asked], *, shown: Collection[str] = ()) -> Looked:
     """All of it, after everybody has asked again and the cluster is down. `shown`: entries that somebody was shown."""
     entries = cluster.entries()
-    known = {entry.submission_id for entry in entries}
     times = [one.answered_at - one.asked_at for one in answers]
     looked = Looked(
         turns=dict(Counter(one.first for one in answers)),
@@ -135,7 +130,7 @@ def looked_at(
     looked.wrong = wrong = {what: [] for what in whats}
     charges, wrong["wrongly charged"] = charges_of(entries, outside)
     looked.charges = {tool_id: dict(counted) for tool_id, counted in charges.items()}
-    wrong["shown to a reader and lost"] = sorted(set(shown) - known)
+    wrong["shown to a reader and lost"] = sorted(set(shown) - {entry.submission_id for entry in entries})
     effects = {tool_id: outside.effects(tool_id) for tool_id in CHARGES}
     for one in answers:
         input_id, result = one.turn.input_id, one.result
@@ -143,16 +138,13 @@ def looked_at(
         wrong["answered twice"] += [input_id] * (count > 1)
         if result is None or not one.is_answered:
             wrong["lost"].append(f"{input_id}: {result.code if result else one.told}")
-        elif not count:
+            continue
+        if not count:
             wrong["not in the record"].append(input_id)
         elif answer_text(entries, input_id) != result.response:
             wrong["told otherwise than recorded"].append(input_id)
-        if result is None or not one.is_answered:
-            continue
-        looked.told_unrecorded += [name for name in result.exchange_entry_ids if name not in known]
-        if result.outcome != "success":
-            continue
-        for call in (call for call in result.tool_calls if call.tool_id in CHARGES):
+        calls = result.tool_calls if result.outcome == "success" else ()
+        for call in (call for call in calls if call.tool_id in CHARGES):
             charged = sum(line.startswith(f"WO-{result.run_id}.") for line in effects[call.tool_id])
             is_in_doubt = call.code == "unknown_outcome" and call.tool_id == "charge_unkeyed"
             if charged != 1 and not (is_in_doubt and charged == 0):
@@ -164,13 +156,12 @@ def charges_of(entries: Iterable[Entry], outside: Outside) -> tuple[dict[str, Co
     """By tool what became of its calls; and each order that was charged twice, or not as the record says."""
     found: dict[str, Counter[str]] = {}
     wrong: list[str] = []
-    about = [one for one in entries if one.event_type in ("TOOL_STARTED", "WO_COMPLETED", "WO_FAILED")]
-    tool_of = {
-        entry.provenance.work_order_id: started.tool_id
-        for entry in about
-        if entry.event_type == "TOOL_STARTED" and (started := read_payload(ToolStarted, entry)) is not None
-    }
-    ends = {entry.provenance.work_order_id: entry for entry in about if entry.event_type != "TOOL_STARTED"}
+    tool_of, ends = dict[str | None, str](), dict[str | None, Entry]()
+    for entry in entries:
+        if entry.event_type == "TOOL_STARTED" and (started := read_payload(ToolStarted, entry)) is not None:
+            tool_of[entry.provenance.work_order_id] = started.tool_id
+        elif entry.event_type in ("WO_COMPLETED", "WO_FAILED"):
+            ends[entry.provenance.work_order_id] = entry
     for tool_id in CHARGES:
         done = Counter(outside.effects(tool_id))
         found[tool_id] = Counter(effects=done.total(), runs=len(outside.runs(tool_id)))

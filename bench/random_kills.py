@@ -38,7 +38,6 @@ SETTINGS = {
     "gateway.providers.offline.latency_ms": THINKING_MS, "launcher.crash_budget": 1_000_000,
     "launcher.restart_backoff_max_ms": 500,
 }  # fmt: skip
-RESULTS = Path("bench/results/random_kills.json")
 
 
 def run_storm(
@@ -46,9 +45,7 @@ def run_storm(
 ) -> tuple[Looked, dict[str, Any]]:
     """One cluster, this many kills, what they left and what they were; all that it started has ended then."""
     outside, cluster = with_outside(directory, SETTINGS)
-    is_over = threading.Event()
-    answers: list[Asked] = []
-    shown: set[str] = set()
+    is_over, answers, shown = threading.Event(), list[Asked](), set[str]()
     beside = (
         lambda: ask_on(cluster, sessions, is_over.is_set, answers, questions=QUESTIONS),
         lambda: follow(cluster, is_over.is_set, lambda entry: shown.add(entry.submission_id)),
@@ -102,7 +99,7 @@ def main() -> None:
     figures = found | asdict(looked)
     shown = markdown(("", ""), [(name.replace("_", " "), cell(value)) for name, value in figures.items()])
     how = f"each model call thinks {THINKING_MS} ms"
-    sys.exit(concluded(given, shown, looked.faults, results=RESULTS, figures=figures, name="random kills", how=how))
+    sys.exit(concluded(given, shown, looked.faults, figures=figures, name="random kills", how=how))
 
 
 if __name__ == "__main__":

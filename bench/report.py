@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
-DOCUMENT = Path("bench/results/drills.md")
+RESULTS = Path("bench/results")
 _FAULTS_SHOWN = 80
 
 
@@ -26,9 +26,8 @@ def rows_table(rows: Sequence[Any]) -> str:
     """A column for each field of these rows (dataclasses, or one mapping each), as `cell` has it."""
     found = [asdict(row) if is_dataclass(row) else row for row in rows]
     names = list(dict.fromkeys(name for row in found for name in row))
-    return markdown(
-        [name.replace("_", " ") for name in names], [[cell(row.get(name)) for name in names] for row in found]
-    )
+    cells = ([cell(row.get(name)) for name in names] for row in found)
+    return markdown([name.replace("_", " ") for name in names], cells)
 
 
 def cell(value: Any) -> str:
@@ -37,18 +36,18 @@ def cell(value: Any) -> str:
         case dict():
             return ", ".join(f"{name} {cell(one)}" for name, one in sorted(value.items()))
         case [float(), *_]:
-            return percentiles(value, 50, 99, 100)
+            return " / ".join(str(round(percentile(value, percent), 1)) for percent in (50, 99, 100))
         case list():
             return ", ".join(map(cell, value))
         case _:
             return "" if value is None else str(value)
 
 
-def put_between(name: str, how: str, table: str, document: Path = DOCUMENT) -> None:
-    """The document's table of this name is this one, under a line that says on what it was measured, and how."""
+def put_between(name: str, how: str, table: str) -> None:
+    """The table of this name in the results' documents is this one, under a line that says on what it was measured, and how."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    text = document.read_text(encoding="utf-8")
-    assert text.count(begin) == text.count(end) == 1, f"{document} has no place for {name}"
+    texts = {document: document.read_text(encoding="utf-8") for document in RESULTS.glob("*.md")}
+    ((document, text),) = ((document, text) for document, text in texts.items() if begin in text and end in text)
     before, _, rest = text.partition(begin)
     on = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
@@ -58,12 +57,8 @@ def put_between(name: str, how: str, table: str, document: Path = DOCUMENT) -> N
 
 def machine() -> dict[str, Any]:
     """What the figures were taken on, and how busy it was when they were."""
-    return {
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "load_average": [round(value, 2) for value in os.getloadavg()],
-    }
+    system, load = f"{platform.system()} {platform.release()}", [round(value, 2) for value in os.getloadavg()]
+    return {"cores": os.cpu_count(), "system": system, "python": platform.python_version(), "load_average": load}
 
 
 def measured_on(before: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +77,7 @@ def say(result: Mapping[str, Any], indent: str = "") -> None:
 
 def told(
     given: argparse.Namespace, before: Mapping[str, Any], figures: Mapping[str, Any], shown: str = "", *,
-    results: Path | None = None, name: str = "", how: str = "", document: Path = DOCUMENT,
+    name: str = "", how: str = "",
 ) -> None:  # fmt: skip
     """Print a measurement, as this table or figure by figure, and keep its figures where `--json` and `--write` say.
 
@@ -92,9 +87,14 @@ def told(
     say({"measured on": whole["measured_on"]} if shown else whole)
     print(f"\n{shown}" if shown else "")
     write_json(given.json, whole)
-    if results is not None and given.write:
-        write_json(results, whole)
-        put_between(name, how, shown, document)
+    if name and given.write:
+        keep(whole, shown, name=name, how=how)
+
+
+def keep(figures: Mapping[str, Any], shown: str, *, name: str, how: str, results: Path | None = None) -> None:
+    """The figures in a file of this name (or this one), the table in the document that has a place for it."""
+    write_json(results or RESULTS / f"{name.replace(' ', '_')}.json", figures)
+    put_between(name, how, shown)
 
 
 def arguments(
@@ -138,10 +138,6 @@ def percentile(values: Iterable[float], percent: float) -> float:
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else 0.0
 
 
-def percentiles(values: Sequence[float], *percents: float) -> str:
-    return " / ".join(str(round(percentile(values, percent), 1)) for percent in percents)
-
-
 class Goal(NamedTuple):
     """A line of a table of goals; `figure` is the name of what is reached."""
 
@@ -171,23 +167,23 @@ def write_json(path: Path | None, result: Any) -> None:
 
 
 def concluded(
-    given: argparse.Namespace, shown: str, faults: Sequence[str], *, results: Path, figures: Mapping[str, Any],
-    name: str = "", how: str = "", document: Path = DOCUMENT,
+    given: argparse.Namespace, shown: str, faults: Sequence[str], *, figures: Mapping[str, Any], name: str, how: str = "",
+    results: Path | None = None,
 ) -> int:  # fmt: skip
-    """Print the table and what must not be; with `--write` keeps the figures, and the table under its name.
+    """Print the table and what must not be, and with `--write` keep them; the exit code: 1 where there is a fault.
 
-    The exit code: 1 where there is a fault. Figures that name their machine are kept as they are.
+    Figures that name their machine are kept as they are.
     """
     print(shown, *faults[:_FAULTS_SHOWN], sep="\n", flush=True)
     if given.write:
-        write_json(results, figures if "machine" in figures else {**machine(), "faults": list(faults), **figures})
-        if name:
-            put_between(name, how, shown, document)
+        whole = figures if "machine" in figures else {**machine(), "faults": list(faults), **figures}
+        keep(whole, shown, name=name, how=how, results=results)
     return 1 if faults else 0
 
 
-def judged(given: argparse.Namespace, rows: Sequence[Any], *, results: Path, name: str, how: str = "") -> int:
+def judged(given: argparse.Namespace, rows: Sequence[Any], *, name: str, how: str = "") -> int:
     """`concluded` of rows that know their `faults`, a column for each of their fields."""
     faults = [fault for row in rows for fault in row.faults]
-    figures = {"rows": [asdict(row) for row in rows]}
-    return concluded(given, rows_table(rows), faults, results=results, figures=figures, name=name, how=how)
+    return concluded(
+        given, rows_table(rows), faults, figures={"rows": [asdict(row) for row in rows]}, name=name, how=how
+    )

@@ -26,24 +26,19 @@ class SimulatedCluster(simulated.SimulatedCluster):
     is_asking = False
 
     def ask(
-        self,
-        text: str,
-        *,
-        input_id: str,
-        session_id: str | None = None,
-        timeout_s: float = 60.0,
+        self, text: str, *, input_id: str, session_id: str | None = None, timeout_s: float = 60.0,
         on_stream: Callable[[Message], None] | None = None,
-    ) -> TurnResult:
+    ) -> TurnResult:  # fmt: skip
         """One turn through the host, in virtual time: streamed to `on_stream`, or asked again as `hobus ask` does."""
         turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=on_stream is not None)
+        if on_stream is None:
+            retry_s = RETRY_INTERVAL_MS / 1000
+            asking = process_turn(self.door, turn, timeout_s=timeout_s, retry_interval_s=retry_s)
+        else:
+            asking = self.door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
         self.is_asking = True
         try:
-            if on_stream is not None:
-                return self.world.run(
-                    self.door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
-                )
-            retry_s = RETRY_INTERVAL_MS / 1000
-            return self.world.run(process_turn(self.door, turn, timeout_s=timeout_s, retry_interval_s=retry_s))
+            return self.world.run(asking)
         finally:
             self.is_asking = False
 

@@ -19,7 +19,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.builders import shipped_snapshot
 from bench.cluster import Cluster, answered, eventually, head_of, next_entry
@@ -35,12 +34,10 @@ from hobus.launch.lab.simulation.record import answer_text, list_answers
 
 CLIENT_S = 5.0
 THINKING_MS = 200
-SLACK_MS = 150
-"""What a loaded machine of four cores may take for the hops around the gateway call."""
+SLACK_MS = 150  # what a loaded machine of four cores may take for the hops around the gateway call
 AT_ONCE = 8
 WAYS = ("given up", "drained", "frozen", "frozen in the turn")
-SETTINGS = (("gateway.providers.offline.latency_ms", THINKING_MS), ("launcher.restart_backoff_max_ms", 50))
-RESULTS = Path("bench/results/supervisor_away.json")
+SETTINGS = {"gateway.providers.offline.latency_ms": THINKING_MS, "launcher.restart_backoff_max_ms": 50}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ class Row:
 
 def run_way(way: str, turns: int) -> Row:
     """One cluster without its supervisor, this many turns, and the supervisor back again."""
-    with a_cluster(dict(SETTINGS), "--detach") as cluster:
+    with a_cluster(SETTINGS, "--detach") as cluster:
         if way == "given up":
             _give_up(cluster)
         elif way == "drained":
@@ -92,8 +89,7 @@ def run_way(way: str, turns: int) -> Row:
 
 def _give_up(cluster: Cluster) -> None:
     """SIGKILL after SIGKILL, until the launcher does not start it again."""
-    while cluster.row("ho2/1").state != "failed":
-        row = cluster.row("ho2/1")
+    while (row := cluster.row("ho2/1")).state != "failed":
         if row.state == "ready":
             identity.end(row.pid, row.mark, signal.SIGKILL)
         time.sleep(0.01)
@@ -153,18 +149,16 @@ def _row(cluster: Cluster, way: str, found: dict[str, tuple[TurnResult, float]],
     entries = cluster.entries()
     marked = {entry.provenance.session_id for entry in entries if entry.event_type == "DEGRADATION"}
     times = sorted(elapsed_ms for _, elapsed_ms in found.values())
-    outcomes = Counter(result.outcome for result, _ in found.values())
-    changed = (
-        {again[input_id].response, answer_text(entries, input_id)} != {result.response}
-        for input_id, (result, _) in found.items()
-    )
+    told = {input_id: result for input_id, (result, _) in found.items()}
+    outcomes = Counter(result.outcome for result in told.values())
+    heard = [{one.response, again[name].response, answer_text(entries, name)} for name, one in told.items()]
     return Row(
         way=way, turns=len(found), degraded=outcomes.pop("degraded", 0), other=dict(outcomes), bound_ms=bound_ms,
         p50_ms=round(statistics.median(times)), slowest_ms=round(times[-1]),
         over_bound=sum(elapsed_ms > bound_ms + SLACK_MS for elapsed_ms in times),
-        unmarked=sum(result.session_id not in marked for result, _ in found.values()),
-        answers_wrong=sum(len(list_answers(entries, input_id)) != 1 for input_id in found),
-        changed_afterwards=sum(changed), record=cluster.record_verdict(),
+        unmarked=sum(result.session_id not in marked for result in told.values()),
+        answers_wrong=sum(len(list_answers(entries, input_id)) != 1 for input_id in told),
+        changed_afterwards=sum(len(texts) != 1 for texts in heard), record=cluster.record_verdict(),
     )  # fmt: skip
 
 
@@ -175,7 +169,7 @@ def main() -> None:
         rows.append(run_way(way, given.turns))
         print(rows[-1], file=sys.stderr, flush=True)
     how = f"each model call thinks {THINKING_MS} ms; a client waits {CLIENT_S:g} s; {SLACK_MS} ms of slack"
-    sys.exit(judged(given, rows, results=RESULTS, name="supervisor away", how=how))
+    sys.exit(judged(given, rows, name="supervisor away", how=how))
 
 
 if __name__ == "__main__":

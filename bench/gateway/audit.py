@@ -18,7 +18,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bench.cluster import Cluster, eventually
 from bench.gateway.parts import TIRELESS, Books, Call, ask, call_of, cluster_of, kill_gateway
@@ -125,10 +124,8 @@ POINTS = {
 }
 """Name -> where: a frame of the gateway, or how far the provider is with its answer."""
 ASKERS = 8
-EVERY = 20
-"""At which of its calls a gateway is killed: some of each process's calls end well."""
+EVERY = 20  # at which of its calls a gateway is killed: some of each process's calls end well
 LIMIT_S = 60.0
-RESULTS = Path("bench/results/gateway_audit.json")
 
 
 @dataclass(slots=True)
@@ -217,4 +214,4 @@ def run(given: argparse.Namespace) -> int:
     for point in given.point.split(","):
         rows.append(measure(point, given.kills))
         print(rows[-1], file=sys.stderr, flush=True)
-    return judged(given, rows, results=RESULTS, name="gateway audit", how="goal: difference 0")
+    return judged(given, rows, name="gateway audit", how="goal: difference 0")

@@ -17,7 +17,6 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from bench.cluster import Cluster
@@ -40,7 +39,6 @@ KILL_EVERY, NAME = 20, "WO-r{:04d}"
 WAYS = {"whole": 40, "late": 20, "429": 15, "500": 5, "malformed": 6, "half": 6, "disconnect": 8}
 LIMIT_S = 30.0
 SETTLED_S = 10.0
-RESULTS = Path("bench/results/gateway_budgets.json")
 
 
 @dataclass(slots=True)
@@ -105,8 +103,7 @@ def drill(rounds: int, seed: int, *, kill_every: int = KILL_EVERY) -> tuple[list
 
 
 async def _all_rounds(cluster: Cluster, rounds: int, seed: int, kill_every: int) -> tuple[list[Round], dict[str, str]]:
-    found: list[Round] = []
-    told: dict[str, str] = {}
+    found, told = list[Round](), dict[str, str]()
     async with connect_bus(cluster.place, "ho1") as bus:
         for number in range(1, rounds + 1):
             found.append(await _one_round(cluster, bus, number, seed, number % kill_every == 0, told))
@@ -118,11 +115,9 @@ async def _all_rounds(cluster: Cluster, rounds: int, seed: int, kill_every: int)
 async def _one_round(
     cluster: Cluster, bus: Bus, number: int, seed: int, is_killed: bool, told: dict[str, str]
 ) -> Round:
-    draw = random.Random(f"{seed}/{number}")
-    k = draw.choice(list(SIZES))
-    session_id = derive_session_id("door", f"budget-{seed}-{number}")
+    draw, session_id = random.Random(f"{seed}/{number}"), derive_session_id("door", f"budget-{seed}-{number}")
+    k, outcomes = draw.choice(list(SIZES)), Counter[str]()
     found = Round(number, k, is_killed)
-    outcomes: Counter[str] = Counter()
 
     async def one(place: int) -> None:
         await asyncio.sleep(draw.random() * 0.02)
@@ -148,8 +143,7 @@ async def _one_round(
         if is_killed:
             await asyncio.sleep(draw.random() * 0.15)
             found.was_killed = kill_gateway(cluster)
-    found.succeeded = outcomes["SUCCESS"]
-    found.outcomes = dict(sorted(outcomes.items()))
+    found.succeeded, found.outcomes = outcomes["SUCCESS"], dict(sorted(outcomes.items()))
     row = await _at_rest(bus, session_id)
     found.used, found.reserved = row.used, row.reserved
     return found
@@ -208,4 +202,4 @@ def run(given: argparse.Namespace) -> int:
     figures = {**said, "rounds": [asdict(one) for one in rounds]}
     how = f"seed {given.seed}, {said['seconds']:.0f} s; goal: never more than k, 0 still reserved"
     shown, wrong = table(rounds, said), faults_of(rounds, said)
-    return concluded(given, shown, wrong, results=RESULTS, figures=figures, name="gateway budgets", how=how)
+    return concluded(given, shown, wrong, figures=figures, name="gateway budgets", how=how)

@@ -20,7 +20,7 @@ from hobus.bus.messages.work_order import Segment
 from hobus.bus.port import Bus
 from hobus.launch.cluster import identity
 
-MANY = 1_000_000_000
+MANY, NEVER_S = 1_000_000_000, 3600
 MODEL_ID = str(MODEL["model_id"])
 TIRELESS = {
     "launcher.crash_budget": MANY, "launcher.restart_backoff_max_ms": 200, "gateway.breaker.failures": 1_000_000,
@@ -141,6 +141,7 @@ class Books:
 
 
 async def _whole(books: Books, call: Call, request: Request, writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(0.05 if call.way == "late" else 0.0)
     headers, first, rest = books.answer(call, request)
     books.on_way("request")
     writer.write(head(200, **headers) + first)
@@ -152,15 +153,11 @@ async def _whole(books: Books, call: Call, request: Request, writer: asyncio.Str
     books.on_way("whole")
 
 
-async def _late(books: Books, call: Call, request: Request, writer: asyncio.StreamWriter) -> None:
-    await asyncio.sleep(0.05)
-    await _whole(books, call, request, writer)
-
-
 async def _half(books: Books, call: Call, request: Request, writer: asyncio.StreamWriter) -> None:
     headers, first, _rest = books.answer(call, request)
     writer.write(head(200, **headers) + first)
     await writer.drain()
+    await asyncio.sleep(NEVER_S if call.way == "stuck" else 0.0)
 
 
 def _saying(data: bytes) -> Way:
@@ -177,12 +174,7 @@ def _saying(data: bytes) -> Way:
 
 
 async def _silent(_books: Books, _call: Call, _request: Request, _writer: asyncio.StreamWriter) -> None:
-    await asyncio.sleep(3600)
-
-
-async def _stuck(books: Books, call: Call, request: Request, writer: asyncio.StreamWriter) -> None:
-    await _half(books, call, request, writer)
-    await asyncio.sleep(3600)
+    await asyncio.sleep(NEVER_S)
 
 
 async def _drip(_books: Books, _call: Call, _request: Request, writer: asyncio.StreamWriter) -> None:
@@ -193,11 +185,10 @@ async def _drip(_books: Books, _call: Call, _request: Request, writer: asyncio.S
         await asyncio.sleep(0.1)
 
 
-REFUSALS = frozenset({"429", "500"})
-"""Of these a provider bills nothing."""
+REFUSALS = frozenset({"429", "500"})  # of these a provider bills nothing
 
 WAYS: Mapping[str, Way] = {
-    "whole": _whole, "late": _late, "half": _half, "disconnect": _saying(b""), "silent": _silent, "stuck": _stuck,
+    "whole": _whole, "late": _whole, "half": _half, "disconnect": _saying(b""), "silent": _silent, "stuck": _half,
     "malformed": _saying(head(200, content_type="application/json", content_length=12) + b'{"choices": '),
     "429": _saying(whole({"error": {"message": "slow down"}}, 429, retry_after_ms=5)), "500": _saying(whole({"error": {"message": "it broke"}}, 500)), "drip": _drip,
 }  # fmt: skip

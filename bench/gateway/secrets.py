@@ -46,17 +46,16 @@ KEPT_IN_BODIES = "the words of a prompt"
 MISPLACED = "configuration, in the wrong place"
 PLACES = {"logs": "logs", "ledger": "ledger files", "spool": "ledger files", "run": "files while it runs"}
 """First part of a file's path in a home -> what it is called."""
-RESULTS = Path("bench/results/gateway_secrets.json")
 
 
 @dataclass(slots=True)
 class Found:
-    looked: Counter[str] = field(default_factory=Counter[str])  # place -> bytes
+    looked: dict[str, int] = field(default_factory=dict[str, int])  # place -> bytes
     hits: dict[str, dict[str, list[str]]] = field(default_factory=dict[str, dict[str, list[str]]])
     """Secret -> place -> where there."""
     bodies: dict[str, int] = field(default_factory=dict[str, int])
     """Bodies of records that hold the words of a prompt, as they must: event type and number of the body."""
-    asked: Counter[str] = field(default_factory=Counter[str])  # outcome -> how many turns and prompts
+    asked: dict[str, int] = field(default_factory=dict[str, int])  # outcome -> how many turns and prompts
     sent: dict[str, int] = field(default_factory=dict[str, int])  # provider -> requests that had its own key
 
     @property
@@ -79,7 +78,7 @@ class _Search:
 
     def look(self, place: str, where: str, data: bytes, *, unless: tuple[str, ...] = ()) -> None:
         """Notes each secret in this data; `unless`: those that belong there."""
-        self.found.looked[place] += len(data)
+        self.found.looked[place] = self.found.looked.get(place, 0) + len(data)
         for name in self.names_in(data):
             if name not in unless:
                 self.found.hits[name].setdefault(place, []).append(where)
@@ -183,7 +182,7 @@ def drill(faults: tuple[str, ...] = FAULTS) -> Found:
             place, unless = "tap" if what.startswith("tap") else "commands", (KEPT_IN_BODIES,) * ("--bodies" in what)
             search.look(place, what, data, unless=unless)
         for what, outcome, data, is_answer in told:
-            search.found.asked[outcome] += 1
+            search.found.asked[outcome] = search.found.asked.get(outcome, 0) + 1
             # A model may repeat what it was asked; a fault may not.
             search.look("answers" if is_answer else "errors", what, data, unless=(KEPT_IN_BODIES,) * is_answer)
         _look_at_requests(mirror, keys, search)
@@ -340,5 +339,5 @@ OPTIONS: dict[str, str] = {}
 def run(given: argparse.Namespace) -> int:
     """0 where no secret is anywhere that it must not be."""
     found = drill()
-    to = {"results": RESULTS, "name": "gateway secrets", "how": "goal: 0 everywhere"}
-    return concluded(given, table(found), found.faults, figures=asdict(found), **to)
+    how = "goal: 0 everywhere"
+    return concluded(given, table(found), found.faults, figures=asdict(found), name="gateway secrets", how=how)

@@ -23,14 +23,8 @@ MODEL = {
     "output_usd_per_million": 2.0, "cached_usd_per_million": 0.5,
 }  # fmt: skip
 COMMON: dict[str, Any] = {"models": [MODEL], "any_model": False, "concurrency_max": 8, "key": "env:THE_KEY", "omit": []}
-OPENAI: dict[str, Any] = {
-    **COMMON, "kind": "openai", "max_tokens_field": "max_tokens", "structured": "json_schema",
-}  # fmt: skip
 ANTHROPIC: dict[str, Any] = {**COMMON, "kind": "anthropic", "structured": "json_schema"}
-
-
-async def breathe() -> None:
-    await asyncio.sleep(0)
+OPENAI: dict[str, Any] = {**ANTHROPIC, "kind": "openai", "max_tokens_field": "max_tokens"}
 
 
 def instance(
@@ -41,8 +35,8 @@ def instance(
     config: Any = TypeAdapter(AnyProvider).validate_python({**kind, "base_url": base_url + suffix, **changes})
     return HttpProvider(
         "mine", config, type(shipped).model_validate({**shipped.model_dump(), **gateway}) if gateway else shipped,
-        chars_per_token=4, given=lambda: {"THE_KEY": secret}, beside=asyncio.to_thread, breathe=breathe,
-        now=time.time,
+        chars_per_token=4, given=lambda: {"THE_KEY": secret}, beside=asyncio.to_thread,
+        breathe=lambda: asyncio.sleep(0), now=time.time,
     )  # fmt: skip
 
 
@@ -74,26 +68,22 @@ class Server:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-                method, path, _version = head[0].split(" ")
-                headers = {
-                    name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)
-                }
-                body = await reader.readexactly(int(headers.get("content-length", 0)))
-                request = Request(method, path, headers, body)
-                self.requests.append(request)
-                gone = asyncio.ensure_future(reader.read(1))
-                gone.add_done_callback(lambda done: done.cancelled() or done.exception())  # a reset is an end as well
-                work = asyncio.ensure_future(self.behave(request, writer))
-                await asyncio.wait((gone, work), return_when=asyncio.FIRST_COMPLETED)
-                if not work.done():
-                    self.closed += 1
-                    work.cancel()
-                    break
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            method, path, _version = head[0].split(" ")
+            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            request = Request(method, path, headers, body)
+            self.requests.append(request)
+            gone = asyncio.ensure_future(reader.read(1))
+            gone.add_done_callback(lambda done: done.cancelled() or done.exception())  # a reset is an end as well
+            work = asyncio.ensure_future(self.behave(request, writer))
+            await asyncio.wait((gone, work), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
                 gone.cancel()
                 work.result()
-                break
+            else:
+                self.closed += 1
+                work.cancel()
         with suppress(ConnectionError):
             writer.close()
             await writer.wait_closed()
@@ -162,18 +152,11 @@ def sse(*events: Any) -> bytes:
 
 def completion(content: Any = "fine", **changes: Any) -> dict[str, Any]:
     message = {"role": "assistant", "content": content} | changes.pop("message", {})
-    return {
-        "id": "c1",
-        "object": "chat.completion",
-        "model": "tiny-0417",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": message} | changes.pop("choice", {})],
-        "usage": {
-            "prompt_tokens": 20,
-            "completion_tokens": 9,
-            "prompt_tokens_details": {"cached_tokens": 8},
-            "completion_tokens_details": {"reasoning_tokens": 4},
-        },
-    } | changes
+    choice = {"index": 0, "finish_reason": "stop", "message": message} | changes.pop("choice", {})
+    usage = {"prompt_tokens": 20, "prompt_tokens_details": {"cached_tokens": 8}}
+    usage |= {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 4}}
+    whole = {"id": "c1", "object": "chat.completion", "model": "tiny-0417", "choices": [choice], "usage": usage}
+    return whole | changes
 
 
 def piece(finish: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -185,18 +168,8 @@ DONE = b"data: [DONE]\n\n"
 
 
 def message(content: list[Any] | None = None, **changes: Any) -> dict[str, Any]:
-    return {
-        "id": "m1",
-        "type": "message",
-        "role": "assistant",
-        "model": "tiny-0417",
-        "content": [{"type": "text", "text": "fine"}] if content is None else content,
-        "stop_reason": "end_turn",
-        "usage": {
-            "input_tokens": 10,
-            "output_tokens": 9,
-            "cache_read_input_tokens": 8,
-            "cache_creation_input_tokens": 2,
-            "output_tokens_details": {"thinking_tokens": 4},
-        },
-    } | changes
+    content = [{"type": "text", "text": "fine"}] if content is None else content
+    usage = {"input_tokens": 10, "cache_read_input_tokens": 8, "cache_creation_input_tokens": 2}
+    usage |= {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": 4}}
+    whole = {"id": "m1", "type": "message", "role": "assistant", "model": "tiny-0417", "content": content}
+    return whole | {"stop_reason": "end_turn", "usage": usage} | changes

@@ -21,9 +21,9 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,7 @@ from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus
 
 LITELLM = ("litellm[proxy]==1.106.2",)
-DOCUMENT = Path("bench/results/speed.md")
-RESULTS = Path("bench/results/gateway_speed.json")
-WORDS, LENGTH = 20, 600
-"""Of the answer; and characters of the prompt."""
+WORDS, LENGTH = 20, 600  # of the answer; and characters of the prompt
 MEASURED = {"p50_ms": (100, 1, 0), "per_s": (800, 64, 2), "first_words_ms": (60, 1, 1), "streams_per_s": (200, 16, 2)}
 """Figure -> calls of a round, how many of them in flight, and which of what `taken` returns it is."""
 RATE = {"requests_per_minute": 10_000_000, "requests_burst": 100_000, "tokens_per_minute": MANY, "tokens_burst": MANY}
@@ -59,20 +56,12 @@ Ask = Callable[[bool], Awaitable[float | None]]
 """One call, streamed or not; of a streamed one seconds until its first words."""
 
 
-@dataclass(slots=True)
-class Figures:
-    """Of one side, a value per round."""
-
-    p50_ms: list[float] = field(default_factory=list[float])  # one in flight
-    per_s: list[float] = field(default_factory=list[float])  # 64 in flight
-    first_words_ms: list[float] = field(default_factory=list[float])  # p50, one in flight
-    streams_per_s: list[float] = field(default_factory=list[float])  # 16 in flight
+Figures = dict[str, list[float]]  # of one side by figure, a value per round
 
 
 def through_gateway(bus: Bus) -> Ask:
     """As an executor asks, each call one of its own order and session."""
-    numbers = itertools.count(1)
-    prefix = bus.new_id()
+    numbers, prefix = itertools.count(1), bus.new_id()
 
     async def ask(streamed: bool) -> float | None:
         key = f"WO-{prefix}-{next(numbers)}#1"
@@ -118,16 +107,15 @@ def by_sdk(url: str, key: str) -> Ask:
     asked: dict[str, Any] = {"model": MODEL_ID, "messages": [{"role": "user", "content": text}], "max_tokens": 100}
 
     async def ask(streamed: bool) -> float | None:
-        began, first = time.perf_counter(), None
+        began, first = time.perf_counter(), list[float]()
         if not streamed:
             answer = await client.chat.completions.create(**asked)
             assert answer.choices[0].message.content
             return None
         async for chunk in await client.chat.completions.create(stream=True, **asked):
-            if first is None and chunk.choices and chunk.choices[0].delta.content:
-                first = time.perf_counter() - began
-        assert first is not None
-        return first
+            if not first and chunk.choices and chunk.choices[0].delta.content:
+                first.append(time.perf_counter() - began)
+        return first[0]
 
     return ask
 
@@ -196,7 +184,7 @@ async def one_round(sides: dict[str, Ask], found: dict[str, Figures], scale: flo
             took = await taken(
                 ask, round(calls * scale), at_once, streamed=figure in ("first_words_ms", "streams_per_s")
             )
-            getattr(found[name], figure).append(took[which])
+            found[name][figure].append(took[which])
 
 
 async def measure(bus_place: Any, url: str, proxy: str | None, rounds: int, scale: float) -> dict[str, Figures]:
@@ -204,8 +192,8 @@ async def measure(bus_place: Any, url: str, proxy: str | None, rounds: int, scal
         sides = {"gateway": through_gateway(bus), "same call": same_call(url), "openai SDK": by_sdk(url, KEY)}
         if proxy is not None:
             sides["LiteLLM"] = by_sdk(proxy, KEY)
-        await one_round(sides, {name: Figures() for name in sides}, scale / 4)
-        found = {name: Figures() for name in sides}
+        await one_round(sides, {name: defaultdict(list) for name in sides}, scale / 4)
+        found: dict[str, Figures] = {name: defaultdict(list) for name in sides}
         for number in range(rounds):
             await one_round(sides, found, scale)
             print(f"round {number + 1}: {found}", file=sys.stderr, flush=True)
@@ -237,7 +225,7 @@ REACHED: dict[str, tuple[str, str, str, Callable[[float, float], float]]] = {
 def goals(found: dict[str, Figures]) -> dict[str, float]:
     """Each figure, the median over the rounds; only those whose sides were measured."""
     return {
-        name: round(statistics.median(map(how, getattr(found[one], figure), getattr(found[two], figure))), 2)
+        name: round(statistics.median(map(how, found[one][figure], found[two][figure])), 2)
         for name, (one, two, figure, how) in REACHED.items()
         if one in found and two in found
     }
@@ -246,9 +234,7 @@ def goals(found: dict[str, Figures]) -> dict[str, float]:
 def table(found: dict[str, Figures]) -> str:
     """The sides, then the goals."""
     columns = ("", "p50 ms, 1 in flight", "calls/s, 64 in flight", "first words p50 ms", "streams/s, 16 in flight")
-    sides = [
-        (name, *(round(statistics.median(values), 1) for values in asdict(one).values())) for name, one in found.items()
-    ]
+    sides = [(name, *(round(statistics.median(values), 1) for values in one.values())) for name, one in found.items()]
     reached = goals(found)
     told = [markdown(columns, sides), goals_table(GOALS, reached)]
     if "LiteLLM" in found:
@@ -271,6 +257,6 @@ def run(given: argparse.Namespace) -> int:
     except PeerAway as away:
         print(away, file=sys.stderr)
         return 1
-    figures = {"goals": goals(found), "sides": {name: asdict(one) for name, one in found.items()}}
-    to = {"results": RESULTS, "name": "gateway speed", "document": DOCUMENT}
-    return concluded(given, table(found), (), figures=figures, how=f"medians of {given.rounds} rounds", **to)
+    figures = {"goals": goals(found), "sides": found}
+    how = f"medians of {given.rounds} rounds"
+    return concluded(given, table(found), (), figures=figures, name="gateway speed", how=how)

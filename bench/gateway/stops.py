@@ -14,11 +14,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 from bench.cancels import GOAL_MS
@@ -34,14 +33,11 @@ from hobus.launch.cluster.client import connect_bus
 
 HANGS = {"silent": "before its answer", "stuck": "in the middle of its answer", "streamed": "in the middle of a stream"}
 CHAIN = ("silent", "stuck", "drip")
-WAYS = ("prompt", "turn")
-"""Who takes a call back."""
+WAYS = ("prompt", "turn")  # who takes a call back
 DEADLINES_S = {"prompt": (0.5, 1.0, 2.0, 4.0), "turn": (1.0, 2.0, 4.0)}
 ALONE = {"ho2.classify": False, "ho3.enabled": False, "budget.budget_mode": "off"}
-RESERVE_MS = 200
-"""`gateway.fallback_reserve_ms`: what each model that may still be asked keeps of the call's time."""
+RESERVE_MS = 200  # `gateway.fallback_reserve_ms`: what each model that may still be asked keeps of the call's time
 LIMIT_S = 30.0
-RESULTS = Path("bench/results")
 
 
 @dataclass(slots=True)
@@ -64,7 +60,7 @@ class Deadlines:
     last: str  # what the last model of the chain does
     deadline_ms: int
     late_ms: list[float] = field(default_factory=list[float])  # answered so long after the deadline; negative: before
-    outcomes: Counter[str] = field(default_factory=Counter[str])
+    outcomes: dict[str, int] = field(default_factory=dict[str, int])
     models: dict[str, int] = field(default_factory=dict[str, int])  # calls of each
 
     @property
@@ -110,22 +106,20 @@ async def measure_cancels(count: int, ways: tuple[str, ...] = WAYS) -> list[Canc
         async with (
             connect_bus(place, "ho1") as bus, connect_bus(place, "door") as door, connect_bus(place, "operator") as operator,
         ):  # fmt: skip
-            for row in rows:
-                provider.way = "stuck" if row.at == "streamed" else row.at
-                for number in range(count):
-                    provider.begun.clear()
-                    provider.ended.clear()
-                    name = f"{row.way}-{row.at}-{number}"
-                    if row.way == "prompt":
-                        await _one(provider, row, _prompted(bus, name, LIMIT_S, stream=row.at == "streamed"), None)
-                    else:
-                        cancel = cancelled(operator, derive_session_id("door", name), name)
-                        await _one(provider, row, _turned(door, name, LIMIT_S), cancel)
+            for row, number in product(rows, range(count)):
+                provider.way, name = "stuck" if row.at == "streamed" else row.at, f"{row.way}-{row.at}-{number}"
+                if row.way == "prompt":
+                    await _one(provider, row, _prompted(bus, name, LIMIT_S, stream=row.at == "streamed"), None)
+                else:
+                    cancel = cancelled(operator, derive_session_id("door", name), name)
+                    await _one(provider, row, _turned(door, name, LIMIT_S), cancel)
     return rows
 
 
 async def _one(provider: _Hanging, row: Cancels, asking: Awaitable[Any], take_back: Awaitable[None] | None) -> None:
     """A call that hangs is taken back: by a command, or by whoever asks."""
+    provider.begun.clear()
+    provider.ended.clear()
     asked = asyncio.ensure_future(asking)
     await asyncio.wait_for(provider.begun.wait(), LIMIT_S)
     at = time.monotonic()
@@ -166,7 +160,8 @@ def measure_deadlines(calls: int, what: str, last: str, deadlines_s: tuple[float
                     before = {name: len(one.calls) for name, one in books.items()}
                     for number in range(calls):
                         began = time.monotonic()
-                        row.outcomes[await ask_for(bus, f"d{row.deadline_ms}n{number}", deadline_s)] += 1
+                        outcome = await ask_for(bus, f"d{row.deadline_ms}n{number}", deadline_s)
+                        row.outcomes[outcome] = row.outcomes.get(outcome, 0) + 1
                         row.late_ms.append(round((time.monotonic() - began - deadline_s) * 1000, 1))
                     row.models = {name: len(one.calls) - before[name] for name, one in books.items()}
             return rows
@@ -200,11 +195,9 @@ def run(given: argparse.Namespace) -> int:
     is_wrong = 0
     if given.cancels:
         rows: list[Any] = asyncio.run(measure_cancels(given.cancels))
-        to = {"results": RESULTS / "gateway_cancels.json", "name": "gateway cancels"}
-        is_wrong |= judged(given, rows, how=f"goal: p99 {GOAL_MS} ms", **to)
+        is_wrong |= judged(given, rows, name="gateway cancels", how=f"goal: p99 {GOAL_MS} ms")
     if given.calls:
         wanted = [(what, last) for what in DEADLINES_S for last in (CHAIN[-1], "whole")]
         rows = [row for one in wanted for row in measure_deadlines(given.calls, *one, DEADLINES_S[one[0]])]
-        to = {"results": RESULTS / "gateway_deadlines.json", "name": "gateway deadlines"}
-        is_wrong |= judged(given, rows, how=f"goal: answered by d + {GOAL_MS} ms", **to)
+        is_wrong |= judged(given, rows, name="gateway deadlines", how=f"goal: answered by d + {GOAL_MS} ms")
     return is_wrong

@@ -1,25 +1,22 @@
-"""An attacker of one socket: `python -m bench.hostile.fuzzer WORDS` attacks as it is told (JSON), and prints as JSON what it was told.
+"""An attacker of one socket, in a process of its own.
 
-Every life is a process of its own, forked before it touches ZeroMQ; a key that is cut off is not heard again for a while. A
+Every life is a further one, forked before it touches ZeroMQ; a key that is cut off is not heard again for a while. A
 life ends when it is cut off, or after `life_max` frames.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import signal
 import socket
 import struct
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import zmq
 
@@ -37,8 +34,7 @@ _WELCOME_S = 5.0
 _LAST_WORDS_S = 0.2
 _HANDSHAKE_S = 2.0
 _LIFE_S = 60
-_WIRE_ONE_IN = 10
-"""Lives that speak no ZMTP at all."""
+_WIRE_ONE_IN = 10  # lives that speak no ZMTP at all
 How = Literal["frames", "topics", "strangers", "lines"]
 
 
@@ -73,50 +69,32 @@ class Seen:
 
 
 def attack(words: Words) -> Seen:
+    """What all lives saw."""
     seen, number = Seen(), 0
     while seen.sent < words.frames and number <= words.frames:
         number += 1
-        before, count = seen.sent, min(words.life_max, words.frames - seen.sent)
-        for name, value in _forked(_life_of(words, number, count)).items():
-            if isinstance(value, dict):
-                getattr(seen, name).update(value)
-            else:
-                setattr(seen, name, getattr(seen, name) + value)
-        if seen.sent == before:
+        count = min(words.life_max, words.frames - seen.sent)
+        with get_context("fork").Pool(1) as pool:
+            life = pool.apply_async(_life, (words, number, count)).get(_LIFE_S)
+        for name, value in vars(life).items():
+            setattr(seen, name, getattr(seen, name) + value)
+        if not life.sent:
             time.sleep(0.1)  # it was not let in: its key or pid is still banned
     return seen
 
 
-def _life_of(words: Words, number: int, count: int) -> Callable[[Seen], None]:
-    rng = random.Random(words.seed * 1_000_003 + number)
-    if words.how == "lines":
-        return lambda seen: _lines(words, rng, count, seen)
-    if words.how == "strangers" and number % 2:
-        return lambda seen: _strangers(words, rng, max(1, count // 10), seen)
-    if words.how == "strangers" or number % _WIRE_ONE_IN == 0:
-        return lambda seen: _wires(words, rng, max(1, count // 4), seen)
-    return lambda seen: _frames(words, rng, count, number, seen)
-
-
-def _forked(life: Callable[[Seen], None]) -> dict[str, Any]:
-    read_fd, write_fd = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(read_fd)
-        signal.alarm(_LIFE_S)
-        seen = Seen(lives=1)
-        try:
-            life(seen)
-        finally:
-            with os.fdopen(write_fd, "w") as out:
-                json.dump(seen.__dict__, out)
-            os._exit(0)
-    os.close(write_fd)
-    with os.fdopen(read_fd) as said:
-        text = said.read()
-    os.waitpid(pid, 0)
-    assert text, "a life of the attacker did not end by itself"
-    return json.loads(text)
+def _life(words: Words, number: int, count: int) -> Seen:
+    seen, rng = Seen(lives=1), random.Random(words.seed * 1_000_003 + number)
+    with suppress(Exception):  # whatever ends it: it has seen what it has seen
+        if words.how == "lines":
+            _lines(words, rng, count, seen)
+        elif words.how == "strangers" and number % 2:
+            _strangers(words, rng, max(1, count // 10), seen)
+        elif words.how == "strangers" or number % _WIRE_ONE_IN == 0:
+            _wires(words, rng, max(1, count // 4), seen)
+        else:
+            _frames(words, rng, count, number, seen)
+    return seen
 
 
 def _frames(words: Words, rng: random.Random, count: int, number: int, seen: Seen) -> None:
@@ -155,10 +133,9 @@ def _frames(words: Words, rng: random.Random, count: int, number: int, seen: See
 
 
 def _name(words: Words, worker: dict[str, str], number: int) -> tuple[str, str]:
-    epoch = f"{words.name}x{number}"
+    epoch, role = f"{words.name}x{number}", words.roles[number % len(words.roles)]
     if worker:
         return f"{worker['name']}@{epoch}", ""
-    role = words.roles[number % len(words.roles)]
     if not role:
         return "", ""
     instance = f"{role}/fuzz-{words.name}-{number}@{epoch}"
@@ -172,13 +149,10 @@ def _is_welcome(dealer: zmq.Socket[bytes], instance: str, token: str, words: Wor
     )  # fmt: skip
     dealer.send_multipart([pack_header(make_header(Kind.HELLO, "", type=Hello.TYPE)), encode(hello, words.body_max)])
     until = time.monotonic() + _WELCOME_S
-    while (left := until - time.monotonic()) > 0:
+    while (left := until - time.monotonic()) > 0 and not seen.told["bus.welcome"]:
         if dealer.poll(int(left * 1000)):
-            told = _told(dealer.recv_multipart(), words)
-            seen.told[told] += 1
-            if told == "bus.welcome":
-                return True
-    return False
+            seen.told[_told(dealer.recv_multipart(), words)] += 1
+    return seen.told["bus.welcome"] > 0
 
 
 def _sent(dealer: zmq.Socket[bytes], monitor: zmq.Socket[bytes], parts: list[bytes]) -> bool:
@@ -203,12 +177,10 @@ def _told(parts: list[bytes], words: Words) -> str:
     """What a server said, by its type, and its code if it is a refusal."""
     try:
         head = unpack_header(parts[0])
-        for cls in (Failure, Refused):
-            if head.type == cls.TYPE:
-                return f"{head.type} {decode(cls, parts[1], words.body_max).code}"
+        cls = {one.TYPE: one for one in (Failure, Refused)}.get(head.type)
+        return head.type if cls is None else f"{head.type} {decode(cls, parts[1], words.body_max).code}"
     except (BusError, IndexError):
         return "not a frame"
-    return head.type
 
 
 def _paced(count: int, rate: float) -> Iterator[int]:
@@ -260,9 +232,8 @@ def _strangers(words: Words, rng: random.Random, count: int, seen: Seen) -> None
         dealer.connect(known["endpoint"])
         with suppress(zmq.Again):  # it is over already
             dealer.send_multipart([rng.randbytes(60), b""], zmq.NOBLOCK)
-        event = 0
-        if monitor.poll(int(_HANDSHAKE_S * 1000)):
-            event = struct.unpack("=hi", monitor.recv_multipart()[0])[0]
+        is_told = monitor.poll(int(_HANDSHAKE_S * 1000))
+        event = struct.unpack("=hi", monitor.recv_multipart()[0])[0] if is_told else 0
         seen.let_in += event == zmq.EVENT_HANDSHAKE_SUCCEEDED
         seen.told["not let in" if event else "no answer"] += 1
         seen.count(kind)
@@ -290,9 +261,3 @@ def _lines(words: Words, rng: random.Random, count: int, seen: Seen) -> None:
                 answer = CommandAnswer.model_validate_json(connection.makefile("rb").readline())
                 seen.told[answer.code or "accepted"] += 1
         seen.count(kind)
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    given = {name: tuple(one) if isinstance(one, list) else one for name, one in json.loads(sys.argv[1]).items()}
-    print(json.dumps(attack(Words(**given)).__dict__), flush=True)

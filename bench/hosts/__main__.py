@@ -1,7 +1,5 @@
 """A cluster over 2 to 8 hosts, through what networks and machines do: nothing lost, nothing doubled, nobody silent for too long.
 
-usage: python -m bench.hosts [--rows latency partition ...] [--people 6] [--seconds 10] [--asleep 60] [--write]
-
 Each row is a new cluster on one host and a worker on each other one (`bench/hosts/wire.py`: network namespaces, and a wire in
 user space). People ask on, each in a session of its own, while the row's fault comes and goes; two of three questions make
 a tool charge a card outside. A model server counts what it is asked, and the tool writes a line for each charge. Needs root.
@@ -18,21 +16,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.cluster import Cluster, eventually, temporary
 from bench.far_worker import FarWorker, token_of, workers
 from bench.hosts.wire import Hosts, why_not
 from bench.outside import Outside, asking_for, with_outside
 from bench.people import DEADLINE_S, Asked, Looked, ask, ask_on, looked_at
-from bench.report import arguments, concluded, markdown
+from bench.report import arguments, concluded, rows_table
 from bench.waiting.provider import Provider
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.launch.cluster.client import ask_operator
 
-PATIENT = {"launcher.ready_timeout_ms": 120_000}
-"""Eight hosts that start on one machine keep each other waiting."""
+PATIENT = {"launcher.ready_timeout_ms": 120_000}  # eight hosts that start on one machine keep each other waiting
 CLOCK = "import time\n_time = time.time\ntime.time = lambda: _time() + {shift}\n"
 """A worker's `sitecustomize`: the product reads the wall clock by this function alone."""
 
@@ -117,50 +115,40 @@ QUESTIONS = ("tell me of {}", f"{asking_for('charge_keyed')} for {{}}", f"{askin
 THINK_S = 0.15
 HOUR_S = 3600
 CUT_S = 5.0
-RESULTS = Path("bench/results/hosts.json")
-COLUMNS = (
-    "row", "hosts", "turns: asked, right", "asked again", "lost, twice", "model calls (doubled)", "orders done elsewhere",
-    "charges: done, in doubt (wrong)", "s to an answer: p50, slowest", "s until the worker was back", "packets lost", "record",
-)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    span_s: float = 10.0
+class Times(NamedTuple):
+    span_s: float
     asleep_s: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+Fault = Callable[[Site, Times], None]
+
+
+class Row(NamedTuple):
     """A fault: what it is, on how many hosts, and what is done while people ask."""
 
     words: str
     hosts: int
-    fault: Callable[[Site, Times], None]
-    clock_s: dict[int, int] = field(default_factory=dict[int, int])
+    fault: Fault
+    clock_s: Mapping[int, int] = {}
     pause_s: float = 0.2
 
 
-def _wire(**links: float) -> Callable[[Site, Times], None]:
-    def fault(at: Site, times: Times) -> None:
-        at.hosts.links(**links)
-        time.sleep(times.span_s)
-
-    return fault
+def _wire(at: Site, times: Times, **links: float) -> None:
+    at.hosts.links(**links)
+    time.sleep(times.span_s)
 
 
-def _cut(a: int, b: int, *, one_way: bool) -> Callable[[Site, Times], None]:
-    def fault(at: Site, times: Times) -> None:
-        at.hosts.links(delay_ms=10)
-        for _ in range(2):
-            at.busy(max(a, b))
-            at.hosts.partition(a, b, one_way=one_way)
-            time.sleep(CUT_S)
-            at.hosts.heal()
-            at.back(max(a, b))
-        time.sleep(times.span_s / 2)
-
-    return fault
+def _cut(at: Site, times: Times, a: int, b: int, *, one_way: bool) -> None:
+    at.hosts.links(delay_ms=10)
+    for _ in range(2):
+        at.busy(max(a, b))
+        at.hosts.partition(a, b, one_way=one_way)
+        time.sleep(CUT_S)
+        at.hosts.heal()
+        at.back(max(a, b))
+    time.sleep(times.span_s / 2)
 
 
 def _killed(at: Site, times: Times) -> None:
@@ -188,22 +176,22 @@ def _revoked(at: Site, times: Times) -> None:
 
 
 ROWS = {
-    "quiet": Row("no fault", 3, _wire()),
-    "latency": Row("50 ms each way", 3, _wire(delay_ms=50)),
-    "loss": Row("50 ms, 2 % lost", 3, _wire(delay_ms=50, loss=0.02)),
-    "eight": Row("50 ms, 2 % lost", 8, _wire(delay_ms=50, loss=0.02)),
-    "slow": Row("20 kB/s", 3, _wire(delay_ms=20, bytes_per_s=20_000)),
-    "partition": Row("cut for 5 s, twice", 3, _cut(0, 1, one_way=False)),
-    "deaf": Row("cut to the worker alone", 3, _cut(0, 1, one_way=True)),
-    "mute": Row("cut from the worker alone", 3, _cut(1, 0, one_way=True)),
+    "quiet": Row("no fault", 3, _wire),
+    "latency": Row("50 ms each way", 3, partial(_wire, delay_ms=50)),
+    "loss": Row("50 ms, 2 % lost", 3, partial(_wire, delay_ms=50, loss=0.02)),
+    "eight": Row("50 ms, 2 % lost", 8, partial(_wire, delay_ms=50, loss=0.02)),
+    "slow": Row("20 kB/s", 3, partial(_wire, delay_ms=20, bytes_per_s=20_000)),
+    "partition": Row("cut for 5 s, twice", 3, partial(_cut, a=0, b=1, one_way=False)),
+    "deaf": Row("cut to the worker alone", 3, partial(_cut, a=0, b=1, one_way=True)),
+    "mute": Row("cut from the worker alone", 3, partial(_cut, a=1, b=0, one_way=True)),
     "killed": Row("a host without power", 3, _killed),
     "asleep": Row("a host asleep", 3, _asleep, pause_s=2.0),
     "revoked": Row("a key taken back in mid-order", 3, _revoked),
-    "clock": Row("clocks an hour before and behind", 3, _wire(delay_ms=10), clock_s={1: HOUR_S, 2: -HOUR_S}),
+    "clock": Row("clocks an hour before and behind", 3, partial(_wire, delay_ms=10), clock_s={1: HOUR_S, 2: -HOUR_S}),
 }
 
 
-def seen(directory: Path, name: str, times: Times, *, people: int) -> tuple[list[object], list[str], Looked]:
+def seen(directory: Path, name: str, times: Times, *, people: int) -> tuple[dict[str, object], list[str], Looked]:
     """One cluster, one fault: its cells of the table, what must not be, and what became of what was asked."""
     row = ROWS[name]
     with site(directory, row.hosts, row.clock_s) as at:
@@ -229,40 +217,36 @@ def seen(directory: Path, name: str, times: Times, *, people: int) -> tuple[list
             faults.append(f"the row shows nothing: {len(elsewhere)} orders done elsewhere, by clocks {off_s} s off")
     done, in_doubt = (sum(one.get(what, 0) for one in looked.charges.values()) for what in ("completed", "in_doubt"))
     lost, twice, wrongly = (len(looked.wrong[what]) for what in ("lost", "answered twice", "wrongly charged"))
-    cells = [
-        f"{name}: {row.words}", row.hosts, f"{len(at.answers)}, {looked.turns.get('success', 0)}",
-        looked.answered_when_asked_again, f"{lost}, {twice}", f"{model['calls']} ({model['doubled']})",
-        f"{len(elsewhere)} of {len(ends)}", f"{done}, {in_doubt} ({wrongly})",
-        f"{looked.p50_s}, {looked.slowest_s} of {DEADLINE_S}", ", ".join(map(str, at.back_s)) or "-", at.hosts.dropped(),
-        looked.record,
-    ]  # fmt: skip
+    cells = {
+        "row": f"{name}: {row.words}", "hosts": row.hosts,
+        "turns: asked, right": f"{len(at.answers)}, {looked.turns.get('success', 0)}",
+        "asked again": looked.answered_when_asked_again, "lost, twice": f"{lost}, {twice}",
+        "model calls (doubled)": f"{model['calls']} ({model['doubled']})",
+        "orders done elsewhere": f"{len(elsewhere)} of {len(ends)}",
+        "charges: done, in doubt (wrong)": f"{done}, {in_doubt} ({wrongly})",
+        "s to an answer: p50, slowest": f"{looked.p50_s}, {looked.slowest_s} of {DEADLINE_S}",
+        "s until the worker was back": at.back_s, "packets lost": at.hosts.dropped(), "record": looked.record,
+    }  # fmt: skip
     return cells, [f"{name}: {one}" for one in faults], looked
 
 
 def main() -> int:
-    parser = arguments(__doc__, write=True)
+    seconds, asleep = (10.0, "how long people ask beside a fault"), (60.0, "seconds for which a host sleeps")
+    parser = arguments(__doc__, write=True, people=6, seconds=seconds, asleep=asleep)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
-    parser.add_argument("--people", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=Times().span_s, help="how long people ask beside a fault")
-    parser.add_argument("--asleep", type=float, default=Times().asleep_s, help="seconds for which a host sleeps")
     given = parser.parse_args()
     if words := why_not():
         raise SystemExit(words)
-    times, table, faults, figures = (
-        Times(given.seconds, given.asleep),
-        list[list[object]](),
-        list[str](),
-        dict[str, Any](),
-    )
+    table, faults, figures = list[dict[str, object]](), list[str](), dict[str, Any]()
     for name in given.rows:
         with temporary("hosts") as directory:
-            cells, wrong, looked = seen(directory, name, times, people=given.people)
-        print(*cells, sep=" | ", flush=True)
+            cells, wrong, looked = seen(directory, name, Times(given.seconds, given.asleep), people=given.people)
+        print(cells, flush=True)
         table.append(cells)
         faults += wrong
         figures[name] = asdict(looked)
     how = f"{given.people} people, a model that thinks {THINK_S} s, a host asleep for {given.asleep:.0f} s"
-    return concluded(given, markdown(COLUMNS, table), faults, results=RESULTS, figures=figures, name="hosts", how=how)
+    return concluded(given, rows_table(table), faults, figures=figures, name="hosts", how=how)
 
 
 if __name__ == "__main__":

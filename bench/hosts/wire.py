@@ -1,13 +1,5 @@
 """Hosts on one machine, and the wire between them: delay, loss, a rate, partitions, sleep and death.
 
-    with Hosts(3) as hosts:                      # needs root and /dev/net/tun: `why_not()` says so otherwise
-        with hosts.inside(0):                    # what this thread starts or binds in here is on host 0
-            server = subprocess.Popen([..., hosts.address(0)])
-        hosts.link(0, 1, delay_ms=50, loss=0.02, bytes_per_s=100_000)
-        hosts.partition(0, 1, one_way=True)      # nothing from 0 to 1 any more; the other way stays
-        hosts.heal()
-        hosts.sleep(2), hosts.wake(2), hosts.kill(2)
-
 A host is a network namespace of its own with one TUN device; a thread of this process carries each IP packet from one
 device to the other, so that TCP sees what it would see between machines. The kernel's own `netem` is not needed. Files,
 users and clocks are the machine's. Whatever runs on a host is killed at the end; namespaces and devices go with this process.
@@ -38,8 +30,7 @@ _NEWNET = 0x40000000
 _TUNSETIFF, _TUN, _NO_PI = 0x400454CA, 0x0001, 0x1000
 _PACKET_MAX = 65536
 _AT_ONCE = 64
-_QUEUE_S = 1.0
-"""What waits longer than this for a slow link is dropped, as a router does with a full queue."""
+_QUEUE_S = 1.0  # what waits longer than this for a slow link is dropped, as a router does with a full queue
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -86,10 +77,9 @@ class Direction:
 class Hosts:
     """So many hosts, each connected to each; a context manager."""
 
-    def __init__(self, count: int, *, seed: int = 1) -> None:
-        """`seed`: which packets a loss takes."""
+    def __init__(self, count: int) -> None:
         self.count = count
-        self._draw = random.Random(seed)
+        self._draw = random.Random(1)  # which packets a loss takes
         self._wires = {(a, b): Direction() for a in range(count) for b in range(count) if a != b}
         self._namespaces: list[int] = []
         self._devices: list[int] = []
@@ -104,11 +94,8 @@ class Hosts:
                 device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
                 self._devices.append(device)
                 fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", b"wire", _TUN | _NO_PI))
-                for words in (
-                    f"addr add {self.address(host)}/24 dev wire",
-                    "link set wire up txqueuelen 5000",
-                    "link set lo up",
-                ):
+                addressed = f"addr add {self.address(host)}/24 dev wire"
+                for words in (addressed, "link set wire up txqueuelen 5000", "link set lo up"):
                     subprocess.run(["ip", *words.split()], check=True)
             self._loop.add_reader(device, self._carry, host)
         self._thread.start()
@@ -131,9 +118,9 @@ class Hosts:
         for wire in (self._wires[a, b], self._wires[b, a]):
             wire.delay_s, wire.loss, wire.bytes_per_s = delay_ms / 1000, loss, bytes_per_s
 
-    def links(self, *, delay_ms: float = 0.0, loss: float = 0.0, bytes_per_s: float = 0.0) -> None:
+    def links(self, **of: float) -> None:
         for a, b in self._wires:
-            self.link(a, b, delay_ms=delay_ms, loss=loss, bytes_per_s=bytes_per_s)
+            self.link(a, b, **of)
 
     def partition(self, a: int, b: int, *, one_way: bool = False) -> None:
         """Nothing comes through from `a` to `b`; nor back, unless it is one way."""
@@ -157,8 +144,7 @@ class Hosts:
             wire = self._wires.get((host, packet[19] - 1)) if packet[0] >> 4 == 4 else None
             if wire is None:
                 continue
-            now = self._loop.time()
-            at = now
+            at = now = self._loop.time()
             if wire.bytes_per_s:
                 at = max(now, wire.free_at) + len(packet) / wire.bytes_per_s
             if wire.is_cut or at - now > _QUEUE_S or self._draw.random() < wire.loss:
@@ -218,9 +204,8 @@ class Hosts:
             time.sleep(0.01)
 
     def _isolate(self, host: int) -> None:
-        for other in range(self.count):
-            if other != host:
-                self.partition(host, other)
+        for (a, b), wire in self._wires.items():
+            wire.is_cut |= host in (a, b)
 
     def _signal(self, host: int, number: signal.Signals) -> None:
         for process in self.processes(host):

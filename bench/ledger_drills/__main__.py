@@ -1,40 +1,34 @@
-"""The record harmed in every way that R4 names: `python -m bench.ledger_drills [--full] [--write]`.
+"""The record harmed in every way that R4 names: `python -m bench.ledger_drills [--full]`; a sample of each without.
 
 A small record is torn at every byte, each of its bits is flipped, each call to the file system fails or is the last one, the
 disk is full, lies or is read-only, clocks leap, processes open it together, segments are swapped, ids come again. After each
 case the record is opened again: what was acknowledged must be there, byte for byte, or the start (for what a start does not
-read: `verify`) must refuse, as docs/ledger.md says for the case. Goal: 0 lost, 0 wrong. Without `--full` a sample of each.
-`--write` puts the table into bench/results/drills.md and the figures into bench/results/ledger_drills.json.
+read: `verify`) must refuse, as docs/ledger.md says for the case. Goal: 0 lost, 0 wrong.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+from bench.cluster import temporary
 from bench.ledger_drills import around, calls, stored
 from bench.ledger_drills.rig import Row
-from bench.report import arguments, concluded, markdown
-
-RESULTS = Path("bench/results/ledger_drills.json")
-_COLUMNS = ("drill", "index file", "cases", "refused", "told by `verify`", "set aside", "whole", "lost", "wrong")
-_OUTCOMES = ("refused", "told", "repaired", "whole")
+from bench.report import arguments, judged
 
 
-def rows(folder: Path, *, full: bool, jobs: int, said: Callable[[Row], None] = lambda _row: None) -> list[Row]:
+def rows(folder: Path, *, full: bool, jobs: int) -> list[Row]:
     """Every drill, so many at a time, each in a process of its own."""
     done: list[Row] = []
     with ProcessPoolExecutor(jobs) as pool:
         for running in [pool.submit(drill, full=full) for drill in _drills(folder)]:
-            said(running.result())
             done.append(running.result())
+            print(done[-1], file=sys.stderr, flush=True)
     return done
 
 
@@ -51,32 +45,17 @@ def _drills(folder: Path) -> list[Callable[..., Row]]:
     ]  # fmt: skip
 
 
-def _cells(row: Row) -> list[object]:
-    return [row.drill, row.index, row.cases, *(row.outcomes.get(name, 0) for name in _OUTCOMES), row.lost, row.wrong]
-
-
-def _say(row: Row) -> None:
-    print(f"{row.cases:7} cases, {row.lost} lost, {row.wrong} wrong: {row.drill} (index: {row.index})", flush=True)
-    print(*row.examples, sep="\n", end="\n" if row.examples else "")
-
-
 def main() -> None:
-    parser = arguments(__doc__, write=True)
-    parser.add_argument("--full", action="store_true", help="every byte, bit and call, not a sample")
-    parser.add_argument("--directory", type=Path, default=None, help="where real files are written; a temporary one")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="drills at a time")
-    given = parser.parse_args()
+    full, jobs = (False, "every byte, bit and call, not a sample"), (os.cpu_count() or 1, "drills at a time")
+    given = arguments(__doc__, write=True, full=full, jobs=jobs).parse_args()
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="ledger-drills-", dir=given.directory) as folder:
-        done = rows(Path(folder), full=given.full, jobs=given.jobs, said=_say)
+    with temporary("ledger-drills") as folder:
+        done = rows(folder, full=given.full, jobs=given.jobs)
     seconds = round(time.perf_counter() - began)
     lost, wrong = sum(row.lost for row in done), sum(row.wrong for row in done)
-    counted = f"{sum(row.cases for row in done)} cases in {seconds} s: {lost} lost, {wrong} wrong"
-    figures = {"full": given.full, "seconds": seconds, "rows": [asdict(row) for row in done]}
-    faults = [counted] if lost or wrong else []
-    shown = markdown(_COLUMNS, map(_cells, done))
-    code = concluded(given, shown, faults, results=RESULTS, figures=figures, name="ledger drills", how=f"{seconds} s")
-    print(counted)
+    how = f"{sum(row.cases for row in done)} cases in {seconds} s: {lost} lost, {wrong} wrong"
+    code = judged(given, done, name="ledger drills", how=how)
+    print(how)
     sys.exit(code)
 
 

@@ -22,13 +22,39 @@ from hobus.ledger_service.service import LedgerService
 from hobus.ledger_service.verify import is_ledger, verify_directory
 
 
-@dataclass
 class LyingFile:
-    """Cache and device of one file; `dirty` is what a sync would bring from one to the other."""
+    """Cache and device of one file, open or not; `dirty` is what a sync brings from one to the other."""
 
-    cache: bytearray = field(default_factory=bytearray)
-    device: bytearray = field(default_factory=bytearray)
-    dirty: list[tuple[int, int]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.disk: LyingDisk | None = None  # that opened it last
+        self.cache, self.device = bytearray(), bytearray()
+        self.dirty: list[tuple[int, bytes]] = []
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return bytes(self.cache[offset : offset + size])
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        _put(self.cache, offset, data)
+        self.dirty.append((offset, bytes(data)))
+
+    def sync(self) -> None:
+        dirty, self.dirty = self.dirty, []
+        if self.disk is not None and self.disk.fail_next_sync:
+            self.disk.fail_next_sync = False
+            raise OSError(errno.EIO, "injected")
+        for offset, data in dirty:
+            _put(self.device, offset, data)
+
+    def size(self) -> int:
+        return len(self.cache)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def _put(content: bytearray, offset: int, data: bytes) -> None:
+    content.extend(bytes(max(0, offset - len(content))))
+    content[offset : offset + len(data)] = data
 
 
 class LyingDisk(SimDisk):
@@ -39,12 +65,12 @@ class LyingDisk(SimDisk):
         self.lying = files
         self.fail_next_sync = False
 
-    def open(self, path: str, *, create: bool = False, write: bool = True):
-        if path not in self.lying:
-            if not create:
-                raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            self.lying[path] = LyingFile()
-        return _Handle(self, self.lying[path])
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> Any:
+        if path not in self.lying and not create:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        file = self.lying.setdefault(path, LyingFile())
+        file.disk = self
+        return file
 
     def list(self, path: str = "") -> list[str]:
         return sorted(name.rpartition("/")[2] for name in self.lying if name.rpartition("/")[0] == path)
@@ -58,38 +84,6 @@ def cut_power(files: dict[str, LyingFile]) -> None:
     for file in files.values():
         file.cache[:] = file.device
         file.dirty.clear()
-
-
-@dataclass
-class _Handle:
-    disk: LyingDisk
-    file: LyingFile
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        return bytes(self.file.cache[offset : offset + size])
-
-    def write_at(self, offset: int, data: bytes) -> None:
-        end = offset + len(data)
-        if len(self.file.cache) < end:
-            self.file.cache.extend(bytes(end - len(self.file.cache)))
-        self.file.cache[offset:end] = data
-        self.file.dirty.append((offset, end))
-
-    def sync(self) -> None:
-        dirty, self.file.dirty = self.file.dirty, []
-        if self.disk.fail_next_sync:
-            self.disk.fail_next_sync = False
-            raise OSError(errno.EIO, "injected")
-        for start, end in dirty:
-            if len(self.file.device) < end:
-                self.file.device.extend(bytes(end - len(self.file.device)))
-            self.file.device[start:end] = self.file.cache[start:end]
-
-    def size(self) -> int:
-        return len(self.file.cache)
-
-    def close(self) -> None:
-        """Nothing to give back."""
 
 
 def ledger_config(**changed: Any) -> LedgerConfig:
@@ -138,18 +132,17 @@ class SmallBus:
         return self.clock.new_id()
 
     async def sleep(self, seconds: float) -> None:
-        if seconds <= 0:
+        if seconds > 0:
+            self._sleeping.append(asyncio.get_running_loop().create_future())
+            await self._sleeping[-1]
+        else:
             await asyncio.sleep(0)
-            return
-        self._sleeping.append(asyncio.get_running_loop().create_future())
-        await self._sleeping[-1]
 
     async def release(self) -> None:
         for _ in range(3):
             await asyncio.sleep(0)
-        for sleeper in self._sleeping:
-            if not sleeper.done():
-                sleeper.set_result(None)
+        for sleeper in (one for one in self._sleeping if not one.done()):
+            sleeper.set_result(None)
         self._sleeping.clear()
         for _ in range(5):
             await asyncio.sleep(0)
@@ -199,9 +192,7 @@ Outcome = Literal["refused", "told", "repaired", "whole", "lost", "invented"]
 """refused: the start or a read said damaged. told: the start did not look there, `verify` says it. repaired: a batch was
 set aside and recorded. whole: as if nothing had been. lost, invented: an acknowledged entry is not as it was, or one is
 there that nobody wrote."""
-
-SMALL = ledger_config(segment_bytes=2_048)
-"""Several segments after a dozen batches."""
+SMALL = ledger_config(segment_bytes=2_048)  # several segments after a dozen batches
 EXAMPLES_MAX = 5
 
 
@@ -216,6 +207,10 @@ class Row:
     lost: int = 0
     wrong: int = 0  # any other outcome than what docs/ledger.md promises for the case
     examples: list[str] = field(default_factory=list[str])
+
+    @property
+    def faults(self) -> list[str]:
+        return self.examples
 
     def count(self, outcome: Outcome, expected: Iterable[Outcome], what: str) -> None:
         """One case; `what` names it, should it be wrong."""
@@ -248,18 +243,18 @@ async def write_batches(ledger: Any, numbers: Iterable[int], acked: Acked, tell:
             tell(ack.submission_id, ack.sequence)
 
 
-async def made(disk: Any, batches: int, config: LedgerConfig = SMALL, *, ids: str = "00000000") -> Acked:
+async def made(disk: Any, batches: int, *, ids: str = "00000000") -> Acked:
     acked = Acked()
-    ledger = await start(disk, config, SmallBus(SteppedClock(ids=ids)))
+    ledger = await start(disk, SMALL, SmallBus(SteppedClock(ids=ids)))
     await write_batches(ledger, range(batches), acked, lambda _name, _sequence: None)
     await ledger.service.drain()
     return acked
 
 
-async def outcome(disk: Any, acked: Acked, config: LedgerConfig = SMALL, *, instance: str = "ledger/1@9") -> Outcome:
+async def outcome(disk: Any, acked: Acked, *, instance: str = "ledger/1@9") -> Outcome:
     """What a start makes of it; one that succeeds must have, and go on giving, everything that was acknowledged."""
     try:
-        ledger = await start(disk, config, SmallBus(instance=instance))
+        ledger = await start(disk, SMALL, SmallBus(instance=instance))
     except (LedgerError, OSError):
         return "refused"
     try:
@@ -278,26 +273,22 @@ async def _judged(ledger: Any, acked: Acked) -> Outcome:
     for name, sequence in acked.items():
         if name not in found or found[name].sequence != sequence or found[name].bodies != [body_of(name)]:
             return "lost"
-    repaired = False
-    for name, entry in found.items():
-        if entry.event_type == "RECOVERED":
-            repaired = True
-        elif entry.bodies != [body_of(name)] or entry.once != f"k:{name}":
-            return "invented"
     names = [name for name, entry in found.items() if entry.event_type != "RECOVERED"]
+    if any(found[name].bodies != [body_of(name)] or found[name].once != f"k:{name}" for name in names):
+        return "invented"
     again = await ledger.write(*(write(name, body=body_of(name), once=f"k:{name}") for name in names)) if names else []
     if any(ack.outcome != "known" or ack.sequence != found[ack.submission_id].sequence for ack in again):
         return "lost"
     (ack,) = await ledger.write(write("afterwards-e0", body=body_of("afterwards-e0"), once="k:afterwards-e0"))
     if ack.outcome == "committed" and ack.sequence != len(entries):
         return "lost"
-    return "repaired" if repaired else "whole"
+    return "repaired" if len(names) < len(found) else "whole"
 
 
-def on_disk(path: Path, acked: Acked, config: LedgerConfig = SMALL) -> Outcome:
+def on_disk(path: Path, acked: Acked) -> Outcome:
     """`outcome` for a directory; where the start does not look, `verify` is asked."""
     with suppress(OSError):
         is_faulty = is_ledger(path) and not verify_directory(path).ok
-        verdict = asyncio.run(outcome(RealDisk(path), acked, config))
+        verdict = asyncio.run(outcome(RealDisk(path), acked))
         return "told" if verdict in ("whole", "lost", "invented") and is_faulty else verdict
     return "refused"

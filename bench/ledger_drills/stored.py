@@ -19,6 +19,7 @@ from hobus.ledger_service.recovery import recover
 from hobus.ledger_service.segment import SegmentFiles
 
 BATCHES = 6
+Changed = dict[str, bytes | None]  # segment -> what stands in its place; None: nothing
 
 
 def _bytes(device: SimMedium) -> dict[str, bytes]:
@@ -34,20 +35,14 @@ def _device(files: dict[str, bytes]) -> SimDisk:
     return disk
 
 
-def _last_batch(content: bytes) -> tuple[int, int]:
-    """[start, end) of the last batch of a segment."""
-    return content.rfind(MAGIC), len(content.rstrip(b"\0"))
-
-
 def _tears(content: bytes, step: int) -> Iterator[tuple[str, bytes]]:
     """Each prefix, zero-filled and cut; each set of sectors that did not arrive."""
-    start, end = _last_batch(content)
+    start, end = content.rfind(MAGIC), len(content.rstrip(b"\0"))  # of the last batch
     for tear in range(start + 1, end, step):
         yield f"torn at byte {tear}", content[:tear] + bytes(len(content) - tear)
         yield f"cut at byte {tear}", content[:tear]
-    sectors = [
-        (max(start, at), min(at + SECTOR_BYTES, end)) for at in range(start - start % SECTOR_BYTES, end, SECTOR_BYTES)
-    ]
+    begins = range(start - start % SECTOR_BYTES, end, SECTOR_BYTES)
+    sectors = [(max(start, at), min(at + SECTOR_BYTES, end)) for at in begins]
     for count in range(1, len(sectors)):
         for lost in combinations(sectors, count):
             state = bytearray(content)
@@ -64,7 +59,7 @@ def torn_without_index(*, full: bool) -> Row:
         acked = asyncio.run(made(SimDisk(device), batches))
         files = _bytes(device)
         last = max(files)
-        lacking = _without_last(acked)
+        lacking = Acked(list(acked.items())[:-2])
         for what, content in _tears(files[last], 1 if full else 3):
             found = asyncio.run(outcome(_device({**files, last: content}), lacking))
             row.count(found, ("repaired",), f"{batches} batches, {what}")
@@ -77,7 +72,7 @@ def torn_with_index(folder: Path, *, full: bool) -> Row:
     whole, behind = folder / "whole", folder / "behind"
     asyncio.run(made(RealDisk(behind), 3))
     shutil.copytree(behind, whole)
-    acked = asyncio.run(made(RealDisk(whole), 4))
+    lacking = Acked(list(asyncio.run(made(RealDisk(whole), 4)).items())[:-2])
     last = max((whole / "segments").iterdir()).name
     content = (whole / "segments" / last).read_bytes()
     templates: list[tuple[Path, Outcome]] = [(whole, "refused"), (behind, "repaired")]
@@ -85,12 +80,8 @@ def torn_with_index(folder: Path, *, full: bool) -> Row:
         for template, expected in templates:
             case = _copy(template, folder / "case")
             (case / "segments" / last).write_bytes(state)
-            row.count(on_disk(case, _without_last(acked)), (expected,), f"index {template.name}, {what}")
+            row.count(on_disk(case, lacking), (expected,), f"index {template.name}, {what}")
     return row
-
-
-def _without_last(acked: Acked) -> Acked:
-    return Acked(list(acked.items())[:-2])
 
 
 def flips_without_index(*, full: bool) -> Row:
@@ -183,9 +174,7 @@ def segments(folder: Path, *, with_index: bool, full: bool = True) -> Row:
     return row
 
 
-def _changes(
-    own: Path, foreign: Path, names: list[str], *, with_index: bool
-) -> Iterator[tuple[str, dict[str, bytes | None]]]:
+def _changes(own: Path, foreign: Path, names: list[str], *, with_index: bool) -> Iterator[tuple[str, Changed]]:
     content = {name: (own / name).read_bytes() for name in names}
     alien = {name: (foreign / name).read_bytes() for name in names}
     for one, other in combinations(names, 2):
@@ -203,8 +192,9 @@ def _changes(
             yield f"{name} cut between batches", {name: content[name][:cut]}
             yield f"{name} without its last batch", {name: content[name][:cut] + bytes(len(content[name]) - cut)}
     for name in names[1:]:
-        yield f"{name} under a later number", {name: None, f"{int(name[:20]) + 1:020d}.seg": content[name]}
-        yield f"a second file behind {name}", {f"{int(name[:20]) + 1:020d}.seg": content[name]}
+        later: Changed = {f"{int(name[:20]) + 1:020d}.seg": content[name]}
+        yield f"{name} under a later number", {name: None, **later}
+        yield f"a second file behind {name}", later
 
 
 def _copy(template: Path, path: Path) -> Path:

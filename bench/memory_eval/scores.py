@@ -1,20 +1,19 @@
 """What a learner made of worlds: read at the beginning of each of the person's sessions, as its first prompt would be.
 
-Every line counts that would be shown to a turn about everything, so that labels hide no mistake; what a turn with labels
-of its own would be shown is counted in tokens beside it. A world counts as much as any other, however many
-sessions it has.
+Every line counts that would be shown to a turn about everything, so that labels hide no mistake. A world counts as much as
+any other, however many sessions it has.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from statistics import median
 from typing import Any, NamedTuple
 
 from bench.builders import shipped_snapshot
-from bench.memory_eval.worlds import DAY_US, SIGNALS, Habit, Session, Turn, World
+from bench.memory_eval.worlds import DAY_US, Habit, Session, Turn, World
 from hobus.actors.ho2_supervisor.learning.consolidation import Crossing, Lesson, make_artifact
 from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
@@ -26,8 +25,7 @@ from hobus.config.sections.record import Ho3Config
 
 AGENT = "ADMIN"
 _WEIGHT = 0.8
-Shown = list[tuple[str, str]]
-"""Signals, each with a line of it; a signal may have several."""
+Shown = list[tuple[str, str]]  # signals, each with a line of it; a signal may have several
 
 
 def line_of(signal_id: str) -> str:
@@ -68,17 +66,16 @@ class Memory:
             if (gate := self._memory.gate(signal_id, LOCAL, moment)).crossed:
                 self._consolidate(session, gate, moment)
 
-    def shown(self, at_us: int, *turns_labels: Labels) -> list[Shown]:
+    def shown(self, at_us: int) -> Shown:
+        """Of a turn about everything."""
         moment = PointInTime(at_us, self._seq)
         found = list(self._memory.list_active_biases(moment, principal=LOCAL, session_id=None))
-        as_of_ts = format_timestamp(at_us)
-        chosen = [select_biases(found, labels, self._budget, as_of_ts) for labels in turns_labels]
-        return [[(one.source_signal_ids[0], one.context_line) for one in artifacts] for artifacts in chosen]
+        chosen = select_biases(found, _EVERYTHING, self._budget, format_timestamp(at_us))
+        return [(one.source_signal_ids[0], one.context_line) for one in chosen]
 
     def _consolidate(self, session: Session, gate: GateResult, moment: PointInTime) -> None:
         """As HO2 does it, with what a model would say of the signal."""
         evidence = self._memory.accumulator(gate.signal_id, LOCAL, moment, with_ids=True)
-        assert evidence is not None
         run_id = RunId(session_id=session.session_id, run_seq=self._turns)
         crossing = Crossing(self._agent, run_id, gate, evidence, format_timestamp(moment.at_us))
         lesson = Lesson("task_pattern", labels_of(gate.signal_id), line_of(gate.signal_id), _WEIGHT)
@@ -93,7 +90,6 @@ class Memory:
 
 _QUIET_US = 14 * DAY_US
 """What was planted has not been resisted if it is in force at any time from its first event until so long after its last."""
-_YEAR_US = 365 * DAY_US
 
 
 class Read(NamedTuple):
@@ -103,7 +99,6 @@ class Read(NamedTuple):
     turns: int
     lines: frozenset[str]
     tokens: int
-    labelled_tokens: int
 
 
 Score = Mapping[str, list[Any]]
@@ -116,14 +111,10 @@ def _reads_of(world: World, learner: Memory) -> list[Read]:
     turns = 0
     for session in world.sessions:
         if session.is_own:
-            first = session.turns[0]
-            own = [labels_of(signal) for signal in first.signals]
-            labels = Labels(
-                domain=[one for each in own for one in each.domain], task=[one for each in own for one in each.task]
-            )
-            shown, labelled = learner.shown(first.at_us, _EVERYTHING, labels)
-            lines = frozenset(signal for signal, _ in shown)
-            reads.append(Read(first.at_us, turns, lines, _tokens(shown), _tokens(labelled)))
+            at_us = session.turns[0].at_us
+            shown = learner.shown(at_us)
+            tokens = sum(len(line) // _SHIPPED.attention.chars_per_token for _, line in shown)
+            reads.append(Read(at_us, turns, frozenset(signal for signal, _ in shown), tokens))
             turns += len(session.turns)
         for turn in session.turns:
             learner.observe(session, turn)
@@ -134,30 +125,27 @@ _SHIPPED = shipped_snapshot().config
 _EVERYTHING = Labels(domain=list(_SHIPPED.classify_labels.domain), task=list(_SHIPPED.classify_labels.task))
 
 
-def _tokens(shown: Shown) -> int:
-    return sum(len(line) // _SHIPPED.attention.chars_per_token for _, line in shown)
-
-
 def measured(make: Callable[[], Memory], worlds: Iterable[World]) -> Score:
     """A new learner for each world."""
     score: defaultdict[str, list[Any]] = defaultdict(list)
     for world in worlds:
         reads = _reads_of(world, make())
         count = len(reads)
-        known = [{one.signal for one in world.habits if one.start_us <= read.at_us < one.end_us} for read in reads]
-        befores = [frozenset[str](), *(read.lines for read in reads)]
-        flips = sum(len(read.lines ^ before) for read, before in zip(reads, befores, strict=False))
-        score["hits"].append(sum(len(read.lines & truth) for read, truth in zip(reads, known, strict=True)) / count)
-        score["false"].append(sum(len(read.lines - truth) for read, truth in zip(reads, known, strict=True)) / count)
-        score["missed"].append(sum(len(truth - read.lines) for read, truth in zip(reads, known, strict=True)) / count)
-        score["tokens"].append(sum(read.tokens for read in reads) / count)
-        score["labelled_tokens"].append(sum(read.labelled_tokens for read in reads) / count)
-        score["flips"].append(flips / SIGNALS * _YEAR_US / (reads[-1].at_us - reads[0].at_us))  # per signal and year
+        sums = Counter[str]()
+        for read in reads:
+            truth = {one.signal for one in world.habits if one.start_us <= read.at_us < one.end_us}
+            sums["hits"] += len(read.lines & truth)
+            sums["false"] += len(read.lines - truth)
+            sums["missed"] += len(truth - read.lines)
+            sums["tokens"] += read.tokens
+        for name, value in sums.items():
+            score[name].append(value / count)
         for habit in world.habits:
             _add_habit(score, habit, world, reads)
-        for one in world.planted:
-            during = [read for read in reads if one.start_us <= read.at_us <= one.end_us + _QUIET_US]
-            score[f"resisted {one.attack}"].append(not any(one.signal in read.lines for read in during))
+        for one in world.plants:
+            begin_us, end_us = one.sessions[0][0].at_us, one.sessions[-1][-1].at_us
+            during = [read.lines for read in reads if begin_us <= read.at_us <= end_us + _QUIET_US]
+            score[f"resisted {one.attack}"] += [not any(signal in lines for lines in during) for signal in one.signals]
     return score
 
 
@@ -191,10 +179,8 @@ def figures_of(*scores: Score) -> dict[str, Any]:
         "recall": round(hits / (hits + missed), 3) if hits + missed else None,
         "f1": round(2 * hits / (2 * hits + false + missed), 3) if hits else 0.0,
         "tokens": round(sum(whole["tokens"]) / worlds, 1),
-        "labelled_tokens": round(sum(whole["labelled_tokens"]) / worlds, 1),
         "learn_turns_p50": median(learned) if learned else None,
         "never_learned": round(1 - len(learned) / count, 3) if count else None,
         "forget_days_p50": round(median(whole["forget_days"]), 3) if whole["forget_days"] else None,
-        "flips_per_signal_year": round(sum(whole["flips"]) / worlds, 1),
         **{name: round(sum(one) / len(one), 3) for name, one in resisted.items()},
     }

@@ -16,10 +16,8 @@ from hobus.actors.ho3_memory.event_time import HOUR_US, parse_micros
 
 SIGNALS = 40
 NAMES = tuple(f"tool:t{number:02d}" for number in range(SIGNALS))
-BACKGROUND = (0.0, 0.002, 0.005, 0.01, 0.02)
-"""Rates per turn of a signal that is no habit now."""
-HABIT = (0.08, 0.15, 0.3)
-"""Rates per turn of a habit."""
+BACKGROUND = (0.0, 0.002, 0.005, 0.01, 0.02)  # rates per turn of a signal that is no habit now
+HABIT = (0.08, 0.15, 0.3)  # rates per turn of a habit
 MISLABELLED = 0.05
 DAY_US = 24 * HOUR_US
 _BEGIN_US = parse_micros("2026-01-01T00:00:00.000000Z")
@@ -49,28 +47,20 @@ class Habit(NamedTuple):
     rate: float
 
 
-class Planted(NamedTuple):
-    attack: str
-    signal: str
-    start_us: int
-    end_us: int
-
-
-class World(NamedTuple):
-    """Everything there is to learn, and what must not be; sessions in order of time."""
-
-    kind: str
-    sessions: tuple[Session, ...]
-    habits: tuple[Habit, ...]
-    planted: tuple[Planted, ...]
-
-
 class Plant(NamedTuple):
     """Sessions that are planted, each by its turns, and the signals in every turn of them."""
 
     attack: str
     signals: tuple[str, ...]
     sessions: tuple[tuple[Turn, ...], ...]
+
+
+class World(NamedTuple):
+    """Everything there is to learn, and what must not be; sessions in order of time."""
+
+    sessions: list[Session]
+    habits: list[Habit]
+    plants: list[Plant]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +81,13 @@ def world(kind: str, seed: int) -> World:
     plants = made.plants(draw, made.days)
     if made.script:
         habits.append(Habit(made.script, _at(0), _at(made.days), 1.0))
-    sessions = [*_own_sessions(draw, made, background, habits), *_script(made), *_planted_sessions(plants)]
+    hours = range(24 * made.days) if made.script else ()
+    beside = [(Turn(_at(hour / 24), (made.script,)),) for hour in hours]
+    beside += [turns for plant in plants for turns in plant.sessions]
+    sessions = [*_own_sessions(draw, made, background, habits), *(Session("", turns, is_own=False) for turns in beside)]
     numbered = enumerate(sorted(sessions, key=lambda one: one.turns[0].at_us))
-    return World(
-        kind,
-        tuple(one._replace(session_id=f"00000000-0000-5000-8000-{number:012d}") for number, one in numbered),
-        tuple(habits),
-        tuple(Planted(one.attack, signal, *_span(one)) for one in plants for signal in one.signals),
-    )
+    named = [one._replace(session_id=f"00000000-0000-5000-8000-{number:012d}") for number, one in numbered]
+    return World(named, habits, plants)
 
 
 def _own_sessions(draw: Random, made: Kind, background: dict[str, float], habits: list[Habit]) -> Iterable[Session]:
@@ -116,20 +105,6 @@ def _own_sessions(draw: Random, made: Kind, background: dict[str, float], habits
             turns.append(Turn(at_us, tuple(dict.fromkeys(signals))))
             at_us += _TURN_US
         yield Session("", tuple(turns), is_own=True)
-
-
-def _script(made: Kind) -> list[Session]:
-    if not made.script:
-        return []
-    return [Session("", (Turn(_at(hour / 24), (made.script,)),), is_own=False) for hour in range(24 * made.days)]
-
-
-def _planted_sessions(plants: Iterable[Plant]) -> list[Session]:
-    return [Session("", turns, is_own=False) for plant in plants for turns in plant.sessions]
-
-
-def _span(plant: Plant) -> tuple[int, int]:
-    return plant.sessions[0][0].at_us, plant.sessions[-1][-1].at_us
 
 
 def _at(day: float) -> int:
@@ -169,19 +144,14 @@ def _ending(draw: Random, days: int) -> list[Habit]:
 
 def _plant(attack: str, names: tuple[str, ...], *sessions: tuple[float, int]) -> Plant:
     """Sessions as (day, turns)."""
-    return Plant(
-        attack,
-        names,
-        tuple(tuple(Turn(_at(day) + n * _TURN_US, names) for n in range(turns)) for day, turns in sessions),
-    )
+    made = (tuple(Turn(_at(day) + n * _TURN_US, names) for n in range(turns)) for day, turns in sessions)
+    return Plant(attack, names, tuple(made))
 
 
 def _bursts(draw: Random, days: int) -> list[Plant]:
     """A dozen sessions in which one signal comes in each of 30 to 300 turns, and never again."""
-    return [
-        _plant("burst", (f"tool:burst{number}",), (draw.uniform(5, days - 20), draw.randint(30, 300)))
-        for number in range(12)
-    ]
+    spans = [(draw.uniform(5, days - 20), draw.randint(30, 300)) for _ in range(12)]
+    return [_plant("burst", (f"tool:burst{number}",), span) for number, span in enumerate(spans)]
 
 
 def _hostile_session(draw: Random, days: int) -> list[Plant]:
@@ -202,24 +172,16 @@ def _slow_poisoning(draw: Random, days: int) -> list[Plant]:
     return found
 
 
+_EIGHT = _scattered(8)
 KINDS = {
     "background noise": Kind("twelve habits of 20 to 60 days", _scattered(12)),
     "seasonal": Kind("eight habits that come back again and again", _seasonal),
     "ending": Kind("six habits that end on one day, on which six others begin", _ending),
-    "bursts": Kind("a dozen sessions full of one signal each", _scattered(8), _bursts),
-    "slow poisoning": Kind(
-        "eight signals, each pushed in 2 to 6 sessions of five turns", _scattered(8), _slow_poisoning
-    ),
-    "hostile session": Kind("one session that pushes ten signals in 300 turns", _scattered(8), _hostile_session),
-    "few sessions": Kind("one a day", _scattered(8), sessions_per_day=1.0),
-    "many sessions": Kind("ten a day, of four turns", _scattered(8), days=120, sessions_per_day=10.0, turns=4),
-    "questions": Kind(
-        "twelve sessions a day of one turn each", _scattered(8), days=120, sessions_per_day=12.0, turns=1
-    ),
-    "hourly script": Kind(
-        "a program of the same user, one turn each hour",
-        _scattered(8),
-        days=120,
-        script="tool:script",
-    ),
+    "bursts": Kind("a dozen sessions full of one signal each", _EIGHT, _bursts),
+    "slow poisoning": Kind("eight signals, each pushed in 2 to 6 sessions of five turns", _EIGHT, _slow_poisoning),
+    "hostile session": Kind("one session that pushes ten signals in 300 turns", _EIGHT, _hostile_session),
+    "few sessions": Kind("one a day", _EIGHT, sessions_per_day=1.0),
+    "many sessions": Kind("ten a day, of four turns", _EIGHT, days=120, sessions_per_day=10.0, turns=4),
+    "questions": Kind("twelve sessions a day of one turn each", _EIGHT, days=120, sessions_per_day=12.0, turns=1),
+    "hourly script": Kind("a program of the same user, one turn each hour", _EIGHT, days=120, script="tool:script"),
 }

@@ -2,7 +2,7 @@
 
 What they do is seen in the directory that `HOBUS_OUTSIDE` names: `<tool>.runs` gets a line whenever a tool is begun,
 `<tool>.effects` one for each effect. A tool stands still behind its effect while there is a file `hold` there.
-`charge_keyed` asks an outside that knows keys: the same key again changes nothing. `charge_late` waits first. The two
+`charge_keyed` asks an outside that knows keys: the same key again changes nothing. `charge_late` waits first. The
 others wait alone, each in its own way.
 """
 
@@ -24,28 +24,19 @@ LOOK_S = 0.001
 @tool(idempotent=True, writes=True)
 def charge_keyed(*, call: Invocation) -> dict[str, bool]:
     """Charges the card, once for each key."""
-    _begun("charge_keyed")
-    _line("charge_keyed", "effects", call.idempotency_key, once=True)
-    _held()
-    return {"charged": True}
+    return _charged("charge_keyed", call, once=True)
 
 
 @tool(idempotent=False, writes=True)
 def charge_unkeyed(*, call: Invocation) -> dict[str, bool]:
     """Charges the card."""
-    _begun("charge_unkeyed")
-    _line("charge_unkeyed", "effects", call.idempotency_key)
-    _held()
-    return {"charged": True}
+    return _charged("charge_unkeyed", call)
 
 
 @tool(idempotent=False, writes=True)
 def charge_late(*, call: Invocation) -> dict[str, bool]:
     """Charges the card after a while."""
-    _begun("charge_late")
-    time.sleep(WAIT_S)
-    _line("charge_late", "effects", call.idempotency_key)
-    return {"charged": True}
+    return _charged("charge_late", call, wait_s=WAIT_S)
 
 
 @tool(idempotent=True, writes=False)
@@ -91,14 +82,14 @@ def _line(tool_id: str, kind: str, text: str, *, once: bool = False) -> None:
         os.fsync(file.fileno())
 
 
-def _begun(tool_id: str) -> None:
+def _charged(tool_id: str, call: Invocation, *, once: bool = False, wait_s: float = 0.0) -> dict[str, bool]:
     _line(tool_id, "runs", f"{os.getpid()} {time.time()}")
-
-
-def _held() -> None:
+    time.sleep(wait_s)
+    _line(tool_id, "effects", call.idempotency_key, once=once)
     until = time.monotonic() + HELD_S_MAX
     while (_outside() / "hold").exists() and time.monotonic() < until:
         time.sleep(LOOK_S)
+    return {"charged": True}
 
 
 def _outside() -> Path:

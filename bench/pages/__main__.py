@@ -20,11 +20,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 def stale(root: Path = ROOT) -> list[str]:
     """Return the pages that say something else than the code."""
-    return [
-        name
-        for name, page in PAGES.items()
-        if not (root / name).is_file() or (root / name).read_text(encoding="utf-8") != page()
-    ]
+    said = {name: (root / name).read_text(encoding="utf-8") if (root / name).is_file() else "" for name in PAGES}
+    return [name for name, page in PAGES.items() if said[name] != page()]
 
 
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:

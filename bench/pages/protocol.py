@@ -1,4 +1,4 @@
-"""`bus/PROTOCOL.md`, from the catalog, the message classes and the hand-written preface."""
+"""`bus/PROTOCOL.md`, from the catalog, the message classes and the hand-written text."""
 
 from __future__ import annotations
 
@@ -29,14 +29,6 @@ Described = type[Record] | type[tuple[Any, ...]]
 """A record, which is a map on the wire, or a named tuple, which is an array."""
 
 _COMMON_MIN = 2
-_FORM = (
-    "Each message is a map unless marked as an array; a field is `name:type=default  meaning`, in order. `int(0..)`, "
-    "`float(0..1)`: range of the value; `str(1..80)`, `list[str](..16)`: of the length; `~` before a pattern. `time`: ISO "
-    "8601, UTC, microseconds, as `2026-01-31T09:30:00.000000Z`; `uuid`: in full, lower case; `key`: letters, digits and `._:@-`; `word`, `line`: "
-    "printable ASCII, without and with blanks; `principal`: `local` (clients of this machine), `key/<name>` (a key of the "
-    "HTTP door), `key/<name>/<user>` (a user behind that key). `''` and null mean none or unknown "
-    "unless stated otherwise."
-)
 _TYPES = {
     r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$": "time",
     r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$": "uuid", r"^[A-Za-z0-9._:@-]+$": "key",
@@ -66,7 +58,6 @@ _CONTROL: tuple[type[Message], ...] = (
 
 
 def render() -> str:
-    preface = Path(__file__).with_name("protocol.md").read_text(encoding="utf-8")
     facts = {
         "protocol": str(HEADER_VERSION), "header_max": str(HEADER_MAX_BYTES), "header_room": str(HEADER_ROOM_BYTES),
         "id_max": str(ID_MAX_CHARS), "header_fields": _block(_lines(Header)),
@@ -75,27 +66,21 @@ def render() -> str:
         "tap_fields": ", ".join(f"`{name}`" for name in TapRecord._fields),
         "verdicts": ", ".join(f"`{verdict}`" for verdict in VERDICTS),
     }  # fmt: skip
-    for name, value in facts.items():
-        preface = preface.replace("{" + name + "}", value)
     by_type = {cls.TYPE: cls for cls in (*CLASSES.values(), *_CONTROL)}
     described: list[Described] = [*(by_type[name] for name in sorted(by_type)), *_records(by_type.values())]
     common = common_fields(line for cls in described for line in _lines(cls))
-    parts = [preface.rstrip(), "## Who may send what", *_routes(), "## Messages", _FORM]
-    parts += ["Fields of several messages:", _block(sorted(set(common.values())))]
-    parts += (_described(cls, common) for cls in described)
-    parts += [
-        "## Failure codes",
-        "Codes of the bus and of its messages: " + ", ".join(f"`{code}`" for code in FAILURE_CODES) + ".",
-    ]
-    return "\n\n".join(parts) + "\n"
+    facts |= {
+        "routes": "\n\n".join(_routes()), "common": _block(sorted(set(common.values()))),
+        "messages": "\n\n".join(_described(cls, common) for cls in described),
+        "codes": ", ".join(f"`{code}`" for code in FAILURE_CODES),
+    }  # fmt: skip
+    page = Path(__file__).with_name("protocol.md").read_text(encoding="utf-8")
+    for name, value in facts.items():
+        page = page.replace("{" + name + "}", value)
+    return page
 
 
 def _routes() -> Iterable[str]:
-    yield (
-        "`redeliver`: goes to another worker if its worker is lost. `low`: waits behind other work. `sensitive`: may hold "
-        "text. `by_tool`: goes to workers that announce the tool in its key. `about`: a command with its own share. "
-        "`pages`: reads pages of the record, in turns."
-    )
     for service in dict.fromkeys(row.service for row in ROWS):
         yield f"### Service `{service}`"
         yield _block(_route(row) for row in ROWS if row.service == service)

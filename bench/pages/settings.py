@@ -23,22 +23,15 @@ _PARTS = (("applies_to", AppliesTo), ("budget", TemplateBudget), ("fallback", Pi
 
 
 def attention_page() -> str:
-    parts = [Path(__file__).with_name("attention.md").read_text(encoding="utf-8")]
-    parts.append("\n## Keys of a template\n\n")
-    parts.extend(_key_rows("", Template))
-    for name, model in _PARTS:
-        parts.extend(_key_rows(f"{name}.", model))
-    parts.append(
-        "\n## Stages\n\nEach has `stage` (its name in the trace, unique in its template), `type`, `config` (if its type needs any) "
-        "and `enabled` (default true).\n"
-    )
+    keys = [*_key_rows("", Template), *(row for name, model in _PARTS for row in _key_rows(f"{name}.", model))]
     kinds: dict[str, list[str]] = {}
     for stage in get_args(AnyStage):
         config = stage.model_fields["config"].annotation
         told = f"{_sentence(config)}\n\n{''.join(_key_rows('', config))}"
         kinds.setdefault(told, []).extend(f"`{kind}`" for kind in get_args(stage.model_fields["type"].annotation))
-    parts.extend(f"\n### {', '.join(names)}\n\n{told}" for told, names in kinds.items())
-    return "".join(parts)
+    stages = "".join(f"\n### {', '.join(names)}\n\n{told}" for told, names in kinds.items())
+    page = Path(__file__).with_name("attention.md").read_text(encoding="utf-8")
+    return page.replace("{keys}", "".join(keys)).replace("{stages}", stages)
 
 
 def _key_rows(path: str, model: type[BaseModel]) -> Iterator[str]:
@@ -57,43 +50,36 @@ def _sentence(model: type[BaseModel]) -> str:
     return " ".join((model.__doc__ or "").split("\n\n")[0].split())
 
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "ledger.md"
-BEGIN, END = "<!-- entries: begin -->", "<!-- entries: end -->"
-
-
 def lists() -> str:
     """A list per stream; what most of its entries share is said above them."""
     parts: list[str] = []
     for stream in (SESSION, *STREAMS):
         kinds = [kind for kind in KINDS if kind.stream == stream]
         name = "session/<session>" if stream == SESSION else stream
-        writers = Counter(_writers(kind) for kind in kinds).most_common(1)[0][0]
+        writers = Counter(", ".join(kind.writers) for kind in kinds).most_common(1)[0][0]
         parts.append("\n".join((f"`{name}`, by {writers}:\n", *(_line(kind, writers) for kind in kinds))))
     return "\n\n".join(parts)
 
 
-def _writers(kind: EntryKind) -> str:
-    return ", ".join(kind.writers)
-
-
 def _line(kind: EntryKind, writers: str) -> str:
     searched = {body.number for body in kind.searched}
+    own = ", ".join(kind.writers)
     texts = ", ".join(f"*{text}*" if number in searched else text for number, text in enumerate(kind.texts, start=1))
     said = (
         kind.means.removeprefix(f"Entry {kind.event_type}: ").replace(f" (entry {kind.event_type})", "").rstrip("."),
-        f"by {_writers(kind)}" if _writers(kind) != writers else "",
+        f"by {own}" if own != writers else "",
         f"texts: {texts}" if texts else "",
     )
     return f"- {kind.event_type}{' **!**' if kind.is_barrier else ''}: {'; '.join(filter(None, said))}"
 
 
 def entries_page() -> str:
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return f"{before}{BEGIN}\n{lists()}\n{END}{rest.partition(END)[2]}"
+    page = (Path(__file__).resolve().parents[2] / "docs" / "ledger.md").read_text(encoding="utf-8")
+    (before, begin, rest), end = page.partition("<!-- entries: begin -->"), "<!-- entries: end -->"
+    return f"{before}{begin}\n{lists()}\n{end}{rest.partition(end)[2]}"
 
 
-_OPERATORS = ("bus", "ledger", "launcher", "ho1", "ho2")
-"""Sections that an agent's owner need not know."""
+_OPERATORS = ("bus", "ledger", "launcher", "ho1", "ho2")  # sections that an agent's owner need not know
 
 
 def settings_page() -> str:
@@ -108,18 +94,11 @@ def settings_page() -> str:
             about = (section.__doc__ or "").splitlines()[0]
             parts.append(f"\n### {name}\n\n{about}\n\n")
             parts.extend(_rows(name, section, shipped[name], told))
-    parts.append("\n## agents/&lt;ID&gt;.json\n\nOne file per agent.\n\n")
-    parts.extend(f"- `{name}`: {about}\n" for name, about in _agent_lines())
-    return "".join(parts)
-
-
-def _agent_lines() -> Iterator[tuple[str, str]]:
-    """Each line that the file of an agent has, and what it is for."""
-    for name, field in AgentFile.model_fields.items():
-        yield name, str(field.description)
-    for block, model in (("permissions", Permissions), ("approval", Approval)):
-        for name, field in model.model_fields.items():
-            yield f"{block}.{name}", str(field.description)
+    files = (AgentFile, ""), (Permissions, "permissions."), (Approval, "approval.")
+    agent = (
+        f"- `{of}{name}`: {field.description}\n" for model, of in files for name, field in model.model_fields.items()
+    )
+    return "".join((*parts, "\n## agents/&lt;ID&gt;.json\n\nOne file per agent.\n\n", *agent))
 
 
 def _rows(path: str, section: type[BaseModel], shipped: Any, told: dict[str, str]) -> Iterator[str]:

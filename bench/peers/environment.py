@@ -41,10 +41,8 @@ def python_of(name: str, requirements: Sequence[str]) -> Path:
         raise PeerAway(f"no environment for {name} in {place}: {error}") from error
     if done.returncode:
         why = next((line for line in reversed(done.stderr.splitlines()) if line.startswith("ERROR")), "pip failed")
-        raise PeerAway(
-            f"pip could not install {' '.join(requirements)} ({why}): is a package registry reachable? "
-            "`--no-peer` measures without it"
-        )
+        hint = "is a package registry reachable? `--no-peer` measures without it"
+        raise PeerAway(f"pip could not install {' '.join(requirements)} ({why}): {hint}")
     mark.write_text(wanted)
     return python
 
@@ -76,12 +74,10 @@ class LinePeer:
         return self.heard()
 
     def tell(self, asked: Any) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(asked) + "\n")
         self.process.stdin.flush()
 
     def heard(self) -> Any:
-        assert self.process.stdout is not None
         if not (line := self.process.stdout.readline()):
             raise SystemExit("the peer ended; its own words stand above")
         return json.loads(line)

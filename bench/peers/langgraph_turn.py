@@ -1,8 +1,8 @@
 """LangGraph with SqliteSaver, durability `sync`: one turn of two model calls and one tool call, in an environment of its own.
 
 Driven by `bench.turn` and `bench.load`: its one argument is JSON with the directory of the database and the
-texts; then each line of standard input is JSON, `{"thread", "written", "taken", "measured"}`: a new thread gets `written` turns
-of history in one update of its state and `taken` more by taking them; then the measured ones. The answer is one line of JSON:
+texts; then each line of standard input is JSON, `{"thread", "history", "measured"}`: a new thread gets so many turns
+of history in one update of its state; then the measured ones. The answer is one line of JSON:
 their milliseconds, and by how many bytes each made the database grow. `{"threads", "turns"}`: so many turns of each thread, all
 of them asking at once and again as soon as they are answered; the answer is how many milliseconds each turn was waited for. The
 model takes no time; its texts are those of the turn on the other side.
@@ -72,11 +72,8 @@ def main() -> None:
         thread: Any = {"configurable": {"thread_id": asked["thread"]}}
         if asked["thread"] not in known:
             known.add(asked["thread"])
-            if asked["written"]:
-                said = [message for turn in range(asked["written"]) for message in turn_said(turn)]
-                app.update_state(thread, {"messages": said}, as_node="agent")
-            for _ in range(asked["taken"]):
-                take(app, thread)
+            said = [message for turn in range(asked["history"]) for message in turn_said(turn)]
+            app.update_state(thread, {"messages": said}, as_node="agent")
         before = stored_bytes(connection)
         times = [take(app, thread) for _ in range(asked["measured"])]
         grown = (stored_bytes(connection) - before) // max(1, len(times))

@@ -1,4 +1,4 @@
-"""Storms (R1b): two and three faults at once, on a real cluster with eight people, and nobody is left unanswered or charged twice.
+"""Storms (R1b): two and three faults at once, and nobody is left unanswered or charged twice: `python -m bench.storms`.
 
 In each storm eight people ask question after question, each in a session of their own; every one makes a tool charge a card outside
 (bench/outside_tools), half of them with our key, half without. A ninth asks and takes the request back, the first one
@@ -17,7 +17,6 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -29,7 +28,6 @@ from bench.storms.plan import plans
 from bench.storms.running import PEOPLE, THINKING_MS, run_row
 
 ROW = 12
-RESULTS = Path("bench/results/storms.json")
 
 
 def table(storms: Sequence[dict[str, Any]]) -> str:
@@ -61,7 +59,7 @@ def main() -> None:
         storms += row.figures
         faults += row.broken + row.of_each("slow")
         figures = {"thinking_ms": THINKING_MS, "seed": given.seed, "storms": storms}
-        code = concluded(given, table(storms), faults, results=RESULTS, figures=figures, name="storms", how=how)
+        code = concluded(given, table(storms), faults, figures=figures, name="storms", how=how)
     sys.exit(code)
 
 

@@ -8,15 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 
 ROLES = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "zygote", "launcher")
-TWICE_THERE = ("ho1", "ho2")
-"""Roles of which the cluster has two, so that both may be hit."""
+TWICE_THERE = ("ho1", "ho2")  # roles of which the cluster has two, so that both may be hit
 DURING = ("scale", "restart", "drain", "segment", "snapshot")
 TRIPLES = 40
 APART_S_MAX = 1.0
-FROZEN_S = (0.4, 3.0)
-"""How long somebody stands still: shorter than the peer time-out (0.8 s), and much longer."""
-ASKED_S_MAX = 1.0
-"""The first fault comes this long after the first questions at the latest."""
+FROZEN_S = (0.4, 3.0)  # how long somebody stands still: shorter than the peer time-out (0.8 s), and much longer
+ASKED_S_MAX = 1.0  # the first fault comes this long after the first questions at the latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +47,18 @@ def plans(*, is_all: bool, seed: int) -> list[Plan]:
     pairs = [*combinations(ROLES, 2), *both]
     ordered = [*permutations(ROLES, 2), *both]
     triples = [tuple(draw.sample(ROLES, 3)) for _ in range(TRIPLES)]
-    kinds = (
-        _some([Plan("killed at once", pair) for pair in pairs], draw, is_all=is_all),
-        _some([Plan("killed within a second", pair, apart_s=_apart(draw)) for pair in pairs], draw, is_all=is_all),
-        _some([Plan("killed and frozen", (one,), (other,)) for one, other in ordered], draw, is_all=is_all),
-        _some([_triple(hit, draw) for hit in triples], draw, is_all=is_all),
-        *(
-            _some([Plan(f"killed during {what}", (role,), during=what) for role in ROLES], draw, is_all=is_all)
-            for what in DURING
-        ),
-    )
-    return [_drawn(plan, draw) for kind in kinds for plan in kind]
+    kinds = [
+        [Plan("killed at once", pair) for pair in pairs],
+        [Plan("killed within a second", pair, apart_s=_apart(draw)) for pair in pairs],
+        [Plan("killed and frozen", (one,), (other,)) for one, other in ordered],
+        [_triple(hit, draw) for hit in triples],
+        *([Plan(f"killed during {what}", (role,), during=what) for role in ROLES] for what in DURING),
+    ]
+    return [_drawn(plan, draw) for kind in kinds for plan in (kind if is_all else _some(kind, draw))]
 
 
-def _some(of_kind: Sequence[Plan], draw: random.Random, *, is_all: bool) -> Iterable[Plan]:
-    """All of them, or as few as bring each role once (of what happens during something: three)."""
-    if is_all:
-        return of_kind
+def _some(of_kind: Sequence[Plan], draw: random.Random) -> Iterable[Plan]:
+    """As few as bring each role once (of what happens during something: three)."""
     shuffled = draw.sample(of_kind, len(of_kind))
     if of_kind[0].during:
         return shuffled[:3]
@@ -92,9 +84,8 @@ def _drawn(plan: Plan, draw: random.Random) -> Plan:
     if not plan.frozen:
         return drawn
     die = "launcher" not in plan.frozen and draw.random() < 1 / 3
-    return replace(
-        drawn, apart_s=plan.apart_s or draw.choice((0.0, _apart(draw))), frozen_s=draw.choice(FROZEN_S), frozen_die=die
-    )
+    apart_s = plan.apart_s or draw.choice((0.0, _apart(draw)))
+    return replace(drawn, apart_s=apart_s, frozen_s=draw.choice(FROZEN_S), frozen_die=die)
 
 
 def _apart(draw: random.Random) -> float:

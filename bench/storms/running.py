@@ -10,7 +10,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,13 +38,11 @@ from hobus.ledger_service.segment import DIRECTORY
 
 PEOPLE = 8
 THINKING_MS = 200
-GIVEN_UP_S = 60.0
-"""What is not as it should be by then never will be."""
+GIVEN_UP_S = 60.0  # what is not as it should be by then never will be
 LATE_S, WHOLE_S, LEFT_S = 10.0, 30.0, 15.0
 """Too long is: from the first fault, or the question, to the answer; from the last fault until everybody is ready again; and
 from then until what nobody waits for is over."""
-MOMENT_S_MAX = 30.0
-"""A moment that has not come by then is given up, and the faults come all the same."""
+MOMENT_S_MAX = 30.0  # a moment that has not come by then is given up, and the faults come all the same
 SETTINGS = {
     "gateway.providers.offline.latency_ms": THINKING_MS,
     "ho2.classify": False,
@@ -77,9 +75,10 @@ class Storm:
     @property
     def slow(self) -> list[str]:
         """What took too long: a fault on a machine that has the time."""
-        told, is_anew = [one.told for one in self.asked if one.told], self.plan.ends_the_cluster
-        late = [f"{who} waited {waited_s:.1f} s" for who, waited_s in self.waited_s.items() if waited_s > LATE_S]
-        found = [] if is_anew else [*late, *(f"somebody had to ask again: {one}" for one in told)]
+        found: list[str] = []
+        if not self.plan.ends_the_cluster:
+            found += [f"{who} waited {waited_s:.1f} s" for who, waited_s in self.waited_s.items() if waited_s > LATE_S]
+            found += [f"somebody had to ask again: {one.told}" for one in self.asked if one.told]
         if not 0 <= self.whole_after_s <= WHOLE_S:
             found.append("somebody was not ready again" + (" in time" if self.whole_after_s >= 0 else ""))
         if self.left_after_s > LEFT_S:
@@ -311,7 +310,7 @@ class Weather:
         self.family.update(family_in(self.cluster.home))
 
 
-async def _changed(look: Any) -> None:
+async def _changed(look: Callable[[], object]) -> None:
     before = look()
     while look() == before:
         await asyncio.sleep(0.001)

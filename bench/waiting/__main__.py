@@ -14,14 +14,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from bench.report import arguments, machine, rows_table, told
 from bench.waiting.hostile import hostile
 from bench.waiting.rows import SMALL, Row, Sizes, overload, streams, tools, turns
 
 ROWS = {"turns": turns, "tools": tools, "streams": streams, "overload": overload, "hostile": hostile}
-DOCUMENT, RESULTS = Path("bench/results/speed.md"), Path("bench/results/waiting.json")
 
 
 def measure(names: Sequence[str], sizes: Sizes, *, has_peer: bool) -> list[Row]:
@@ -44,8 +42,8 @@ def main() -> int:
         parser.error(f"no row {unknown[0]}; there are {', '.join(ROWS)}")
     before = machine()
     rows = measure(names, SMALL if given.small else Sizes(), has_peer=not (given.no_peer or given.small))
-    to = {"results": RESULTS, "name": "waiting", "how": "one key, a new cluster each row", "document": DOCUMENT}
-    told(given, before, {"rows": [asdict(row) for row in rows]}, rows_table(rows), **to)
+    figures, how = {"rows": [asdict(row) for row in rows]}, "one key, a new cluster each row"
+    told(given, before, figures, rows_table(rows), name="waiting", how=how)
     return int(any(row.missed for row in rows))
 
 

@@ -67,7 +67,10 @@ class Door:
             await writer.drain()
             head = (await reader.readuntil(b"\n")).split()  # an EOFError where it was cut off before any
             heard.status = int(head[1])
-            headers = await _headers(reader)
+            headers: dict[str, str] = {}
+            while line := (await reader.readline()).decode("latin-1").strip():
+                name, _, value = line.partition(":")
+                headers[name.lower()] = value.strip()
             if stream and heard.status == 200:
                 await _read_stream(reader, heard, began)
                 return
@@ -76,14 +79,6 @@ class Door:
             heard.outcome = headers.get("x-hobus-outcome", "success") if is_answer else str(found["error"].get("code"))
         finally:
             writer.close()
-
-
-async def _headers(reader: asyncio.StreamReader) -> dict[str, str]:
-    found: dict[str, str] = {}
-    while line := (await reader.readline()).decode("latin-1").strip():
-        name, _, value = line.partition(":")
-        found[name.lower()] = value.strip()
-    return found
 
 
 async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:

@@ -13,18 +13,15 @@ from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any
 
-from bench.cluster import cluster, temporary
-from bench.outside import asking_for, with_outside
+from bench.outside import asking_for
 from bench.turn import QUESTION
 from bench.waiting.clients import Door, Heard, said_of
 from bench.waiting.provider import provider
-from bench.waiting.rows import OWN, QUICK, Row, Sizes, door_of
+from bench.waiting.rows import OWN, QUICK, Row, Sizes, door_of, doored, with_tools
 from hobus.config.files import SHIPPED_ROOT
 
-_READERS, _PIECES, _GAP_MS = 20, 1000, 10.0
-"""Of the answers that are read a byte a second."""
-_BEGINS_S = 0.5
-"""A burden has begun by then; a tool that blocks is not known to do so yet."""
+_READERS, _PIECES, _GAP_MS = 20, 1000, 10.0  # of the answers that are read a byte a second
+_BEGINS_S = 0.5  # a burden has begun by then; a tool that blocks is not known to do so yet
 
 
 def hostile(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
@@ -34,20 +31,12 @@ def hostile(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     shipped = json.loads((SHIPPED_ROOT / "agents" / "ADMIN.json").read_text())
     with provider(3600.0) as hung, provider(0.0, _PIECES, _GAP_MS) as talker:
-        providers = hung.settings()["gateway.providers"]
-        providers = {
-            "quick": providers["offline"],
-            **providers,
-            "talker": talker.settings()["gateway.providers"]["slow"],
-        }
-        agents = [
-            shipped | OWN | {"agent_id": name, "model": {"provider_id": provider_id, "model_id": "m"}}
-            for name, provider_id in (("HUNG", "slow"), ("TALKER", "talker"))
-        ]
-        with cluster(
-            {"gateway.providers": providers}, "--http", "127.0.0.1:0", agents=[shipped | QUICK, *agents]
-        ) as found:
-            theirs = door_of(found, str(QUICK["agent_id"]))
+        (_, quick), (_, slow) = hung.settings()["gateway.providers"].items()
+        providers = {"quick": quick, "hung": slow, "talker": talker.settings()["gateway.providers"]["slow"]}
+        models = {name: {"provider_id": name, "model_id": "m"} for name in ("hung", "talker")}
+        agents = [OWN | {"agent_id": name.upper(), "model": model} for name, model in models.items()]
+        agents = [shipped | one for one in (QUICK, *agents)]
+        with doored({"gateway.providers": providers | {"offline": quick}}, agents) as (found, theirs):
             mine = door_of(found, theirs.model)
             burdens = {
                 f"a person opens {sizes.hostile_turns} turns": (_flood, mine, sizes.hostile_turns),
@@ -56,19 +45,9 @@ def hostile(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
             }
             for what, burden in burdens.items():
                 yield asyncio.run(_beside(what, _apart(*burden), theirs, QUESTION, sizes.hostile_s))
-    with temporary("bench-tools") as directory:
-        outside, with_tools = with_outside(directory, {})
-        (outside.root / "seen" / "sleep_s").write_text(f"{sizes.hostile_s:g}")
-        try:
-            with_tools.up("--http", "127.0.0.1:0")
-            theirs = door_of(with_tools)
-            mine = door_of(with_tools)
-            block = _apart(_flood, mine, 1, asking_for("block_async"))
-            yield asyncio.run(
-                _beside("a tool blocks its loop", block, theirs, asking_for("short_async"), sizes.hostile_s)
-            )
-        finally:
-            with_tools.end()
+    with with_tools(sizes.hostile_s) as found:
+        block, text = _apart(_flood, door_of(found), 1, asking_for("block_async")), asking_for("short_async")
+        yield asyncio.run(_beside("a tool blocks its loop", block, door_of(found), text, sizes.hostile_s))
 
 
 async def _beside(what: str, burden: AbstractContextManager[None], door: Door, text: str, seconds: float) -> Row:
@@ -113,15 +92,14 @@ async def _flood(door: Door, number: int, text: str = QUESTION) -> None:
 
 
 async def _read_slowly(door: Door, number: int) -> None:
-    await asyncio.gather(*(_read_a_byte_a_second(door) for _ in range(number)))
+    async def read_a_byte_a_second() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.socket() as asking:
+            asking.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            asking.settimeout(0)
+            await loop.sock_connect(asking, ("127.0.0.1", door.port))
+            await loop.sock_sendall(asking, door.request("tell me a story", stream=True))
+            while await loop.sock_recv(asking, 1):
+                await asyncio.sleep(1)
 
-
-async def _read_a_byte_a_second(door: Door) -> None:
-    loop = asyncio.get_running_loop()
-    with socket.socket() as asking:
-        asking.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        asking.settimeout(0)
-        await loop.sock_connect(asking, ("127.0.0.1", door.port))
-        await loop.sock_sendall(asking, door.request("tell me a story", stream=True))
-        while await loop.sock_recv(asking, 1):
-            await asyncio.sleep(1)
+    await asyncio.gather(*(read_a_byte_a_second() for _ in range(number)))

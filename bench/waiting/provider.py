@@ -14,18 +14,10 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from bench.builders import shipped_snapshot
-
-
-@dataclass(slots=True)
-class Stats:
-    calls: int = 0
-    now: int = 0
-    most: int = 0
-    seen: set[int] = field(default_factory=set[int])
 
 
 def _answer(value: Any) -> bytes:
@@ -52,7 +44,7 @@ def _calls(asked: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def serve(think_s: float, pieces: int, gap_s: float, port: int) -> None:
-    stats = Stats()
+    stats, seen = {"calls": 0, "now": 0, "most": 0, "doubled": 0}, set[int]()
 
     async def complete(asked: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         words = ['{"label": "chat", "confidence": 1.0}'] if asked.get("response_format") else None
@@ -61,9 +53,9 @@ async def serve(think_s: float, pieces: int, gap_s: float, port: int) -> None:
         await asyncio.sleep(think_s)
         if not asked.get("stream"):
             message = {"role": "assistant", "content": "".join(words), "tool_calls": _calls(asked)}
-            whole = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "usage": usage}
             finish = "tool_calls" if message["tool_calls"] else "stop"
             choices = [{"index": 0, "message": message, "finish_reason": finish}]
+            whole = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "usage": usage}
             writer.write(_answer({**whole, "choices": choices}))
             return
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
@@ -81,21 +73,20 @@ async def serve(think_s: float, pieces: int, gap_s: float, port: int) -> None:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
                 length = [line[15:] for line in head.split("\r\n") if line.startswith("content-length:")]
                 body = await reader.readexactly(int(length[0])) if length else b""
-                if head.startswith("get"):
-                    is_list = "/models" in head.split("\r\n")[0]
-                    doubled = stats.calls - len(stats.seen)
-                    said = {"calls": stats.calls, "most": stats.most, "doubled": doubled}
-                    writer.write(
-                        _answer({"object": "list", "data": [{"id": "m", "object": "model"}]} if is_list else said)
-                    )
+                if head.startswith("get /stats"):
+                    writer.write(_answer(stats))
                     continue
-                stats.calls, stats.now = stats.calls + 1, stats.now + 1
-                stats.most = max(stats.most, stats.now)
-                stats.seen.add(hash(body))
+                if head.startswith("get"):
+                    writer.write(_answer({"object": "list", "data": [{"id": "m", "object": "model"}]}))
+                    continue
+                seen.add(hash(body))
+                stats["calls"] += 1
+                stats["now"] += 1
+                stats.update(most=max(stats["most"], stats["now"]), doubled=stats["calls"] - len(seen))
                 try:
                     await complete(json.loads(body), writer)
                 finally:
-                    stats.now -= 1
+                    stats["now"] -= 1
                 await writer.drain()
         writer.close()
 
@@ -120,17 +111,12 @@ class Provider:
         words = [str(one) for one in (self.think_s, self.pieces, self.gap_ms, self.port)]
         command = [sys.executable, "-m", "bench.waiting.provider", *words]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline())
 
     def kill(self) -> None:
-        assert self.process is not None
         self.process.kill()
         with self.process:  # its pipe is closed, and it is waited for
             pass
-
-    def calls(self) -> int:
-        return self.stats()["calls"]
 
     def stats(self) -> dict[str, int]:
         with urllib.request.urlopen(f"{self.url}/stats", timeout=30) as answer:

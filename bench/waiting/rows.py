@@ -7,7 +7,7 @@ import json
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, product
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from bench.builders import shipped_snapshot
-from bench.cluster import Cluster, cluster, cpu_s_of, eventually, family_in, temporary
+from bench.cluster import Cluster, cluster, cpu_s_of, eventually, temporary
 from bench.gateway.speed import KEY, MODEL_ID, litellm
 from bench.outside import asking_for, with_outside
 from bench.peers.environment import PeerAway, python_of
@@ -69,8 +69,8 @@ class Row:
     row: str
     what: str
     ours: dict[str, Any]
-    peer: dict[str, Any] = field(default_factory=dict[str, Any])
     goal: str = ""
+    peer: dict[str, Any] = field(default_factory=dict[str, Any])
     missed: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
 
@@ -103,21 +103,25 @@ def doored(changes: dict[str, Any], agents: Sequence[dict[str, Any]] = ()) -> It
         yield found, door_of(found, agents[0]["agent_id"] if agents else AGENT)
 
 
+@contextmanager
+def with_tools(sleep_s: float) -> Iterator[Cluster]:
+    """A cluster whose agents may use tools that wait so long (`bench/outside_tools`), with a door."""
+    with temporary("bench-tools") as directory:
+        outside, found = with_outside(directory, {})
+        (outside.root / "seen" / "sleep_s").write_text(f"{sleep_s:g}")
+        try:
+            found.up("--http", "127.0.0.1:0")
+            yield found
+        finally:
+            found.end()
+
+
 async def warm(door: Door) -> None:
     """The cluster has answered some hundred turns, so that none of what they leave behind counts as waiting."""
     quick = replace(door, model=QUICK["agent_id"])
     for _ in range(WARM_ROUNDS):
         heard, _took_s = await at_once(quick.ask(QUESTION) for _ in range(WARM_CLIENTS))
         assert all(one.is_right for one in heard), heard
-
-
-def pss_kb(found: Cluster) -> int:
-    """Of all its processes, each page by the share that they have in it."""
-    total = 0
-    for process in family_in(found.home):
-        with suppress(psutil.Error):
-            total += process.memory_full_info().pss // 1024
-    return total
 
 
 def turns(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
@@ -133,8 +137,8 @@ def turns(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
             alone = asyncio.run(door.ask(QUESTION))
             asyncio.run(warm(door))
             ours = asyncio.run(_waited(found, door, number, sizes.model_s)) | {"alone_s": round(alone.took_s, 1)}
-        row = Row("turns", f"{number} at once, model {sizes.model_s:g} s", ours)
-        row.goal = "the peer's time; 60 KB per waiting turn"
+        goal = "the peer's time; 60 KB per waiting turn"
+        row = Row("turns", f"{number} at once, model {sizes.model_s:g} s", ours, goal)
         row.must(ours["right"] == number, f"{number - ours['right']} of {number} not right")
         row.must(ours["kb_per_waiting"] <= 60 or number < 64, f"{ours['kb_per_waiting']} KB per waiting turn")
         if has_peer:
@@ -146,21 +150,19 @@ def turns(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
 
 async def _waited(found: Cluster, door: Door, number: int, model_s: float) -> dict[str, Any]:
     """Their figures, with the most memory that they took while they waited, and the CPU that each cost."""
-    before_kb, cpu = pss_kb(found), sum(found.cpu_s().values())
-    most_kb = before_kb
+    seen_kb, cpu = [found.pss_kb().total()], sum(found.cpu_s().values())
 
     async def look() -> None:
-        nonlocal most_kb
         await asyncio.sleep(model_s * 0.8)
         while True:
-            most_kb = max(most_kb, await asyncio.to_thread(pss_kb, found))
+            seen_kb.append((await asyncio.to_thread(found.pss_kb)).total())
             await asyncio.sleep(model_s)
 
     looking = asyncio.create_task(look())
     heard, took_s = await at_once(door.ask(QUESTION) for _ in range(number))
     used_s = sum(found.cpu_s().values()) - cpu
     looking.cancel()
-    kb = (most_kb - before_kb) / number
+    kb = (max(seen_kb) - seen_kb[0]) / number
     return said_of(heard, took_s) | {"kb_per_waiting": round(kb), "cpu_ms_per_turn": round(used_s * 1000 / number, 1)}
 
 
@@ -178,16 +180,10 @@ def tools(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
     """So many calls at once of a tool that waits: one that yields, and one that does not."""
     del has_peer
     for tool_id in ("sleep_async", "sleep_def"):
-        with temporary("bench-tools") as directory:
-            outside, found = with_outside(directory, {})
-            (outside.root / "seen" / "sleep_s").write_text(f"{sizes.model_s:g}")
-            try:
-                found.up("--http", "127.0.0.1:0")
-                door = door_of(found)
-                asyncio.run(door.ask(asking_for(tool_id)))
-                heard, took_s = asyncio.run(at_once(door.ask(asking_for(tool_id)) for _ in range(sizes.tools)))
-            finally:
-                found.end()
+        with with_tools(sizes.model_s) as found:
+            door = door_of(found)
+            asyncio.run(door.ask(asking_for(tool_id)))
+            heard, took_s = asyncio.run(at_once(door.ask(asking_for(tool_id)) for _ in range(sizes.tools)))
         row = Row("tools", f"{sizes.tools} of {tool_id}, {sizes.model_s:g} s", said_of(heard, took_s), goal="+ 1 s")
         row.must(row.ours["right"] == sizes.tools, f"{sizes.tools - row.ours['right']} of {sizes.tools} not right")
         row.must(took_s <= sizes.model_s + 1, f"{took_s - sizes.model_s:.1f} s more than the tool")
@@ -207,8 +203,8 @@ def streams(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
                 cpu = sum(found.cpu_s().values())
                 ours = asyncio.run(_streamed(door, number, sizes.pieces)) | {"model_s": own["took_s"]}
                 ours["cpu_ms_per_piece"] = round((sum(found.cpu_s().values()) - cpu) * 1000 / number / sizes.pieces, 3)
-            row = Row("streams", f"{number} of {sizes.pieces} pieces, one each {sizes.gap_ms:g} ms", ours)
-            row.goal = "none cut"
+            what = f"{number} of {sizes.pieces} pieces, one each {sizes.gap_ms:g} ms"
+            row = Row("streams", what, ours, "none cut")
             row.must(ours["whole"] == number, f"{number - ours['whole']} of {number} not whole")
             if number <= 64:
                 row.goal = "1.1 of the model's time, first words + 0.1 s, half of the peer's CPU"
@@ -252,8 +248,8 @@ def overload(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
         with doored({"gateway.providers.offline.latency_ms": round(model_s * 1000)}) as (found, door):
             ours = asyncio.run(_overloaded(found, door, way, sizes.overload_s))
         what = f"{way}, model {model_s:g} s, three times {ours['capacity']:g} turns/s for {sizes.overload_s:g} s"
-        row = Row("overload", what, ours)
-        row.goal = "goodput 0.9 of capacity; refused within 1 s; none degraded; normal within 5 s"
+        goal = "goodput 0.9 of capacity; refused within 1 s; none degraded; normal within 5 s"
+        row = Row("overload", what, ours, goal)
         row.must(ours["goodput"] >= 0.9 * ours["capacity"], f"goodput {ours['goodput']} of {ours['capacity']} turns/s")
         row.must(ours["refused_after_s"] <= 1, f"refused after {ours['refused_after_s']} s")
         row.must(not ours["degraded"], f"{ours['degraded']} degraded")
@@ -294,10 +290,9 @@ async def _overloaded(found: Cluster, door: Door, way: str, seconds: float) -> d
 
 async def _asked_by_bus(bus: Bus) -> Heard:
     """One turn, asked once: who is told to come back is refused."""
-    began, input_id = time.monotonic(), bus.new_id()
+    began, turn = time.monotonic(), ProcessTurn(input_id=bus.new_id(), text=QUESTION)
     try:
-        turn = ProcessTurn(input_id=input_id, text=QUESTION)
-        result = await bus.request("host", turn, expect=TurnResult, timeout_s=600, message_id=input_id)
+        result = await bus.request("host", turn, expect=TurnResult, timeout_s=600, message_id=turn.input_id)
         outcome = result.outcome if result.outcome != "error" else result.code or "error"
     except RuntimeFault as fault:
         outcome = fault.code
@@ -307,21 +302,21 @@ async def _asked_by_bus(bus: Bus) -> Heard:
 
 async def _capacity(ask: Ask, alone_s: float, seconds: float) -> float:
     """Right turns a second with ever more clients, each of whom asks again once it is answered: the best of them."""
+
+    async def client(until: float) -> int:
+        right = 0
+        while time.monotonic() < until:
+            if (await ask()).is_right:
+                right += 1
+            else:
+                await asyncio.sleep(0.2)
+        return right
+
     best, clients = 0.0, 8
     while True:
-        answered: list[Heard] = []
         began = time.monotonic()
         until = began + max(seconds / 4, 2.5 * alone_s)
-
-        async def client(until: float = until, answered: list[Heard] = answered) -> None:
-            while time.monotonic() < until:
-                heard = await ask()
-                answered.append(heard)
-                if not heard.is_right:
-                    await asyncio.sleep(0.2)
-
-        await asyncio.gather(*(client() for _ in range(clients)))
-        rate = sum(one.is_right for one in answered) / (time.monotonic() - began)
+        rate = sum(await asyncio.gather(*(client(until) for _ in range(clients)))) / (time.monotonic() - began)
         if rate < 1.2 * best or clients >= 2048:
             return max(0.1, rate, best)
         best, clients = max(best, rate), clients * 4
