@@ -226,8 +226,12 @@ class Peer:
             self._failure = error
             self._failed.set()
 
-    async def stop(self, drain_s: float) -> None:
-        """End in order within about `drain_s`: no new work, what runs finishes or is given back, goodbye, closed."""
+    async def stop(self, drain_s: float) -> int:
+        """End in order within about `drain_s`: no new work, what runs finishes or is given back, goodbye, closed.
+
+        Return how many requests did not finish.
+        """
+        unfinished = 0
         self._readiness.drain()
         self._slots = 0
         self._conversation.say(self._broker, Kind.CREDIT, Credit(slots=0))
@@ -238,13 +242,15 @@ class Peer:
                     await self._actor.drain()
                 await self._inbox.idle()
         except TimeoutError:
-            _log.warning("drain_timed_out", instance=self.instance, at_work=len(self._inbox), drain_s=drain_s)
+            unfinished = len(self._inbox)
+            _log.warning("drain_timed_out", instance=self.instance, at_work=unfinished, drain_s=drain_s)
         except RuntimeFault as fault:
             _log.warning("drain_failed", instance=self.instance, code=fault.code, detail=fault.detail)
         await self._cancel_handlers(drain_s)
         for connection in self._connections.values():
             self._conversation.say(connection, Kind.BYE, Bye())
         self.close()
+        return unfinished
 
     async def _cancel_handlers(self, within_s: float) -> None:
         tasks = self._inbox.tasks()

@@ -193,7 +193,9 @@ class _Life:
                     signalled_s = DRAIN_SHARE * (config.drain_ms / 1000 if grace_s is None else grace_s)
                     has_time = self._is_outdated or self._drained  # nobody who sent a signal waits
                     # A second signal ends it at once.
-                    await self._run_until_told(peer.stop(config.finish_ms / 1000 if has_time else signalled_s))
+                    stopping = peer.stop(config.finish_ms / 1000 if has_time else signalled_s)
+                    if unfinished := await self._run_until_told(stopping):
+                        note(f"{format_count(unfinished, 'order')} did not end in time: given back to the cluster")
                 return ending or self._drained or ("other_config" if self._is_outdated else "told")
         finally:
             await made.close()

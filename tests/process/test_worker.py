@@ -399,6 +399,8 @@ def test_a_payment_whose_only_worker_ends_is_in_doubt_and_the_answer_says_so(
         assert "pay was begun, and nobody knows how it ended" in told["response"]
         (end,) = [one.reason for one in cluster.entries("WO_FAILED") if one.parents and one.reason == "unknown_outcome"]
         assert end and "done" not in effects.read_text()
+        pod.ended()
+        assert ("1 order did not end in time" in pod.said) == (signal_no == signal.SIGTERM)
 
 
 def test_a_pod_killed_without_grace_while_its_tool_writes(cluster: Cluster, tmp_path: Path) -> None:
