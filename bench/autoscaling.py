@@ -1,10 +1,11 @@
 """Autoscaling as deploy/kubernetes asks for it, over gauges of a real cluster: is a busy worker ever cut off?
 
-The recording (bench/results/gauges.json) is of a cluster on a slow model under a load that came and went: `hobus_queued` and
-`hobus_in_flight` of its door each second, and from its record when each order was sent and ended. It is played to a model of Kubernetes' autoscaler (its documented rules: a look every 15 s, a tolerance of a tenth, the window and the policies of
-the ScaledObject) with the threshold, the bounds and the graces of deploy/kubernetes; one second of it stands for `--scale`, so
-that its quiet is longer than the window. Whoever is scaled away is the busiest worker, which is worse than Kubernetes' choice. A
-second row goes by what waits alone, as people do who scale on the length of a queue.
+The recording (bench/results/gauges.json) is of a cluster on a slow model under a load that came and went: queued and in
+flight at its door each second, and when each order was sent and ended. It is played to a model of Kubernetes'
+autoscaler (its documented rules) with the threshold, the bounds and the graces of deploy/kubernetes; one second of it
+stands for `--scale`, so that its quiet is longer than the window. Whoever is scaled away is the busiest worker, which
+is worse than Kubernetes' choice. A second row goes by what waits alone, as people do who scale on the length of a
+queue.
 """
 
 from __future__ import annotations

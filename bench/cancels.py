@@ -22,6 +22,7 @@ from bench.turn import QUESTION
 from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus
+from hobus.launch.cluster.endpoints import Place
 
 TOOL = "charge_late"
 GOAL_MS = 50
@@ -53,18 +54,17 @@ class Row:
 def measure(count: int) -> Row:
     """So many cancels, one after the other, in a cluster of their own; down and gone afterwards."""
     row = Row()
+
+    async def cancel_all(place: Place) -> None:
+        async with connect_bus(place, "door") as door, connect_bus(place, "operator") as operator:
+            for number in range(count):
+                await _cancel(door, operator, outside, row, f"in-{number}")
+
     with temporary("cancels") as directory:
         outside, cluster = with_outside(directory, SETTINGS)
-
-        async def cancel_all() -> None:
-            place = cluster.place
-            async with connect_bus(place, "door") as door, connect_bus(place, "operator") as operator:
-                for number in range(count):
-                    await _cancel(door, operator, outside, row, f"in-{number}")
-
         try:
             cluster.up("--detach")
-            asyncio.run(cancel_all())
+            asyncio.run(cancel_all(cluster.place))
             time.sleep(1.5)  # what was not stopped has its effect by now
             row.effects = len(outside.effects(TOOL))
             assert cluster("down").code == 0

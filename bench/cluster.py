@@ -9,7 +9,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -185,12 +184,12 @@ class Cluster:
         """Seconds of CPU that each process and what it started have used so far."""
         return {actor: cpu_s_of([process]) for actor, process in self.processes.items()}
 
-    def pss_kb(self) -> Counter[str]:
-        """Of all its processes, each page by the share that they have in it; what members started as `others`."""
-        names, found = {one.pid: one.actor for one in self.run().processes()}, Counter[str]()
+    def pss_kb(self) -> int:
+        """Of all its processes, each page by the share that they have in it."""
+        found = 0
         for process in family_in(self.home):
             with suppress(psutil.Error):
-                found[names.get(process.pid, "others")] += process.memory_full_info().pss // 1024
+                found += process.memory_full_info().pss // 1024
         return found
 
     def living(self) -> list[str]:

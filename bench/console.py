@@ -4,8 +4,8 @@ Pictures need the extra `browser` and a Chromium. `--load`: processor time for o
 and of these and the console's while twenty browsers follow four pages and fetch each anew whenever they are told to. The
 cluster is given as many turns as it can do: what a turn costs more is what is lost of its turns per second. It is counted,
 since other users of a machine, and the browsers, move the turns per second more than what is looked for. `--pages`: how
-long each screen takes, on a record of `--entries` and a session of `--turns` (`bench.console_record`), which is made where
-`--home` has none yet.
+long each screen takes, on a record of `--entries` and a session of `--turns`, which are made by taking turns (a million
+entries in ten minutes) where `--home` has none yet.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from statistics import median
 import httpx2
 import psutil
 
-from bench.cluster import Cluster, begun, cluster_in, cpu_s_of, eventually, temporary
-from bench.console_record import PATIENT, make
+from bench.cluster import Cluster, begun, cluster_in, cpu_s_of, eventually, head_of, temporary
 from bench.report import arguments, percentile, rows_table, say
-from bench.turn import ask
+from bench.turn import ROWS, ask, talk
 from hobus.launch.cluster.client import connect_bus
 from hobus.ledger_service.reader import find_head
 
@@ -38,7 +37,9 @@ BROWSERS = 20
 WINDOW_S, LANES = 16.0, 8
 """Of turns alone and of turns watched, one after the other; turns at once, an eighth of them in one session."""
 SETTLE_S = 8.0  # after twenty browsers opened their pages at once, which people do not
-START_S = 900.0  # the first start on a record that was copied reads every prompt and signal of it
+START_S = 900.0
+PATIENT = {"launcher.ready_timeout_ms": 600_000}  # a start reads every prompt and signal of the record
+SESSIONS, TURNS_EACH, ENTRIES_PER_TURN = 32, 10, 13
 
 
 @contextmanager
@@ -159,13 +160,14 @@ async def load(cluster: Cluster, console: psutil.Process, link: str, session: st
     }  # fmt: skip
 
 
-def measured(windows: int) -> dict[str, float]:
+def loaded(windows: int) -> None:
     """What `load` finds on a cluster of its own."""
     with a_cluster() as cluster:
         cluster.up()
         session = cluster.ask(QUESTIONS[0])["session_id"]
         with served(cluster) as (console, link):
-            return asyncio.run(load(cluster, console, link, session, windows))
+            found = asyncio.run(load(cluster, console, link, session, windows))
+    say({name: round(value, 2) for name, value in found.items()})
 
 
 def screens(session: str, turns: int) -> dict[str, str]:
@@ -197,6 +199,14 @@ def timed(process: psutil.Process, link: str, session: str, turns: int, rounds: 
             yield {"screen": name, "p50 ms": p50, "p95 ms": p95, "console's processor, ms": round(cpu_ms)}
 
 
+async def taken(cluster: Cluster, *, entries: int = 0, turns: int = 1) -> str:
+    """Short sessions, many at once, until the record has so many entries; then one of so many turns, by its id."""
+    async with connect_bus(cluster.place, "door") as door, connect_bus(cluster.place, "operator") as operator:
+        while await head_of(operator) < entries:
+            await asyncio.gather(*(talk(door, None, TURNS_EACH) for _ in range(SESSIONS)))
+        return (await talk(door, None, turns))[0]
+
+
 def paged(home: Path | None, entries: int, turns: int, rounds: int) -> None:
     """`timed` of the screens on a record that is kept in `home`, with the id of its long session beside it."""
     with a_cluster(home) as cluster:
@@ -204,7 +214,11 @@ def paged(home: Path | None, entries: int, turns: int, rounds: int) -> None:
         root = cluster.home.root
         named = root.with_name(f"{root.name}.session")
         if not named.exists():
-            named.write_text(make(cluster, entries=entries, turns=turns))
+            cluster.up()
+            asyncio.run(taken(cluster, entries=entries - turns * ENTRIES_PER_TURN))
+            assert cluster("down").code == 0
+            cluster.up(settings=PATIENT | ROWS[0][1])
+            named.write_text(asyncio.run(taken(cluster, turns=turns)))
             assert cluster("down").code == 0
         cluster.up(settings=PATIENT)
         with served(cluster) as (console, link):
@@ -221,7 +235,7 @@ if __name__ == "__main__":
     parser.add_argument("--write", action="store_true", help="write the pictures into docs/images")
     given = parser.parse_args()
     if given.load:
-        say({name: round(value, 2) for name, value in measured(given.rounds).items()})
+        loaded(given.rounds)
     elif given.pages:
         paged(Path(given.home) if given.home else None, given.entries, given.turns, given.rounds)
     elif given.write:

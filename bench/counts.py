@@ -12,6 +12,7 @@ import asyncio
 import dataclasses
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,26 +86,6 @@ class _Calls:
             sys.setprofile(before)
 
 
-@dataclass(slots=True)
-class _Frames:
-    received: int = 0
-    sent: int = 0
-    writes: int = 0
-    bytes: int = 0
-
-    def note(self, source: str, target: str, header: bytes, body: bytes, is_copy: bool) -> None:
-        """One frame has arrived; what is called to count it is none of the turn's calls."""
-        profile = sys.getprofile()
-        sys.setprofile(None)
-        head = unpack_header(header)
-        if head.kind < Kind.HELLO:
-            self.received += target == "broker"
-            self.sent += source == "broker"
-            self.writes += head.kind == Kind.REQUEST and head.type == Write.TYPE
-            self.bytes += len(header) + len(body)
-        sys.setprofile(profile)
-
-
 def counted(changes: Mapping[str, Any], *, turns: int = TURNS) -> Counts:
     """The medians of so many turns behind a history of ten, with these settings (dotted path -> value)."""
     with silence_logs(), SimulatedCluster(shipped_with(*changes.items())) as cluster:
@@ -126,16 +107,28 @@ def counted(changes: Mapping[str, Any], *, turns: int = TURNS) -> Counts:
 
 
 def _one(cluster: SimulatedCluster, operator: Bus, ask: Callable[[], None]) -> Counts:
-    calls, frames = _Calls(), _Frames()
+    calls, frames = _Calls(), Counter[str]()
+
+    def note(source: str, target: str, header: bytes, body: bytes, is_copy: bool) -> None:
+        """One frame has arrived; what is called to count it is none of the turn's calls."""
+        profile = sys.getprofile()
+        sys.setprofile(None)
+        head = unpack_header(header)
+        if head.kind < Kind.HELLO:
+            is_write = head.kind == Kind.REQUEST and head.type == Write.TYPE
+            frames.update(received=target == "broker", sent=source == "broker", writes=is_write)
+            frames["bytes"] += len(header) + len(body)
+        sys.setprofile(profile)
+
     before = cluster.world.run(ledger_stats(operator))
-    cluster.world.network.on_delivery = frames.note
+    cluster.world.network.on_delivery = note
     with calls.counting():
         ask()
     cluster.world.network.on_delivery = None
     after = cluster.world.run(ledger_stats(operator))
     return Counts(
-        frames_received=frames.received, frames_sent=frames.sent, ledger_writes=frames.writes,
+        frames_received=frames["received"], frames_sent=frames["sent"], ledger_writes=frames["writes"],
         commits=after.commits - before.commits, entries=after.entries - before.entries,
-        record_bytes=after.bytes_written - before.bytes_written, wire_bytes=frames.bytes,
+        record_bytes=after.bytes_written - before.bytes_written, wire_bytes=frames["bytes"],
         validations=calls.validations, model_copies=calls.model_copies, function_calls=calls.function_calls,
     )  # fmt: skip

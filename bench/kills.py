@@ -1,13 +1,12 @@
 """The kill matrix (R1): SIGKILL of every process at five points of a turn, on real processes, with real effects outside.
 
-Each cell is a cluster of its own and one turn of two model calls with one tool between them (`ho2.classify` off, as no
-peer classifies). The turn is brought to a recorded fact and held there, the process is killed, the turn goes on; then
-the answer, the same question under the same input id once more, the outside and the whole record are looked at.
-
-The points: `llm1_done`, the model has answered and the gateway has not passed the answer on; `tool_effect`, the effect is
-there and the tool has not returned; `in_llm2`, the second prompt is recorded and the model is thinking, killed at once;
-`in_llm2_300ms`, the same 300 ms later; `llm2_done`. The tool comes in two forms (bench/outside_tools): `charge_keyed` passes our
-idempotency key to an outside that knows keys, and says that it may run twice; `charge_unkeyed` may not.
+Each cell is a cluster of its own and one turn of two model calls with one tool between them. The turn is brought to a
+recorded fact and held there, the process is killed, the turn goes on; then the answer, the same question under the same
+input id once more, the outside and the whole record are looked at. The points: `llm1_done`, the model has answered and
+the gateway has not passed the answer on; `tool_effect`, the effect is there and the tool has not returned; `in_llm2`,
+the second prompt is recorded and the model is thinking, killed at once; `in_llm2_300ms`, the same 300 ms later;
+`llm2_done`. The tool (bench/outside_tools): `charge_keyed` passes our idempotency key to an outside that knows keys,
+and may run twice; `charge_unkeyed` may not.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -37,6 +35,7 @@ from hobus.launch.process.failpoint import parse_drill as point_of
 
 INPUT_ID = "in-1"
 THINKING_MS = 600
+SETTINGS = {"gateway.providers.offline.latency_ms": THINKING_MS, "ho2.classify": False}
 LATER_S = 0.3
 DEADLINE_S = 30
 ASKED = ("--input-id", INPUT_ID, "--timeout", str(DEADLINE_S))
@@ -75,8 +74,7 @@ class Cell:
 
 def run_cell(directory: Path, process: str, point: str, tool: str) -> Cell:
     """One cluster, one turn, one kill ("nobody": none). Everything that it started has ended when this returns."""
-    settings = {"gateway.providers.offline.latency_ms": THINKING_MS, "ho2.classify": False}
-    outside, cluster = with_outside(directory, settings)
+    outside, cluster = with_outside(directory, SETTINGS)
     try:
         if point in HELD:
             cluster.env[VARIABLE] = HELD[point]
@@ -191,24 +189,17 @@ def faults_of(cell: Cell) -> list[str]:
     return [what for what, is_so in wanted.items() if not is_so]
 
 
-def _run_in_temporary(which: tuple[str, ...]) -> Cell:
-    with temporary("kills") as directory:
-        cell = run_cell(directory, *which)
-    print(f"{cell.process} at {cell.point}: {asdict(cell)}", file=sys.stderr, flush=True)
-    return cell
-
-
 def main() -> None:
-    some, jobs = "some of them, by commas", (1, "cells at a time; more than one slows each down")
     every = {"process": ("nobody", *PROCESSES, EVERYBODY), "point": POINTS, "tool": TOOLS}
-    names = {name: (",".join(all_of), some) for name, all_of in every.items()}
-    given = arguments(__doc__, write=True, jobs=jobs, **names).parse_args()
-    wanted = product(*(getattr(given, name).split(",") for name in every))
-    with ThreadPoolExecutor(given.jobs) as pool:
-        cells = list(pool.map(_run_in_temporary, wanted))
+    names = {name: (",".join(all_of), "some of them, by commas") for name, all_of in every.items()}
+    given, cells = arguments(__doc__, write=True, **names).parse_args(), list[Cell]()
+    for which in product(*(getattr(given, name).split(",") for name in every)):
+        with temporary("kills") as directory:
+            cells.append(run_cell(directory, *which))
+        print(f"{cells[-1].process} at {cells[-1].point}: {cells[-1]}", file=sys.stderr, flush=True)
     wrong = [f"{cell.process} at {cell.point}, {cell.tool}: {what}" for cell in cells for what in faults_of(cell)]
     figures = {"thinking_ms": THINKING_MS, "cells": [asdict(cell) for cell in cells]}
-    how = f"each model call thinks {THINKING_MS} ms; {given.jobs} cells at a time"
+    how = f"each model call thinks {THINKING_MS} ms"
     sys.exit(concluded(given, rows_table(cells), wrong, figures=figures, name="kills", how=how))
 
 

@@ -13,7 +13,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
 from typing import Any
 
 from bench.builders import write_config
@@ -91,7 +90,7 @@ def spread(values: list[float], digits: int = 3) -> str:
 
 
 def measure(rounds: int) -> dict[str, Any]:
-    walls, inside, downs, bare = (list[float]() for _ in range(4))
+    walls, inside, bare = (list[float]() for _ in range(3))
     restarts: dict[str, list[float]] = {}
     with temporary("bench") as directory:
         config = write_config(directory / "config.json", *SETTINGS)
@@ -103,24 +102,23 @@ def measure(rounds: int) -> dict[str, Any]:
             count = len(cluster.run().children)
             time.sleep(SETTLE_S if number == 0 else 0.5)
             if number == 0:
-                pss = cluster.pss_kb()
+                pss_kb = cluster.pss_kb()
                 timed(command("ask", "hello", *home))  # so that there is something to list
                 quick = {one: [cpu_of(command(*one.split(), *home)) for _ in range(rounds)] for one in QUICK}
             for row in cluster.run().children:
                 restarts.setdefault(row.role, []).append(restart(cluster, row.actor))
                 time.sleep(0.3)
-            downs.append(timed(command("down", *home)))
+            timed(command("down", *home))
             bare.append(one_by_one(count))
     helps = [timed(command("--help")) for _ in range(rounds * 3)]
     return {
         f"{count} processes ready, from the launcher's start, s": spread(inside),
         "`hobus up --wait` as a whole, s": spread(walls),
-        "`hobus down`, s": spread(downs),
         f"limit: {count} bare processes one by one, s": spread(bare),
         "restart, ms": {role: spread(values, 1) for role, values in restarts.items()},
         "`hobus --help`, s": spread(helps),
         "processor time, s": {f"hobus {one}": spread(values) for one, values in quick.items()},
-        "PSS, MB": {name: round(kb / 1024, 1) for name, kb in (pss | Counter(sum=pss.total())).items()},
+        "PSS of all processes, MB": round(pss_kb / 1024, 1),
         "goals": GOALS,
     }
 

@@ -1,13 +1,12 @@
 """P1b: turns per second of 32 sessions at once on all cores, and what a turn costs then, beside LangGraph with SqliteSaver.
 
-The like-for-like turn of `bench.turn` (two model calls that take no time, one tool call, every step durable before the next
-one acts on it), and the turn as shipped. In each round every session is new, takes ten turns, and then, when all have theirs,
-twenty measured ones, each asked as soon as the former is answered. LangGraph does the same for as many threads, divided among
-one process per core, then among two per core, each process with a database of its own; the better of the two counts. The
-sides take turns, in reversed order every other round; ratios are medians over the rounds.
-
-CPU is that of every process of the cluster, from /proc; that of the client, this process, is said and not added. Entries, syncs and bytes are what the ledger counted under this load; the other counts are those of one
-turn in the simulated cluster (`bench/counts.py`), where they are the same in each run.
+The like-for-like turn of `bench.turn`, and the turn as shipped. In each round every session is new, takes ten turns,
+and then, when all have theirs, twenty measured ones, each asked as soon as the former is answered. LangGraph does the
+same for as many threads, divided among one process per core, then among two per core, each with a database of its own;
+the better of the two counts. The sides take turns, in reversed order every other round; ratios are medians over the
+rounds. CPU is that of every process of the cluster; that of the client, this process, is said and not added. Entries,
+syncs and bytes are what the ledger counted; the other counts are those of one turn in the simulated cluster
+(`bench/counts.py`), the same in each run.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -45,13 +44,7 @@ GOALS = (
     Goal("P1b", "turns/s / the better peer", "at least", 2.0, "ratio", "x"),
     Goal("P1b", "CPU of a like-for-like turn", "at most", 9.5, "cpu_like_ms", " ms"),
     Goal("P1b", "CPU of a turn as shipped", "at most", 15.0, "cpu_shipped_ms", " ms"),
-    Goal("P1b", "ledger writes of a like-for-like turn", "at most", 8, "ledger_writes"),
-    Goal("P1b", "frames that the broker receives, like for like", "at most", 12, "frames"),
 )
-
-Side = Callable[[int, int], Awaitable[tuple[list[float], float, dict[str, float], dict[str, float]]]]
-"""(sessions, turns) -> of the measured turns: milliseconds, seconds of them all, CPU seconds, the ledger's counters."""
-
 
 Rounds = list[dict[str, float]]  # figures by name, of each round
 
@@ -88,7 +81,7 @@ def used_s(found: Cluster) -> dict[str, float]:
 
 
 async def ours(found: Cluster, door: Bus, operator: Bus, sessions: int, turns: int) -> Any:
-    """New sessions, each with its history; then the measured turns of all of them."""
+    """New sessions, each with its history; then all measured turns: milliseconds, seconds, CPU, the ledger's counters."""
     ids = [session_id for session_id, _ in await asyncio.gather(*(talk(door, None, HISTORY) for _ in range(sessions)))]
     counts_before, cpu_before, began = await ledger_stats(operator), used_s(found), time.perf_counter()
     talked = await asyncio.gather(*(talk(door, session_id, turns) for session_id in ids))
@@ -110,16 +103,13 @@ class Together:
             self._peers.append(stack.enter_context(Peer(python, texts, own)))
 
     async def side(self, sessions: int, turns: int) -> Any:
-        return await asyncio.to_thread(self._side, sessions, turns)
-
-    def _side(self, sessions: int, turns: int) -> Any:
         """New threads, divided among the processes."""
         self._rounds += 1
         names = [f"round-{self._rounds}-{number}" for number in range(sessions)]
-        self._take(names, HISTORY)
+        await asyncio.to_thread(self._take, names, HISTORY)
         processes = [psutil.Process(one.process.pid) for one in self._peers]
         before_s, began = cpu_s_of(processes), time.perf_counter()
-        times = self._take(names, turns)
+        times = await asyncio.to_thread(self._take, names, turns)
         return times, time.perf_counter() - began, {"peers": cpu_s_of(processes) - before_s}, {}
 
     def _take(self, names: list[str], turns: int) -> list[float]:
@@ -136,7 +126,7 @@ async def measure(
 ) -> dict[str, Figures]:
     """Every side in turn, round after round."""
     async with AsyncExitStack() as stack:
-        sides: dict[str, Side] = {}
+        sides: dict[str, Any] = {}
         for name, found in clusters.items():
             door = await stack.enter_async_context(connect_bus(found.place, "door"))
             operator = await stack.enter_async_context(connect_bus(found.place, "operator"))
@@ -159,12 +149,9 @@ async def measure(
         return found_of
 
 
-def goals(found: dict[str, Figures], counts: dict[str, Counts]) -> dict[str, float]:
+def goals(found: dict[str, Figures]) -> dict[str, float]:
     """Each goal's figure; the ratio, of turns per second, only beside a peer: the better one."""
-    reached: dict[str, float] = {
-        "cpu_like_ms": found[LIKE].cpu, "cpu_shipped_ms": found[SHIPPED].cpu,
-        "ledger_writes": counts[LIKE].ledger_writes, "frames": counts[LIKE].frames_received,
-    }  # fmt: skip
+    reached = {"cpu_like_ms": found[LIKE].cpu, "cpu_shipped_ms": found[SHIPPED].cpu}
     if peers := [found[name].rates for name in PEERS if name in found]:
         pairs = zip(found[LIKE].rates, max(peers, key=lambda rates: medians(rates)["turns/s"]), strict=True)
         reached["ratio"] = round(statistics.median(mine["turns/s"] / theirs["turns/s"] for mine, theirs in pairs), 2)
@@ -179,7 +166,7 @@ def table(found: dict[str, Figures], counts: dict[str, Counts]) -> str:
         rows_table([{"CPU ms per turn": name, **medians(one.cpu_ms)} for name, one in ours.items()]),
         rows_table([{"per turn": name, **medians(one.record)} for name, one in ours.items()]),
         rows_table([{"counted": name, **asdict(one)} for name, one in counts.items()]),
-        goals_table(GOALS, goals(found, counts)),
+        goals_table(GOALS, goals(found)),
     ))  # fmt: skip
 
 
@@ -199,7 +186,7 @@ def main() -> None:
     print(f"{how}, behind {HISTORY} of history")
     figures = {
         "rounds": given.rounds, "sessions": given.sessions, "turns": turns,
-        "goals": goals(found, counts), "counts": {name: asdict(one) for name, one in counts.items()},
+        "goals": goals(found), "counts": {name: asdict(one) for name, one in counts.items()},
         "sides": {name: asdict(one) for name, one in found.items()},
     }  # fmt: skip
     told(given, before, figures, table(found, counts), name="load", how=how)

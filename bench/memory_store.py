@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -84,18 +85,6 @@ def artifact_of(number: int, event_ids: Sequence[str], at_us: int) -> Artifact:
     )  # fmt: skip
 
 
-class _Bus:
-    """The ledger's view of a process without a transport."""
-
-    instance = "ledger/1@bench"
-
-    def __init__(self) -> None:
-        self.clock = SystemClock()
-        self.now = self.clock.now
-        self.new_id = self.clock.new_id
-        self.sleep = asyncio.sleep
-
-
 class Ours:
     def __init__(self, ledger: LedgerService, directory: Path) -> None:
         config = shipped_snapshot().config
@@ -162,7 +151,9 @@ class Ours:
 async def measure(artifacts: int, events: int, rounds: int, python: Path | None, directory: Path) -> dict[str, Any]:
     """Both sides filled, then measured in turns: milliseconds of each read and write, and what ours holds."""
     ledger = LedgerService(RealDisk(directory / "ledger"), shipped_snapshot().config.ledger)
-    await ledger.start(_Bus())  # pyright: ignore[reportArgumentType]
+    clock = SystemClock()
+    ours_of = {"clock": clock, "now": clock.now, "new_id": clock.new_id, "sleep": asyncio.sleep}
+    await ledger.start(SimpleNamespace(instance="ledger/1@bench", **ours_of))  # as much of a bus as it needs
     ours, own = Ours(ledger, directory), psutil.Process()
     empty_bytes, began = own.memory_info().rss, time.perf_counter()
     ours.fill(artifacts, events)
@@ -193,8 +184,12 @@ async def measure(artifacts: int, events: int, rounds: int, python: Path | None,
 
 def ratios(times: dict[str, dict[str, list[float]]]) -> dict[str, float]:
     """The peer's median over ours; empty without it."""
-    median = {side: {name: statistics.median(one) for name, one in of.items()} for side, of in times.items()}
-    return {name: round(median[PEER][name] / median[OURS][name], 1) for name in median[OURS]} if PEER in median else {}
+    if PEER not in times:
+        return {}
+    return {
+        name: round(statistics.median(times[PEER][name]) / statistics.median(one), 1)
+        for name, one in times[OURS].items()
+    }
 
 
 def table(found: dict[str, Any]) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import statistics
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from bench.cluster import Cluster
@@ -77,6 +79,33 @@ async def ask_on(
     async with asyncio.TaskGroup() as group:
         for number in range(sessions):
             group.create_task(one(number))
+
+
+@contextmanager
+def asking(
+    cluster: Cluster, sessions: int, answers: list[Asked], *, questions: Sequence[str], pause_s: float = 0.0,
+    take: Callable[[Entry], object] | None = None,
+) -> Iterator[None]:  # fmt: skip
+    """Meanwhile so many people ask on, and `take` is given every entry; all have an answer, or none, afterwards."""
+    is_over = threading.Event()
+    jobs = [ask_on(cluster, sessions, is_over.is_set, answers, questions=questions, pause_s=pause_s)]
+    jobs += [] if take is None else [follow(cluster, is_over.is_set, take)]
+    threads = [threading.Thread(target=asyncio.run, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+
+def ask_again(cluster: Cluster, answers: Iterable[Asked]) -> None:
+    """Whoever has no answer asks once more, under the same input id."""
+    for one in answers:
+        if not one.is_answered:
+            asyncio.run(ask(cluster.place, one))
 
 
 async def follow(cluster: Cluster, is_over: Callable[[], bool], take: Callable[[Entry], object]) -> None:

@@ -1,20 +1,17 @@
 """Random SIGKILLs under load (R2), on real processes: no turn lost or answered twice, no record lost, no effect doubled.
 
 Eight people ask one question after the other, each in a session of their own, while processes of the cluster (two
-executors, two supervisors, one of everything else, the zygote) are killed one after the other at random. Some of the
-questions make a tool charge a card outside (bench/outside_tools): with our key, so that it may run again, or without,
-so that it must not. Afterwards every answer that somebody was given is looked up in the record, every charge outside,
-the record's invariants are checked and the verifier runs (`bench/people.py`). The drill sets its own crash budget: the shipped
-one would give processes up that die so often. tests/process/test_random_kills.py does a short one.
+executors, two supervisors, one of everything else, the zygote) are killed one after the other at random. Some questions
+make a tool charge a card outside (bench/outside_tools). Afterwards answers, charges and record are compared
+(`bench/people.py`, `looked_at`). The drill sets its own crash budget: the shipped one would give processes up that die
+so often. tests/process/test_random_kills.py does a short one.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 import signal
 import sys
-import threading
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -23,7 +20,7 @@ from typing import Any
 
 from bench.cluster import Cluster, eventually, temporary
 from bench.outside import asking_for, with_outside
-from bench.people import Asked, Looked, ask, ask_on, follow, looked_at
+from bench.people import Asked, Looked, ask_again, asking, looked_at
 from bench.report import arguments, cell, concluded, markdown
 from hobus.launch.cluster import identity
 
@@ -45,34 +42,19 @@ def run_storm(
 ) -> tuple[Looked, dict[str, Any]]:
     """One cluster, this many kills, what they left and what they were; all that it started has ended then."""
     outside, cluster = with_outside(directory, SETTINGS)
-    is_over, answers, shown = threading.Event(), list[Asked](), set[str]()
-    beside = (
-        lambda: ask_on(cluster, sessions, is_over.is_set, answers, questions=QUESTIONS),
-        lambda: follow(cluster, is_over.is_set, lambda entry: shown.add(entry.submission_id)),
-    )
-    threads = [threading.Thread(target=lambda one=one: asyncio.run(one())) for one in beside]
+    answers, shown = list[Asked](), set[str]()
     try:
         cluster.up("--detach", *SCALE)
         began = time.monotonic()
-        for thread in threads:
-            thread.start()
-        struck = _strike(cluster, random.Random(seed), kills, pause_s)
-        is_over.set()
-        for thread in threads:
-            thread.join()
+        with asking(cluster, sessions, answers, questions=QUESTIONS, take=lambda entry: shown.add(entry.submission_id)):
+            struck = _strike(cluster, random.Random(seed), kills, pause_s)
         seconds = round(time.monotonic() - began, 1)
         eventually(lambda: all(row.state == "ready" for row in cluster.run().children), within_s=30)
-        for one in answers:
-            if not one.is_answered:
-                asyncio.run(ask(cluster.place, one))
+        ask_again(cluster, answers)
         assert cluster("down").code == 0
         found = {"sessions": sessions, "seconds": seconds, "kills": dict(sorted(struck.items())), "shown": len(shown)}
         return looked_at(cluster, outside, answers, shown=shown), found
     finally:
-        is_over.set()
-        for thread in threads:
-            if thread.is_alive():
-                thread.join()
         cluster.end()
 
 

@@ -10,7 +10,6 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 RESULTS = Path("bench/results")
@@ -118,18 +117,6 @@ def add_values(parser: argparse.ArgumentParser, values: Mapping[str, Any]) -> No
         default, use = value if isinstance(value, tuple) else (value, None)
         kind = {"action": "store_true"} if default is False else {"type": type(default), "default": default}
         parser.add_argument(f"--{name.replace('_', '-')}", help=use, **kind)
-
-
-def run_one_of(modules: Mapping[str, ModuleType], *, program: str, doc: str | None) -> int:
-    """`python -m PROGRAM NAME`: each module has `OPTIONS`, as `add_values` takes them, and `run(given) -> int`."""
-    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=(doc or "").split("\n")[0])
-    names = parser.add_subparsers(dest="name", required=True)
-    for name, module in modules.items():
-        summary = (module.__doc__ or "").split("\n")[0]
-        chosen = names.add_parser(name, help=summary, description=summary)
-        add_values(chosen, {**module.OPTIONS, "write": (False, "into the document and the results")})
-    given = parser.parse_args()
-    return modules[given.name].run(given)
 
 
 def percentile(values: Iterable[float], percent: float) -> float:

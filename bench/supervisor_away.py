@@ -1,11 +1,10 @@
 """R3: turns while no supervisor answers: each one answered in time, marked as degraded, and the late answer fenced.
 
 Four ways to be without HO2, each in a cluster of its own: it has spent its crash budget and is given up; it was drained; it
-is frozen (SIGSTOP) before the questions come; it is frozen in the middle of each turn, thaws after the answer, and
-tries to go on. A client gives each turn CLIENT_S; the host keeps its reserve of that (`host.degrade_reserve_ms`, at most
-`RESERVE_SHARE_MAX`), so that HO2's own time-out is what is left; the goal is an answer within that time-out plus
-one gateway call (the table counts what is later; past the client's deadline is a fault). The turn is then looked up in the
-record: one answer, nothing of its run behind it; and the same input is asked again when HO2 is back: the same answer.
+is frozen (SIGSTOP) before the questions come; it is frozen in the middle of each turn, thaws after the answer, and tries to
+go on. The host keeps a reserve of a client's time; the goal is an answer within what is left for HO2 plus one gateway call (the
+table counts what is later; past the client's deadline is a fault). The turn is then looked up in the record: one answer,
+nothing of its run behind it; and the same input is asked again when HO2 is back: the same answer.
 """
 
 from __future__ import annotations
@@ -60,8 +59,9 @@ class Row:
     @property
     def faults(self) -> list[str]:
         found = {
-            "not degraded": self.other, "after the client's deadline": int(self.slowest_ms > CLIENT_S * 1000), "unmarked": self.unmarked,
-            "not one answer": self.answers_wrong, "another answer afterwards": self.changed_afterwards,
+            "not degraded": self.other, "after the client's deadline": int(self.slowest_ms > CLIENT_S * 1000),
+            "unmarked": self.unmarked, "not one answer": self.answers_wrong,
+            "another answer afterwards": self.changed_afterwards,
         }  # fmt: skip
         wrong = [f"{self.way}: {count} {what}" for what, count in found.items() if count]
         return wrong if self.record == "ok" else [*wrong, f"{self.way}: the record: {self.record}"]

@@ -14,7 +14,6 @@ from typing import Any
 from bench.cluster import Cluster, cluster
 from bench.report import arguments, machine, percentile, told
 from bench.turn import ROWS, ask
-from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus
 
 SESSIONS, MODEL_MS, GOAL = 32, 50, 3.6
@@ -30,11 +29,19 @@ CLUSTERS: dict[str, dict[str, Any]] = {
 
 async def measure(found: Cluster, seconds: float) -> dict[str, Any]:
     answered: list[tuple[float, float]] = []
+
+    async def talk() -> None:
+        session_id: str | None = None
+        while time.perf_counter() < until:
+            result, elapsed = await ask(door, session_id)
+            session_id = result.session_id
+            answered.append((time.perf_counter(), elapsed))
+
     async with connect_bus(found.place, "door") as door:
         until = time.perf_counter() + seconds * 1.25
         async with asyncio.TaskGroup() as group:
             for _ in range(SESSIONS):
-                group.create_task(_talk(door, until, answered))
+                group.create_task(talk())
             await asyncio.sleep(seconds * 0.25)
             cpu_before, counted_from = sum(found.cpu_s().values()), time.perf_counter()
             await asyncio.sleep(seconds)
@@ -48,14 +55,6 @@ async def measure(found: Cluster, seconds: float) -> dict[str, Any]:
         "p99_ms": round(percentile(times, 99), 1), "cpu_ms_per_turn": round(cpu_s / len(times) * 1000, 1),
         "cores_used": round(cpu_s / took, 2),
     }  # fmt: skip
-
-
-async def _talk(door: Bus, until: float, answered: list[tuple[float, float]]) -> None:
-    session_id: str | None = None
-    while time.perf_counter() < until:
-        result, elapsed = await ask(door, session_id)
-        session_id = result.session_id
-        answered.append((time.perf_counter(), elapsed))
 
 
 def main() -> None:

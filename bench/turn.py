@@ -1,13 +1,12 @@
 """P1 to P4: a durable, audited turn over the whole cluster of real processes, beside LangGraph with SqliteSaver in the same run.
 
-Both sides do the same duty: two model calls that take no time and one tool call, with the same texts, every step durable
-before the next one acts on it. `ho2.classify` and `ho3.enabled` are off: a classification is a third model call that the peer
-does not make, and it has no memory of habits to read and log. Long histories (`--longest`: 1000 turns, and so many) are made
-before anything is measured, ours turn by turn, the peer's (at most 1000) at once. Then rounds: ten turns each in a new session
-(thread) of ten turns and in the long ones, side after side, so that a slow minute is slow for all of them. Bytes are those of
-the ledger's files (both directions of every prompt are in them), and for the peer the growth of its database file.
-
-LangGraph runs in one process without a bus, supervision, budgets or an audit record: that is what it is, not a handicap.
+Both sides do the same duty: two model calls that take no time and one tool call, with the same texts, every step
+durable before the next one acts on it. `ho2.classify` and `ho3.enabled` are off, since the peer makes no third model
+call and has no memory of habits. Long histories (`--longest`: 1000 turns, and so many) are made before anything is
+measured, the peer's (at most 1000) at once. Then rounds: ten turns each in a new session (thread) of ten turns and in
+the long ones, side after side. Bytes are those of the ledger's files (both directions of every prompt are in them), and
+for the peer the growth of its database file. It runs in one process without a bus, supervision, budgets or an audit
+record: that is what it is, not a handicap.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """P20: the same questions, asked plainly and through hobus, of small real models on this machine's processors.
 
-Models come by package into an environment of their own (`bench/peers`) and are served by llama.cpp, greedily and with one
-seed. Plainly: the agent's own words as system message, and the question. Through hobus: an agent with the same words, over
-HTTP, in a new session, and as one of six turns behind `--history` others. Told beside the shares: prompt tokens of a first turn over
-those asked plainly, the share of the later turns' prompts that the server had in its cache, and first words where each message is classified
-beside its answer.
+Models come by package into an environment of their own (`bench/peers`) and are served by llama.cpp, greedily and with
+one seed. Plainly: the agent's own words as system message, and the question. Through hobus: an agent with the same
+words, over HTTP, in a new session, and as one of six turns behind `--history` others. Told beside the shares: prompt
+tokens of a first turn over those asked plainly, the share of the later turns' prompts that the server had in its cache,
+and first words where each message is classified beside its answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice, product
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import httpx2
 
@@ -49,26 +49,19 @@ PLAINLY_MIN = 0.25
 Messages = list[dict[str, Any]]
 
 
-class Door:
+class Door(httpx2.Client):
     """A chat API: a model server's, or that of a cluster."""
 
     def __init__(self, address: str, model: str, key: str = "") -> None:
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        self.http = httpx2.Client(base_url=address, headers=headers, timeout=600)
+        super().__init__(base_url=address, headers={"authorization": f"Bearer {key}"} if key else {}, timeout=600)
         self.model = model
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.http.close()
 
     def ask(self, messages: Messages, *, tools: bool = False, session: str = "") -> dict[str, Any]:
         """Return the answer's message, and the session under `session`."""
         body: dict[str, Any] = {"model": self.model, "messages": messages, "max_tokens": ANSWER_TOKENS}
         body |= {"tools": [TOOL]} if tools else {}
         headers = {"x-hobus-session": session} if session else {}
-        answer = self.http.post("/v1/chat/completions", json=body, headers=headers)
+        answer = self.post("/v1/chat/completions", json=body, headers=headers)
         answer.raise_for_status()
         said = answer.json()
         return said["choices"][0]["message"] | {"session": answer.headers.get("x-hobus-session", "")}
@@ -76,7 +69,7 @@ class Door:
     def first_words_ms(self, messages: Messages, model: str = "") -> float:
         body = {"model": model or self.model, "messages": messages, "max_tokens": 8, "stream": True}
         began = time.perf_counter()
-        with self.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        with self.stream("POST", "/v1/chat/completions", json=body) as answer:
             for line in answer.iter_lines():
                 if '"content"' in line and '"content":null' not in line and '"content":""' not in line:
                     return (time.perf_counter() - began) * 1000

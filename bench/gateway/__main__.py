@@ -5,9 +5,15 @@ from __future__ import annotations
 import sys
 
 from bench.gateway import audit, budgets, secrets, speed, stops
-from bench.report import run_one_of
+from bench.report import add_values, arguments
 
 DRILLS = {"budgets": budgets, "audit": audit, "stops": stops, "secrets": secrets, "speed": speed}
 
 if __name__ == "__main__":
-    sys.exit(run_one_of(DRILLS, program="bench.gateway", doc=__doc__))
+    parser = arguments(__doc__)
+    names = parser.add_subparsers(dest="name", required=True)
+    for name, drill in DRILLS.items():
+        chosen = names.add_parser(name, help=drill.__doc__.split("\n")[0])
+        add_values(chosen, {**drill.OPTIONS, "write": (False, "into the document and the results")})
+    given = parser.parse_args()
+    sys.exit(DRILLS[given.name].run(given))

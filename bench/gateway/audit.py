@@ -1,11 +1,11 @@
 """R7: the provider's own count of its calls against the record, with the gateway killed at exact points of a call.
 
 A row is a cluster of its own, eight executors that ask one call after the other, half of them streamed, and a provider
-that counts. At the point the gateway gets SIGKILL, at its every twentieth call: by itself, as it is about to send or has just
-received the frame that the point names (launch/process/failpoint.py), or by the provider, which knows how far its answer has come. It
-is started again, those who ask ask again under their keys, and it is killed again. In the end both sides are compared, key by key
-(`compared`): every call that the provider counted has exactly one PROMPT_SENT with exactly one
-end; every end that is sure of a call is one that the provider counted; what nobody can know is UNKNOWN_OUTCOME and says so.
+that counts. At its every twentieth call the gateway gets SIGKILL at the point: by itself, as it is about to send or has
+just received the frame that the point names (launch/process/failpoint.py), or by the provider, which knows how far its
+answer has come. Those who ask ask again under their keys. In the end both sides are compared, key by key: every call
+that the provider counted has one PROMPT_SENT with one end; every end that is sure of a call was counted; what nobody
+can know is UNKNOWN_OUTCOME and says so.
 """
 
 from __future__ import annotations
@@ -108,8 +108,6 @@ def compared(entries: Iterable[Entry], calls: Iterable[Call], told: Mapping[str,
 
 MAY_NOT_HAVE_ARRIVED = frozenset({"CANCELLED", "DEADLINE_EXCEEDED"})
 """Ends of calls that the gateway itself gave up, perhaps before their first byte was there: unknown as well."""
-
-
 POINTS = {
     "nobody": "",
     "reserved": "before-send:ledger.write~PROMPT_SENT",

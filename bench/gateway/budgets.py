@@ -1,11 +1,11 @@
 """R6: 64 calls at once on a budget that fits k of them: never more than k are worked on, and nothing stays reserved.
 
-A cluster of real processes in mode `enforce`, its provider a server on loopback that bills each call it works on with
-all that was reserved for it: so a session that fits k calls has had k, whatever they brought. A round is a session of its
-own, a k, and 64 orders that ask at once, half of them streamed; the provider answers at once or late, refuses (429, 500: not
-billed), breaks off before or in the middle of its answer, or answers nonsense; a quarter of those who ask take it back
-after some milliseconds, and in every twentieth round the gateway is killed meanwhile. Who asks asks again as executors do.
-Afterwards the provider's own books are looked at, the budget, and the record of all rounds (`compared` of the audit).
+The cluster is in mode `enforce`, its provider bills each call it works on with all that was reserved for it: so a
+session that fits k calls has had k, whatever they brought. A round is a session of its own, a k, and 64 orders that ask
+at once, half of them streamed; the provider answers at once or late, refuses (429, 500: not billed), breaks off, or
+answers nonsense; a quarter of those who ask take it back after some milliseconds, and in every twentieth round the
+gateway is killed meanwhile. Afterwards the provider's own books are looked at, the budget, and the record of all rounds
+(`compared` of the audit).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.cluster import Cluster
 from bench.gateway.audit import compared
 from bench.gateway.parts import REFUSALS, TIRELESS, Books, Call, ask, call_of, cluster_of, kill_gateway
 from bench.gateway.servers import served
-from bench.report import concluded, markdown
+from bench.report import cell, concluded, markdown
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Budget, ReadBudget, ScopeBudget
 from hobus.bus.messages.ids import derive_session_id
@@ -179,14 +179,10 @@ def table(rounds: list[Round], said: dict[str, Any]) -> str:
             most["worked"], most["succeeded"], f"{most['used']} of {LIMIT}", total["reserved"],
         ))  # fmt: skip
     outcomes = sum((Counter(one.outcomes) for one in rounds), Counter[str]())
-    told = ", ".join(f"{count} {what}" for what, count in outcomes.most_common())
-    ways = ", ".join(f"{count} {way}" for way, count in sorted(said["ways"].items()))
-    looked = said["compared"]
-    return (
-        f"{markdown(columns, rows)}\n\nWho asked was told: {told}. The provider: {ways}. It counted {looked['counted']} "
-        f"calls; the record has {looked['answered']} answers, {looked['failed']} failures and {looked['unknown']} unknown "
-        f"outcomes, difference {len(looked['faults'])}."
+    told = (
+        f"Who asked was told: {cell(outcomes)}. The provider: {cell(said['ways'])}. Compared: {cell(said['compared'])}."
     )
+    return f"{markdown(columns, rows)}\n\n{told}"
 
 
 def faults_of(rounds: list[Round], said: dict[str, Any]) -> list[str]:

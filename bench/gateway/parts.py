@@ -7,7 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,15 +30,10 @@ TIRELESS = {
 
 
 @contextmanager
-def cluster_of(urls: Mapping[str, str], settings: Mapping[str, Any], **env: str) -> Generator[Cluster]:
+def cluster_of(
+    urls: Mapping[str, str], settings: Mapping[str, Any], *, is_up: bool = True, **env: str
+) -> Generator[Cluster]:
     """Up, with a provider at each of these addresses, the first one asked by default; down and gone afterwards."""
-    with home_of(urls, settings, **env) as cluster:
-        cluster.up("--detach")
-        yield cluster
-
-
-@contextmanager
-def home_of(urls: Mapping[str, str], settings: Mapping[str, Any], **env: str) -> Generator[Cluster]:
     shipped = shipped_snapshot().config.gateway.model_dump(mode="json")["providers"]
     ours = {name: {**OPENAI, "base_url": f"{url}/v1", "concurrency_max": 64} for name, url in urls.items()}
     changes = {
@@ -51,17 +46,18 @@ def home_of(urls: Mapping[str, str], settings: Mapping[str, Any], **env: str) ->
         cluster.home.config.mkdir(parents=True)
         write_config(cluster.home.config / "admin_config.json", *changes.items())
         try:
+            if is_up:
+                cluster.up("--detach")
             yield cluster
         finally:
             cluster.end()
 
 
 def kill_gateway(cluster: Cluster) -> bool:
-    try:
+    with suppress(AssertionError, StopIteration):
         row = cluster.row("gateway/1")
-    except (AssertionError, StopIteration):
-        return False
-    return bool(row.pid) and identity.end(row.pid, row.mark, signal.SIGKILL)
+        return bool(row.pid) and identity.end(row.pid, row.mark, signal.SIGKILL)
+    return False
 
 
 def call_of(key: str, session_id: str, *, says: str = "", length: int = 100, **changes: Any) -> Prompt:

@@ -1,11 +1,11 @@
 """R10: secrets planted in keys, tokens, environment, configuration and prompts, and every place where one could show.
 
-A cluster with three providers on loopback (a key from the environment, a key that was typed and is kept in a private
-file, Anthropic's messages) whose servers give back what they were sent, the key and the prompt among it: in answers, tool
-names, errors of each kind, headers, redirections, and broken off in the middle. A remote worker joins by a token; the shell
-has variables that nobody named; configurations with a secret in the wrong place are checked. A turn and two prompts are
-asked for each kind of fault, the gateway and the ledger are killed in the middle of a call, and every command that shows
-anything is run. Then all of it is searched for each secret, whole, halved, as base64, in whatever case.
+A cluster has three providers on loopback (a key from the environment, a typed key in a private file, Anthropic's
+messages) whose servers give back what they were sent, the key and the prompt among it: in answers, tool names, errors
+of each kind, headers, redirections, and broken off in the middle. A remote worker joins by a token; configurations with
+a secret in the wrong place are checked. A turn and two prompts are asked for each kind of fault, the gateway and the
+ledger are killed in the middle of a call, and every command that shows anything is run. Then all of it is searched for
+each secret, whole or halved.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import psutil
 
 from bench.cluster import Cluster, alive, answered, eventually, family_in, hobus
 from bench.far_worker import FarWorker, token_of
-from bench.gateway.parts import MODEL_ID, TIRELESS, call_of, home_of, kill_gateway
+from bench.gateway.parts import MODEL_ID, TIRELESS, call_of, cluster_of, kill_gateway
 from bench.gateway.servers import ANTHROPIC, DONE, Request, completion, head, message, piece, served, sse, whole
-from bench.report import concluded, markdown
+from bench.report import cell, concluded, markdown
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.join_token import decode
 from hobus.bus.messages.base import unpack
@@ -51,10 +51,8 @@ PLACES = {"logs": "logs", "ledger": "ledger files", "spool": "ledger files", "ru
 @dataclass(slots=True)
 class Found:
     looked: dict[str, int] = field(default_factory=dict[str, int])  # place -> bytes
-    hits: dict[str, dict[str, list[str]]] = field(default_factory=dict[str, dict[str, list[str]]])
-    """Secret -> place -> where there."""
-    bodies: dict[str, int] = field(default_factory=dict[str, int])
-    """Bodies of records that hold the words of a prompt, as they must: event type and number of the body."""
+    hits: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # secret -> place -> where there
+    bodies: dict[str, int] = field(default_factory=dict[str, int])  # event type and number of those with prompts' words
     asked: dict[str, int] = field(default_factory=dict[str, int])  # outcome -> how many turns and prompts
     sent: dict[str, int] = field(default_factory=dict[str, int])  # provider -> requests that had its own key
 
@@ -149,7 +147,7 @@ def drill(faults: tuple[str, ...] = FAULTS) -> Found:
     with ExitStack() as stack:
         server = stack.enter_context(served(mirror.behave))
         settings = TIRELESS | {"gateway.attempts_max": 2, "gateway.request_timeout_ms": 5000}
-        cluster = stack.enter_context(home_of({"mine": server.url}, settings, OTHER_KEY=keys["other"]))
+        cluster = stack.enter_context(cluster_of({"mine": server.url}, settings, is_up=False, OTHER_KEY=keys["other"]))
         cluster.env |= dict.fromkeys(variables, shell) | {"THE_KEY": keys["mine"]}
         _add_providers(cluster, server.url, keys["filed"], said)
         _check_configurations(cluster, misplaced, said)
@@ -325,12 +323,8 @@ def table(found: Found) -> str:
     places = sorted(found.looked)
     rows = [(secret, *(len(where.get(place, ())) for place in places)) for secret, where in found.hits.items()]
     sizes = ("looked through, KB", *(found.looked[place] // 1000 for place in places))
-    bodies = ", ".join(f"{where} ({count})" for where, count in found.bodies.items())
-    asked = ", ".join(f"{count} {outcome}" for outcome, count in sorted(found.asked.items()))
-    return (
-        f"{markdown(('planted', *places), [*rows, sizes])}\n\nTurns and prompts: {asked}. Bodies that hold the words of a "
-        f"prompt, as they must: {bodies}."
-    )
+    told = f"Turns and prompts: {cell(found.asked)}. Bodies that hold the words of a prompt, as they must: {cell(found.bodies)}."
+    return f"{markdown(('planted', *places), [*rows, sizes])}\n\n{told}"
 
 
 OPTIONS: dict[str, str] = {}

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,25 +104,22 @@ async def serving(behave: Behave) -> AsyncIterator[Server]:
 @contextmanager
 def served(behave: Behave) -> Iterator[Server]:
     """A server in a thread of its own, for those whose own work must not make it late."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
+    begun: Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        is_over = asyncio.Event()
+        async with serving(behave) as server:
+            begun.set_result((server, asyncio.get_running_loop(), is_over))
+            await is_over.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    manager = serving(behave)
+    server, loop, is_over = begun.result()
     try:
-        yield asyncio.run_coroutine_threadsafe(manager.__aenter__(), loop).result()
-        asyncio.run_coroutine_threadsafe(manager.__aexit__(None, None, None), loop).result()
+        yield server
     finally:
-        asyncio.run_coroutine_threadsafe(_all_ended(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(is_over.set)
         thread.join()
-        loop.close()
-
-
-async def _all_ended() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
 
 
 def head(status: int = 200, **headers: Any) -> bytes:

@@ -1,12 +1,12 @@
 """R8: how fast a cancel reaches a provider, and that a chain of hanging ones ends in time.
 
-Cancels: a call is brought to where its provider, a server on loopback, is silent: before its answer, in the middle of it,
-or in the middle of a streamed one. It is taken back, and the clock stops when the provider sees its connection end: by
-whoever asked the gateway (`prompt`), or by the operator's command to the session (`turn`), all the way through HO2 and HO1.
+Cancels: a call is brought to where its provider is silent: before its answer, in the middle of it, or in the middle of
+a streamed one. It is taken back, by whoever asked the gateway (`prompt`) or by the operator's command to the session
+(`turn`), and the clock stops when the provider sees its connection end.
 
-Deadlines: three models, each the fallback of the one before, at providers that hang each in another way (silent, half
-an answer, a byte now and then), three attempts allowed at each. Whoever asked for a prompt gives d seconds and must have an
-answer, not only its own time run out, by d + 50 ms. Then the last model answers, and so must the call. Then the same with turns.
+Deadlines: three models, each the fallback of the one before, at providers that hang each in another way, three attempts
+allowed at each. Whoever asked for a prompt, or a turn, gives d seconds and must have an answer, not only its own time
+run out, by d + 50 ms. Then the last model answers, and so must the call.
 """
 
 from __future__ import annotations

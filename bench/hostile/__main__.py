@@ -17,14 +17,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
 from bench.cluster import Cluster, answered, cluster
 from bench.far_worker import token_of
-from bench.hostile.fuzzer import How, Words
+from bench.hostile.fuzzer import Words
 from bench.report import arguments, concluded, percentile, rows_table
 from bench.turn import QUESTION
 from hobus.bus.clock import SystemClock
@@ -57,7 +57,7 @@ _RECORDED = ("DENIED", "KEY_REFUSED", "DEAD_LETTER")
 
 @dataclass(frozen=True)
 class Target:
-    how: How
+    how: str
     endpoint: Callable[[Cluster], str]
     roles: tuple[str, ...] = ("",)  # as whom it is attacked
     services: tuple[str, ...] = ()
@@ -93,12 +93,11 @@ def enrolled(up: Cluster, count: int) -> list[dict[str, str]]:
     return found
 
 
-@dataclass(slots=True)
 class Asked:
     """What a polite client was answered."""
 
-    times: list[float] = field(default_factory=list[float])
-    outcomes: Counter[str] = field(default_factory=Counter[str])
+    def __init__(self) -> None:
+        self.times, self.outcomes = list[float](), Counter[str]()
 
     def figures(self) -> dict[str, Any]:
         p50, p99 = (round(percentile(self.times, percent), 1) for percent in (50, 99))

@@ -51,8 +51,9 @@ class Frames:
         self._makers: dict[str, Callable[[], Parts]] = {
             "garbage": lambda: [rng.randbytes(self._pick((0, 1, 7, 60, 3000))) for _ in range(rng.randint(1, 3))],
             "truncated": self._truncated, "flipped": self._flipped, "parts": self._parts, "oversized": self._oversized,
-            "arity": self._arity, "field types": self._field_types, "versions": self._versions, "forged": self._forged,
-            "denied types": self._denied, "unknown kinds": self._kinds, "hellos": self._hello, "control": self._control,
+            "versions": lambda: self._replaced(self._pick(("version", "type_version")), _NUMBERS),
+            "unknown kinds": lambda: self._replaced("kind", (*range(-2, 32), *_NUMBERS)), "arity": self._arity,
+            "field types": self._field_types, "forged": self._forged, "denied types": self._denied, "hellos": self._hello, "control": self._control,
             "unknown answers": self._answer, "bodies": self._body,
         }  # fmt: skip
 
@@ -97,9 +98,8 @@ class Frames:
         fields[self._rng.randrange(len(fields))] = self._junk()
         return [_packed(fields), self._honest()[1]]
 
-    def _versions(self) -> Parts:
-        which = self._pick(("version", "type_version"))
-        return [_packed(self._request()._replace(**{which: self._pick(_NUMBERS)})), b"\x80"]
+    def _replaced(self, name: str, values: tuple[int, ...]) -> Parts:
+        return [_packed(self._request()._replace(**{name: self._pick(values)})), self._honest()[1]]
 
     def _forged(self) -> Parts:
         row = self._pick(self._rows)
@@ -114,9 +114,6 @@ class Frames:
         row, kind = self._pick(ROWS), self._pick((Kind.REQUEST, Kind.POST, Kind.PUBLISH))
         frame = self._request(row)._replace(kind=int(kind), destination=self._pick(self._services))
         return [_packed(frame), self._body_of(row.cls)]
-
-    def _kinds(self) -> Parts:
-        return [_packed(self._request()._replace(kind=self._pick((*range(-2, 32), *_NUMBERS)))), self._honest()[1]]
 
     def _hello(self) -> Parts:
         """Somebody else's name, an old token, another role, more than one connection may say."""
@@ -157,9 +154,8 @@ class Frames:
 
     def _answer(self) -> Parts:
         """To a question that nobody asked it."""
-        cls, kind = CLASSES[self._pick(tuple(CLASSES))], self._pick(_ANSWERS)
-        where = {"correlation_id": self._id(), "destination": self._pick(_WORDS)}
-        return [_packed(make_header(kind, self._id(), type=cls.TYPE, **where)), self._body_of(cls)]
+        cls, to = CLASSES[self._pick(tuple(CLASSES))], {"correlation_id": self._id(), "destination": self._pick(_WORDS)}
+        return [_packed(make_header(self._pick(_ANSWERS), self._id(), type=cls.TYPE, **to)), self._body_of(cls)]
 
     def _body(self) -> Parts:
         """A request that may pass, whose body is nearly right, or nothing at all."""

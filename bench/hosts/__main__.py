@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from bench.cluster import Cluster, eventually, temporary
 from bench.far_worker import FarWorker, token_of, workers
 from bench.hosts.wire import Hosts, why_not
 from bench.outside import Outside, asking_for, with_outside
-from bench.people import DEADLINE_S, Asked, Looked, ask, ask_on, looked_at
+from bench.people import DEADLINE_S, Asked, Looked, ask_again, asking, looked_at
 from bench.report import arguments, concluded, rows_table
 from bench.waiting.provider import Provider
 from hobus.bus.messages.control import Peers, ReadPeers
@@ -76,19 +75,6 @@ class Site:
         eventually(lambda: self.name(host) in self.rows(), within_s=60)
         self.back_s.append(round(time.monotonic() - began, 1))
 
-    @contextmanager
-    def people(self, count: int, pause_s: float) -> Iterator[None]:
-        """Meanwhile these people ask on, each in a session of its own; all have an answer, or none, afterwards."""
-        is_over = threading.Event()
-        asking = ask_on(self.cluster, count, is_over.is_set, self.answers, questions=QUESTIONS, pause_s=pause_s)
-        thread = threading.Thread(target=lambda: asyncio.run(asking))
-        thread.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            thread.join()
-
 
 @contextmanager
 def site(directory: Path, count: int, clock_s: Mapping[int, int]) -> Iterator[Site]:
@@ -122,15 +108,12 @@ class Times(NamedTuple):
     asleep_s: float = 60.0
 
 
-Fault = Callable[[Site, Times], None]
-
-
 class Row(NamedTuple):
     """A fault: what it is, on how many hosts, and what is done while people ask."""
 
     words: str
     hosts: int
-    fault: Fault
+    fault: Callable[[Site, Times], None]
     clock_s: Mapping[int, int] = {}
     pause_s: float = 0.2
 
@@ -195,14 +178,12 @@ def seen(directory: Path, name: str, times: Times, *, people: int) -> tuple[dict
     """One cluster, one fault: its cells of the table, what must not be, and what became of what was asked."""
     row = ROWS[name]
     with site(directory, row.hosts, row.clock_s) as at:
-        with at.people(people, row.pause_s):
+        with asking(at.cluster, people, at.answers, questions=QUESTIONS, pause_s=row.pause_s):
             row.fault(at, times)
         at.hosts.heal()
         with at.hosts.inside(0):
             model = at.model.stats()
-        for one in at.answers:
-            if not one.is_answered:
-                asyncio.run(ask(at.cluster.place, one))
+        ask_again(at.cluster, at.answers)
         assert at.cluster("down").code == 0
         looked = looked_at(at.cluster, at.outside, at.answers)
         faults = [*looked.faults, *at.cluster.defects()]

@@ -204,8 +204,8 @@ class Hosts:
             time.sleep(0.01)
 
     def _isolate(self, host: int) -> None:
-        for (a, b), wire in self._wires.items():
-            wire.is_cut |= host in (a, b)
+        for pair, wire in self._wires.items():
+            wire.is_cut |= host in pair
 
     def _signal(self, host: int, number: signal.Signals) -> None:
         for process in self.processes(host):

@@ -224,8 +224,8 @@ class Row:
             self.examples.append(f"{self.drill}: {what}: {outcome}")
 
 
-class Acked(dict[str, int]):
-    """Submission id -> sequence of everything that was acknowledged; contents follow from the id (`body_of`)."""
+Acked = dict[str, int]
+"""Submission id -> sequence of everything that was acknowledged; contents follow from the id (`body_of`)."""
 
 
 def body_of(name: str) -> bytes:

@@ -29,7 +29,7 @@ Shown = list[tuple[str, str]]  # signals, each with a line of it; a signal may h
 
 
 def line_of(signal_id: str) -> str:
-    """15 tokens, as in the measurement that the goal was set by: what the embedded model says where it has no better words."""
+    """15 tokens, as in the measurement that the goal was set by: the embedded model's where it has no better words."""
     return f"This person's turns often carry the tool {signal_id.partition(':')[2]}; expect it again."
 
 

@@ -27,7 +27,8 @@ def attention_page() -> str:
     kinds: dict[str, list[str]] = {}
     for stage in get_args(AnyStage):
         config = stage.model_fields["config"].annotation
-        told = f"{_sentence(config)}\n\n{''.join(_key_rows('', config))}"
+        sentence = " ".join((config.__doc__ or "").split("\n\n")[0].split())
+        told = f"{sentence}\n\n{''.join(_key_rows('', config))}"
         kinds.setdefault(told, []).extend(f"`{kind}`" for kind in get_args(stage.model_fields["type"].annotation))
     stages = "".join(f"\n### {', '.join(names)}\n\n{told}" for told, names in kinds.items())
     page = Path(__file__).with_name("attention.md").read_text(encoding="utf-8")
@@ -44,10 +45,6 @@ def _default(field: FieldInfo) -> str:
     """What a key means that is left out, where its description does not say it."""
     value: Any = None if field.is_required() else field.get_default(call_default_factory=True)
     return f" (default: `{value}`)" if isinstance(value, str) else ""
-
-
-def _sentence(model: type[BaseModel]) -> str:
-    return " ".join((model.__doc__ or "").split("\n\n")[0].split())
 
 
 def lists() -> str:
@@ -115,12 +112,11 @@ def _rows(path: str, section: type[BaseModel], shipped: Any, told: dict[str, str
             suffix, sample = _inside(field, value)
             fits = isinstance(sample, dict) and sample.keys() <= model.model_fields.keys()
             rows = list(_rows(f"{path}.{name}{suffix}", model, sample if fits else None, told))
-            yield from (row for row in rows if not (_is_bare(row) and row.partition("`: ")[0] in known))
+            for row in rows:
+                setting, _, said = row.partition("`: ")
+                if setting not in known or said.strip() not in ("", "`null`"):
+                    yield row
             known.update(row.partition("`: ")[0] for row in rows)
-
-
-def _is_bare(row: str) -> bool:
-    return row.partition("`: ")[2].strip() in ("", "`null`")
 
 
 def _nested(annotation: Any) -> list[type[BaseModel]]:

@@ -20,9 +20,8 @@ class PeerAway(Exception):
 
 
 def cache() -> Path:
-    named = os.environ.get("HOBUS_BENCH_CACHE")
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(named) if named else base / "hobus-bench"
+    return Path(os.environ.get("HOBUS_BENCH_CACHE") or base / "hobus-bench")
 
 
 def python_of(name: str, requirements: Sequence[str]) -> Path:

@@ -1,6 +1,6 @@
 """LangGraph with AsyncSqliteSaver in one process: so many threads at once, each one turn of two model calls and a tool.
 
-usage: langgraph_waiting.py THREADS MODEL_S TOOL_S; prints JSON. Every step is durable before the next one.
+usage: langgraph_waiting.py THREADS MODEL_S; prints JSON. Every step is durable before the next one.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-THREADS, MODEL_S, TOOL_S = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+THREADS, MODEL_S = int(sys.argv[1]), float(sys.argv[2])
 
 
 async def model(state: Any) -> Any:
@@ -28,7 +28,6 @@ async def model(state: Any) -> Any:
 
 
 async def tool(_state: Any) -> Any:
-    await asyncio.sleep(TOOL_S)
     return {"messages": [ToolMessage("PKG-1, PKG-2", tool_call_id="c1")]}
 
 

@@ -1,14 +1,12 @@
 """Storms (R1b): two and three faults at once, and nobody is left unanswered or charged twice: `python -m bench.storms`.
 
-In each storm eight people ask question after question, each in a session of their own; every one makes a tool charge a card outside
-(bench/outside_tools), half of them with our key, half without. A ninth asks and takes the request back, the first one
+In each storm eight people ask question after question, each in a session of their own; every one makes a tool charge a
+card outside (bench/outside_tools), half of them with our key. A ninth asks and takes the request back, the first one
 sends a follow-up: nobody waits for those two. Then processes are killed (SIGKILL) or frozen (SIGSTOP; they go on or are
 killed later): every pair of roles at once, every pair within a second, every one killed with every other frozen,
-triples, and each one in the middle of `scale`, `restart`, `drain`, the begin of a segment, and snapshots. The cluster has
-two executors, two supervisors, one of everything else, zygote and launcher; where the launcher is killed the cluster ends, is
-started again, and asked again. It shares its row of storms with others; the record is checked at the end of the row.
-
-`--pairs sample`: as few storms as hit each role once in every kind. tests/process/test_storms.py does a few.
+triples, and each one in the middle of `scale`, `restart`, `drain`, the begin of a segment, and snapshots. There are two
+executors, two supervisors, one of everything else, zygote and launcher; where the launcher is killed the cluster is
+started again. A row of storms shares a cluster, whose record is checked at its end.
 """
 
 from __future__ import annotations
@@ -48,9 +46,9 @@ def table(storms: Sequence[dict[str, Any]]) -> str:
 
 def main() -> None:
     only = ("", "storms whose name contains this")
-    given = arguments(__doc__, write=True, pairs=("all", "all or sample"), seed=1, only=only).parse_args()
+    given = arguments(__doc__, write=True, seed=1, only=only).parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))  # of the clients here
-    wanted = [plan for plan in plans(is_all=given.pairs == "all", seed=given.seed) if given.only in plan.name]
+    wanted = [plan for plan in plans(given.seed) if given.only in plan.name]
     storms, faults, code = list[dict[str, Any]](), list[str](), 0
     how = f"each model call thinks {THINKING_MS} ms; {PEOPLE} people, who wait {DEADLINE_S} s"
     for first in range(0, len(wanted), ROW):

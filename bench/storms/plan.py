@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 
@@ -40,8 +40,8 @@ class Plan:
         return "launcher" in self.killed or (self.frozen_die and "launcher" in self.frozen)
 
 
-def plans(*, is_all: bool, seed: int) -> list[Plan]:
-    """One round in the order in which it is run; without `is_all` each role in each kind at least once."""
+def plans(seed: int) -> list[Plan]:
+    """One round in the order in which it is run."""
     draw = random.Random(seed)
     both = [(role, role) for role in TWICE_THERE]
     pairs = [*combinations(ROLES, 2), *both]
@@ -54,21 +54,7 @@ def plans(*, is_all: bool, seed: int) -> list[Plan]:
         [_triple(hit, draw) for hit in triples],
         *([Plan(f"killed during {what}", (role,), during=what) for role in ROLES] for what in DURING),
     ]
-    return [_drawn(plan, draw) for kind in kinds for plan in (kind if is_all else _some(kind, draw))]
-
-
-def _some(of_kind: Sequence[Plan], draw: random.Random) -> Iterable[Plan]:
-    """As few as bring each role once (of what happens during something: three)."""
-    shuffled = draw.sample(of_kind, len(of_kind))
-    if of_kind[0].during:
-        return shuffled[:3]
-    chosen: list[Plan] = []
-    missing = set(ROLES)
-    for plan in shuffled:
-        if missing & {*plan.killed, *plan.frozen}:
-            missing -= {*plan.killed, *plan.frozen}
-            chosen.append(plan)
-    return chosen
+    return [_drawn(plan, draw) for kind in kinds for plan in kind]
 
 
 def _triple(hit: Sequence[str], draw: random.Random) -> Plan:

@@ -91,12 +91,11 @@ class Storm:
         requested = [e for e in entries if e.event_type == "RunRequested"]
         runs = {_run_of(one) for one in requested if one.submission_id.rpartition("/")[2] in inputs}
         reasons = Counter(f"{e.event_type} {e.reason}" for e in entries if e.reason and _run_of(e) in runs)
-        waited_s, again = self.waited_s.values() or [0.0], sum(bool(one.told) for one in self.asked)
-        is_anew = self.plan.ends_the_cluster
+        waited_s = self.waited_s.values() or [0.0]
         return {
             "name": self.plan.name, "kind": self.plan.kind, "struck": self.struck,
             "outcomes": dict(Counter(one.first for one in self.asked)), "p50_s": round(statistics.median(waited_s), 2),
-            "slowest_s": round(max(waited_s), 2), "asked_again": 0 if is_anew else again, "asked_anew": again * is_anew,
+            "slowest_s": round(max(waited_s), 2), "asked_again": sum(bool(one.told) for one in self.asked),
             "whole_after_s": round(self.whole_after_s, 2), "left_after_s": round(self.left_after_s, 2),
             "model_calls_lost": reasons["PROMPT_FAILED UNKNOWN_OUTCOME"], "in_doubt": reasons["WO_FAILED unknown_outcome"],
         }  # fmt: skip

@@ -1,12 +1,11 @@
 """P22, P23, R13: turns, tools and streams that wait for slow models, overload, and people who harm others.
 
-Everything as shipped over HTTP (`hobus up --http`), all clients with one key, in a new cluster each. Turns ask an agent of
-one's own and it the embedded model, which thinks for 5 s a call, twice, and a tool once (beside the first call it classifies
-the message), beside LangGraph with AsyncSqliteSaver in one process. Their memory is the most by which all processes grew
-(PSS) while they waited, looked at once in a model call, from a cluster that has answered 320 quick turns, sixteen at once:
-what is kept within bounds whoever waits (recent frames for `tap --since`, answers for who asks again, code loaded on first
-use) is there by then. At 1,000 most of them wait to begin. Streams come from an HTTP provider of their own, beside LiteLLM's
-proxy and the provider alone, asked by the same clients. Peers get environments of their own (`bench/peers`).
+Everything as shipped over HTTP (`hobus up --http`), all clients with one key, in a new cluster each. Turns ask an agent
+of one's own and it the embedded model, which thinks for 5 s a call, twice, and a tool once (beside the first call it
+classifies the message), beside LangGraph with AsyncSqliteSaver in one process. Their memory is the most by which all
+processes grew (PSS) while they waited, looked at once in a model call, from a cluster that has answered 320 quick
+turns, sixteen at once. Streams come from an HTTP provider of their own, beside LiteLLM's proxy and the provider alone,
+asked by the same clients. Peers get environments of their own (`bench/peers`).
 """
 
 from __future__ import annotations

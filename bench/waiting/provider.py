@@ -54,9 +54,8 @@ async def serve(think_s: float, pieces: int, gap_s: float, port: int) -> None:
         if not asked.get("stream"):
             message = {"role": "assistant", "content": "".join(words), "tool_calls": _calls(asked)}
             finish = "tool_calls" if message["tool_calls"] else "stop"
-            choices = [{"index": 0, "message": message, "finish_reason": finish}]
             whole = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "usage": usage}
-            writer.write(_answer({**whole, "choices": choices}))
+            writer.write(_answer({**whole, "choices": [{"index": 0, "message": message, "finish_reason": finish}]}))
             return
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         began = asyncio.get_running_loop().time()

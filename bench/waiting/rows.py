@@ -143,19 +143,19 @@ def turns(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
         row.must(ours["kb_per_waiting"] <= 60 or number < 64, f"{ours['kb_per_waiting']} KB per waiting turn")
         if has_peer:
             with row.beside():
-                row.peer = langgraph(number, sizes.model_s, 0.0)
+                row.peer = langgraph(number, sizes.model_s)
                 row.must(ours["took_s"] <= row.peer["took_s"], f"{ours['took_s']} s beside {row.peer['took_s']}")
         yield row
 
 
 async def _waited(found: Cluster, door: Door, number: int, model_s: float) -> dict[str, Any]:
     """Their figures, with the most memory that they took while they waited, and the CPU that each cost."""
-    seen_kb, cpu = [found.pss_kb().total()], sum(found.cpu_s().values())
+    seen_kb, cpu = [found.pss_kb()], sum(found.cpu_s().values())
 
     async def look() -> None:
         await asyncio.sleep(model_s * 0.8)
         while True:
-            seen_kb.append((await asyncio.to_thread(found.pss_kb)).total())
+            seen_kb.append(await asyncio.to_thread(found.pss_kb))
             await asyncio.sleep(model_s)
 
     looking = asyncio.create_task(look())
@@ -166,10 +166,10 @@ async def _waited(found: Cluster, door: Door, number: int, model_s: float) -> di
     return said_of(heard, took_s) | {"kb_per_waiting": round(kb), "cpu_ms_per_turn": round(used_s * 1000 / number, 1)}
 
 
-def langgraph(threads: int, model_s: float, tool_s: float) -> dict[str, Any]:
+def langgraph(threads: int, model_s: float) -> dict[str, Any]:
     """The same in LangGraph. Raises PeerAway."""
     script = Path(__file__).parent.parent / "peers" / "langgraph_waiting.py"
-    words = [str(python_of("langgraph", LANGGRAPH)), "-E", str(script), str(threads), str(model_s), str(tool_s)]
+    words = [str(python_of("langgraph", LANGGRAPH)), "-E", str(script), str(threads), str(model_s)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise PeerAway(f"LangGraph ended with {done.stderr.strip().splitlines()[-1:]}")
@@ -238,9 +238,6 @@ async def _litellm(model: Provider, number: int, pieces: int) -> dict[str, Any]:
     return said | {"cpu_ms_per_piece": round(used_s * 1000 / number / pieces, 3)}
 
 
-Ask = Callable[[], Awaitable[Heard]]
-
-
 def overload(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
     """Arrivals at three times the capacity, whoever waits; fast and slow model, over HTTP and over the bus (R13)."""
     del has_peer
@@ -262,7 +259,7 @@ def overload(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
 
 async def _overloaded(found: Cluster, door: Door, way: str, seconds: float) -> dict[str, Any]:
     async with connect_bus(found.place, "door") as bus:
-        ask: Ask = (lambda: _asked_by_bus(bus)) if way == "bus" else lambda: door.ask(QUESTION)
+        ask = (lambda: _asked_by_bus(bus)) if way == "bus" else lambda: door.ask(QUESTION)
         await ask()
         alone = await ask()
         capacity = await _capacity(ask, alone.took_s, min(30.0, seconds))
@@ -300,7 +297,7 @@ async def _asked_by_bus(bus: Bus) -> Heard:
     return Heard(outcome, now - began, now)
 
 
-async def _capacity(ask: Ask, alone_s: float, seconds: float) -> float:
+async def _capacity(ask: Callable[[], Awaitable[Heard]], alone_s: float, seconds: float) -> float:
     """Right turns a second with ever more clients, each of whom asks again once it is answered: the best of them."""
 
     async def client(until: float) -> int:

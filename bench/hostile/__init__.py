@@ -1,1 +1,0 @@
-"""Attacks on a running cluster, by command: `python -m bench.hostile --help`."""

@@ -1,1 +1,0 @@
-"""Several hosts on one machine, and what a cluster over them is put through."""

@@ -1,1 +1,0 @@
-"""Storms of two and three faults at once (R1b): `python -m bench.storms`."""

@@ -1,1 +1,0 @@
-"""Turns and streams that wait for slow models: `python -m bench.waiting`."""
