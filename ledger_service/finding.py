@@ -33,6 +33,8 @@ _COMPARED = 3
 """So many times the texts that are asked for get a score: which words they have orders them nearly as that does."""
 _LOOKED_AT = 512
 """So many texts are looked at for each that is asked for, up to `limits.POSTINGS_MAX`: a turn asks for three."""
+_OF_ONE_WORD = 128
+"""So many of them for one word: what stands in more is common, and the newest that have it answer as well."""
 _MEASURED = 128
 """Of so many texts it is asked how long they are."""
 _WORD_CHARS = 6
@@ -111,8 +113,7 @@ def find_hits(  # noqa: PLR0913 - what is asked, of what, within which bounds
     kinds = question.streams or SEARCHED_STREAMS
     session = [_name_session_token(kind, question.session_id) for kind in kinds] if question.session_id else []
     among = Among(_list_narrowing(question, kinds), after, before, tuple(session))
-    looked_at = min(_LOOKED_AT * question.limit, own_limits.POSTINGS_MAX)
-    known, sought, held = _rank(index, among, terms, looked_at)
+    known, sought, held = _rank(index, among, terms, question.limit)
     for row in _choose_first(index, sought, held, known, _read_at_most(question), own_limits.EXCERPT_CHARS):
         sequence, number = place_of(row)
         found = text_at(sequence, number)
@@ -124,22 +125,33 @@ def find_hits(  # noqa: PLR0913 - what is asked, of what, within which bounds
 
 
 def _rank(
-    index: SearchIndex, among: Among, terms: Sequence[str], postings_max: int
+    index: SearchIndex, among: Among, terms: Sequence[str], asked_for: int
 ) -> tuple[Weights, list[str], dict[int, int]]:
     """Return what each word weighs among these texts, the words sought, and which of them, as bits, each text has."""
-    found = {term: rows for term in terms if (rows := index.rows(among, term, limit=postings_max + 1))}
-    texts = index.count(among, limit=postings_max + 1)
-    if texts > postings_max:
-        texts = max(texts, index.reached.texts)
-    counts = {term: len(rows) for term, rows in found.items()}
+    postings_max = min(_LOOKED_AT * asked_for, own_limits.POSTINGS_MAX)
+    most = min(_OF_ONE_WORD * asked_for, postings_max)
+    found = {term: rows for term in terms if (rows := index.rows(among, term, limit=most))}
+    texts, oldest = index.count(among, limit=postings_max + 1)
+    if texts > postings_max and not among.session:
+        texts, oldest = max(texts, index.reached.texts), among.after + 1
+    counts = {
+        term: len(rows) if len(rows) < most else _estimate_count(rows, texts, oldest, among.before)
+        for term, rows in found.items()
+    }
     known = weigh_words(counts, texts, index.reached.chars / max(index.reached.texts, 1))
-    sought = choose_rarest(counts, postings_max)
+    sought = choose_rarest(counts, postings_max, of_one=most)
     held: dict[int, int] = {}
     for number, term in enumerate(sought):
         bit = 1 << number
-        for row in found[term][:postings_max]:
+        for row in found[term]:
             held[row] = held[row] | bit if row in held else bit
     return known, sought, held
+
+
+def _estimate_count(newest: Sequence[int], texts: int, oldest: int, before: int) -> int:
+    """Return in how many of the texts a word stands that stands in more than were looked at: as often as in these."""
+    looked_at = before - place_of(newest[-1])[0]
+    return min(texts, max(len(newest), round(len(newest) * (before - oldest) / looked_at)))
 
 
 def _choose_first(  # noqa: PLR0913, PLR0917 - which texts have which words, and what counts of them
@@ -188,15 +200,16 @@ def find_passage(words: Sequence[Word], known: Weights, chars: int, passage_char
     return BestPassage(score(Counter([one.term for one in inside]), known, min(chars, passage_chars)), best, inside)
 
 
-def choose_rarest(counts: Mapping[str, int], postings_max: int) -> list[str]:
+def choose_rarest(counts: Mapping[str, int], postings_max: int, *, of_one: int) -> list[str]:
     """Return the rarest of the words that stand anywhere, as many as stand in so many texts together, at least one.
 
-    Of a word that stands in more, alone, the newest so many count. What has common words alone answers badly anyway.
+    Of a word that stands in more than `of_one`, the newest so many count. What has common words alone answers badly
+    anyway.
     """
     sought: list[str] = []
     left = postings_max
     for count, term in sorted((count, term) for term, count in counts.items()):
-        left -= count
+        left -= min(count, of_one)
         if sought and left < 0:
             break
         sought.append(term)

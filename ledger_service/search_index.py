@@ -35,9 +35,9 @@ CREATE VIRTUAL TABLE texts USING fts5(text, about, own, content = '', detail = c
 CREATE TABLE reached (one INTEGER PRIMARY KEY, sequence INTEGER, chain BLOB, texts INTEGER, chars INTEGER);
 PRAGMA user_version = {SCHEMA_VERSION};
 """
-_COUNT_ALL = "SELECT count(*) FROM (SELECT rowid FROM texts WHERE rowid >= ? AND rowid < ? LIMIT ?)"
+_COUNT_ALL = "SELECT count(*), min(rowid) FROM (SELECT rowid FROM texts WHERE rowid >= ? AND rowid < ? LIMIT ?)"
 _ROWS = "SELECT rowid FROM texts WHERE texts MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
-_COUNT = f"SELECT count(*) FROM ({_ROWS})"  # noqa: S608 - no words of anybody in it
+_COUNT = f"SELECT count(*), min(rowid) FROM ({_ROWS})"  # noqa: S608 - no words of anybody in it
 _INSERT = "INSERT INTO texts (rowid, text, about, own) VALUES (?, ?, ?, ?)"
 _DELETE = "INSERT INTO texts (texts, rowid, text, about, own) VALUES ('delete', ?, ?, ?, ?)"
 _TERMS_KEPT, _MATCHERS_KEPT = 4096, 64
@@ -159,12 +159,12 @@ class SearchIndex:
             self._db.execute("INSERT OR REPLACE INTO reached VALUES (1, ?, ?, ?, ?)", reached)
         self.reached = reached
 
-    def count(self, among: Among, *, limit: int) -> int:
-        """Return how many of these texts there are, counted up to `limit`."""
+    def count(self, among: Among, *, limit: int) -> tuple[int, int]:
+        """Return how many of these texts there are, counted from the newest up to `limit`, and the oldest's sequence."""
         match, *stretch = among.of()
         asked = (_COUNT, (match, *stretch, limit)) if match else (_COUNT_ALL, (*stretch, limit))
-        (count,) = self._db.execute(*asked).fetchone()
-        return count
+        count, oldest = self._db.execute(*asked).fetchone()
+        return count, place_of(oldest or 0)[0]
 
     def rows(self, among: Among, term: str, *, limit: int) -> list[int]:
         """Return the numbers (`place_of`) of the newest texts that have this word."""

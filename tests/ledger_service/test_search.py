@@ -239,9 +239,33 @@ async def test_of_a_word_in_many_texts_the_newest_are_compared_and_all_counted(m
 
 def test_words_are_looked_for_from_the_rarest_on():
     counts = {"the": 9, "lamp": 2, "attic": 1, "boat": 2}
-    assert choose_rarest(counts, 3) == ["attic", "boat"] and choose_rarest(counts, 5) == ["attic", "boat", "lamp"]
-    assert choose_rarest(counts, 14) == ["attic", "boat", "lamp", "the"] and choose_rarest(counts, 0) == ["attic"]
-    assert choose_rarest({}, 5) == [] and choose_rarest({"the": 9}, 1) == ["the"]
+    assert _choose(counts, 3) == ["attic", "boat"] and _choose(counts, 5) == ["attic", "boat", "lamp"]
+    assert _choose(counts, 14) == ["attic", "boat", "lamp", "the"] and _choose(counts, 0) == ["attic"]
+    assert _choose({}, 5) == [] and _choose({"the": 9}, 1) == ["the"]
+    assert choose_rarest(counts, 7, of_one=2) == ["attic", "boat", "lamp", "the"]
+
+
+@pytest.mark.parametrize("session_id", ["", ID])
+async def test_of_a_common_word_few_texts_are_looked_at_and_it_weighs_as_little(
+    session_id: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A long session asks the same words each turn: its search takes as long as a short one's, and finds the same."""
+    first, entry = _journal()
+    monkeypatch.setattr(limits, "POSTINGS_MAX", 5000)
+    monkeypatch.setattr(limits, "INDEX_WAIT_MS", 60000)
+    asked = {"session_id": session_id, "streams": ["session"], "limit": 2}
+    async with running(SimDisk(medium())) as ledger:
+        texts = [b"attic", *[b"the lamp"] * 200, b"the attic lamp", *[b"the lamp"] * 400]
+        await ledger.write(first, *(entry("RunRequested", text) for text in texts))
+        with patch.object(SearchIndex, "rows", autospec=True, side_effect=SearchIndex.rows) as looked_at:
+            hits = (await _ask(ledger, "the attic lamp", **asked)).hits
+        assert {call.kwargs["limit"] for call in looked_at.call_args_list} == {256}
+        assert {hit.sequence for hit in hits} == {1, 202} and hits[1].score > 0.25
+        assert (await _ask(ledger, "the lamp", **asked)).hits[0].score < 0.01
+
+
+def _choose(counts: dict[str, int], postings_max: int) -> list[str]:
+    return choose_rarest(counts, postings_max, of_one=postings_max + 1)
 
 
 async def test_an_excerpt_shows_the_words_that_were_found_and_where():
