@@ -37,6 +37,7 @@ from hobus.bus.record.payloads.prompts import (
     hash_messages,
     list_scopes,
     name_order_scope,
+    shorten_ref,
 )
 from hobus.config.sections.gateway import Route
 from hobus.gateway_service.budget import Reservation
@@ -174,16 +175,15 @@ def make_sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
     ask, prompt = attempt.ask, attempt.ask.prompt
     payload = make_from(
         PromptSent, prompt, provider_id=ask.route.provider_id, model_id=ask.route.model_id,
-        budget_mode=attempt.mode, reserved_tokens=attempt.reservation.tokens, estimated_tokens=attempt.estimate,
+        config_sha256=bytes.fromhex(prompt.config_digest.removeprefix("sha256:")), budget_mode=attempt.mode,
+        reserved_tokens=attempt.reservation.tokens, estimated_tokens=attempt.estimate,
         tools=tuple([tool.tool_id for tool in prompt.tools]), domain_tags=tuple(prompt.domain_tags),
         degraded=ask.is_degraded, principal=ask.principal,
         called_in=tuple([caller.session_id for caller in prompt.callers]),
     )  # fmt: skip
     of_pack = packs.get((prompt.config_digest, prompt.prompt_pack_id), {})
-    request = SentRequest(
-        ask.digest, ask.asked, tuple([_make_message(message, of_pack) for message in prompt.messages]), ask.said,
-        _list_images(prompt),
-    )  # fmt: skip
+    messages = tuple([_make_message(message, of_pack, prompt.session_id) for message in prompt.messages])
+    request = SentRequest(ask.digest, ask.asked, messages, ask.said, _list_images(prompt))
     parents = [] if ask.is_degraded or not prompt.work_order_id else [derive_dispatched_id(prompt.work_order_id)]
     return make_entry(
         "PROMPT_SENT", attempt.name, pack_payload(request), payload=payload, at=at, provenance=ask.about,
@@ -250,10 +250,10 @@ def _end(name: str, event_type: str, payload: tuple[Any, ...], *behind: bytes, *
     return make_entry(event_type, name, *behind, payload=payload, parents=parents, once=derive_got_key(name), **facts)
 
 
-def _make_message(message: PromptMessage, of_pack: Mapping[str, int]) -> Any:
+def _make_message(message: PromptMessage, of_pack: Mapping[str, int], session_id: str) -> Any:
     """Return a SentMessage with its SentTexts as they stand in the record: plain rows."""
     parts = [
-        (segment.name, segment.ref, "")
+        (segment.name, shorten_ref(segment.ref, session_id), "")
         if segment.ref is not None
         else of_pack.get(segment.text, (segment.name, None, segment.text))
         for segment in message.segments

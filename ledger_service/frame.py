@@ -1,6 +1,6 @@
 """The bytes of one batch: header, chained entries, bodies beside the chain, trailer. Pure; nothing here touches a file.
 
-    header (128)   magic, version, flags, count, lengths, first sequence, previous chain, root, CRCs, mask, end mark
+    header (96)    magic, version, flags, count, lengths, first sequence, previous chain, CRCs, mask, end mark
     entries        count x (length, CRC, entry bytes); the exact entry bytes are hashed into the chain
     bodies         per body: mark, CRC of salt and data, length of the data, salt (16), data; outside the chain, so that
                    it can be erased
@@ -9,8 +9,8 @@
 
 What lies between header and trailer is stored masked (mask.py), so that no sector of a stored frame is all zeros; CRCs,
 hashes and chain are of the bytes as they were given.
-`flags` and `root` are zero until the Merkle tree uses them; the mark of a body has room for "erased". Integers are
-little-endian. Chain value = SHA-256(previous chain value + entry bytes).
+`flags` are zero; the mark of a body has room for "erased". Integers are little-endian. Chain value = SHA-256(previous
+chain value + entry bytes).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from zlib import crc32
 from hobus.ledger_service.mask import ALIGNMENT, MASK_BYTES, apply_mask
 
 MAGIC = b"HOBUSLG1"
-VERSION = 10
+VERSION = 11
 """Of the whole record: another one is refused, whatever in it was written otherwise."""
 GENESIS = bytes(32)
 """The chain value before the first entry."""
 SALT_BYTES = 16
 
-_FIELDS = Struct(f"<8sHHIIIQ32s32sI{MASK_BYTES}s")  # magic ... entries CRC, mask
+_FIELDS = Struct(f"<8sHHIIIQ32sI{MASK_BYTES}s")  # magic ... entries CRC, mask
 _HEADER_CRC = Struct("<I")
 _END_MARK = b"\xa5HDREND\xa5"
 _TRAILER = b"\xa5BATEND\xa5"
 _ENTRY = Struct("<II")  # length, CRC
-_BODY = Struct("<4sII")  # mark, CRC of salt and data, length of the data
-_KEPT = b"BODY"
+_BODY = Struct("<cII")  # mark, CRC of salt and data, length of the data
+_KEPT = b"B"
 HEADER_BYTES = _FIELDS.size + _HEADER_CRC.size + len(_END_MARK)
 ENTRY_HEAD_BYTES = _ENTRY.size
 BODY_HEAD_BYTES = _BODY.size + SALT_BYTES
@@ -118,7 +118,7 @@ def build_frame(
     beside = b"".join(chain.from_iterable(zip(heads, bodies, strict=True)))
     fields = _FIELDS.pack(
         MAGIC, VERSION, 0, len(entries), len(content), len(beside), first_sequence,
-        previous_chain, bytes(32), crc32(content), mask,
+        previous_chain, crc32(content), mask,
     )  # fmt: skip
     header = fields + _HEADER_CRC.pack(crc32(fields)) + _END_MARK
     padding = bytes(-(len(content) + len(beside)) % ALIGNMENT)
@@ -132,14 +132,14 @@ def store_at(frame: Built, at: int, mask: bytes) -> bytearray:
 
 
 def read_header(data: bytes) -> FrameHeader | None:
-    """Return the header in the first 128 bytes, of whatever version, or None if they are not an undamaged one."""
+    """Return the header at the beginning, of whatever version, or None if they are not an undamaged one."""
     if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
         return None
     fields = data[: _FIELDS.size]
     (crc,) = _HEADER_CRC.unpack_from(data, _FIELDS.size)
     if crc32(fields) != crc or data[HEADER_BYTES - len(_END_MARK) : HEADER_BYTES] != _END_MARK:
         return None
-    _, version, _, count, entries_bytes, bodies_bytes, first, chain, _, entries_crc, mask = _FIELDS.unpack(fields)
+    _, version, _, count, entries_bytes, bodies_bytes, first, chain, entries_crc, mask = _FIELDS.unpack(fields)
     return FrameHeader(version, count, entries_bytes, bodies_bytes, first, chain, entries_crc, mask)
 
 

@@ -160,7 +160,7 @@ class SearchIndex:
         self.reached = reached
 
     def count(self, among: Among, *, limit: int) -> tuple[int, int]:
-        """Return how many of these texts there are, counted from the newest up to `limit`, and the oldest's sequence."""
+        """Return how many of these texts there are, from the newest up to `limit`, and the oldest's sequence."""
         match, *stretch = among.of()
         asked = (_COUNT, (match, *stretch, limit)) if match else (_COUNT_ALL, (*stretch, limit))
         count, oldest = self._db.execute(*asked).fetchone()

@@ -116,7 +116,11 @@ class Prompt(Message, wire="gateway.prompt"):
     )
     callers: Callers = field(default_factory=list[Caller])
     config_digest: Annotated[
-        str, Meta(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
+        str,
+        Meta(
+            pattern=r"^(sha256:[0-9a-f]{64})?\Z",
+            description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet",
+        ),
     ] = ""
 
 

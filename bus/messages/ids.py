@@ -43,6 +43,8 @@ DEGRADED = "PRC-DEGRADED-001"
 _DIGEST_CHARS = 12
 """Of the digest in the name of a held call: a person copies it, and no model finds other arguments with the same."""
 
+OWN_SESSION = "~"
+"""In what is recorded of a session, in place of its id; it stands in no id and no instance."""
 ID_MAX_CHARS = 400
 """Longest message id, routing key or trace, and id of the record. The format's, not a setting."""
 

@@ -5,10 +5,11 @@ Its writer packs it once, and the ledger stores and hashes those very bytes with
     written   [ids, at_us, run_seq, round_seq, tenure]
     stored    [written, [schema version, origin, ledger_at_us, hashes of the bodies in a row, [their lengths]]]
 
-`ids` is one text, a zero character between its parts: the session, `_IDS` in their order, the parents. Most ids name
-the session: up to twelve times it stands as U+0001. No prev goes with no tenure, an empty once key is none. What cannot
-be written so (an id with one of these characters, say) is a list of the parts instead. Types are compared exactly (True
-is no int, nothing is coerced). No free text stands in an entry; bodies lie beside it and are named by salted hashes.
+`ids` is one text, a zero character between its parts: `_HEADS`, `_IDS`, the parents. Most ids name the session, many
+the order and the type: behind its own place each stands as its mark, U+0001 to U+0003, so often at most as `_MARKS`
+says. No prev goes with no tenure, an empty once key is none. What cannot be written so (an id with one of these
+characters, say) is a list of the parts instead. Types are compared exactly (True is no int, nothing is coerced). No
+free text stands in an entry; bodies lie beside it and are named by salted hashes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from msgspec.msgpack import Decoder
 from hobus.bus.messages.base import find_metas, pack
 from hobus.bus.messages.ids import ID_MAX_CHARS
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 HASH_BYTES = 32
 INTEGER_MAX = 2**63 - 1
 """The index keeps integers as signed 64 bit; a larger one in an entry is invalid."""
@@ -170,14 +171,16 @@ _WIRE_BYTES = 16
 """More than MessagePack's heads of a value and of the arrays that it begins."""
 PAIR = b"\x92"
 """MessagePack's head of an array of two: in front of a writer's bytes, behind which the ledger's own fields follow."""
+_HEADS = "session_id", "work_order_id", "event_type"
 _IDS = (
-    "submission_id", "stream", "event_type", "decision", "reason", "trace", "once",
-    "prev", "agent_id", "agent_class", "framework_id", "package_id", "work_order_id", "tier",
+    "submission_id", "stream", "decision", "reason", "trace", "once",
+    "prev", "agent_id", "agent_class", "framework_id", "package_id", "tier",
 )  # fmt: skip
 _ONCE, _PREV = _IDS.index("once"), _IDS.index("prev")
-_BETWEEN, _MARK = "\0", "\1"
-_MARKS_MAX = 12
-"""More ids than an entry of the product names its session in; what is beyond is spelled out."""
+_BETWEEN = "\0"
+_MARKS = _SESSION, _ORDER, _TYPE = ("\1", 8), ("\2", 6), ("\3", 1)
+"""Each with its most, as often as an entry of the product names it; what is beyond is spelled out."""
+_MARKED = re.compile(f"[{''.join(mark for mark, _ in _MARKS)}]")
 
 _Number = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 _Written = tuple[str | list[str | None], _Number, _Number, _Number, _Number | None]
@@ -187,14 +190,14 @@ _PACKED = Decoder(Packed)
 
 
 def _find_bounds() -> dict[str, tuple[int, int]]:
-    """Return least and greatest length of each bounded text, in the order of `_IDS`; of a session as of an id."""
-    found: dict[str, tuple[int, int]] = {}
+    """Return least and greatest length of each bounded text, in order; of a session and an order as of an id."""
+    found: dict[str, tuple[int, int]] = dict.fromkeys(_HEADS, (0, ID_MAX_CHARS))
     hints = get_type_hints(WriteEntry, include_extras=True)
-    for name in _IDS[: _ONCE + 1]:
+    for name in (_HEADS[-1], *_IDS[: _ONCE + 1]):
         found[name] = next(
             (meta.min_length or 0, meta.max_length) for meta in find_metas(hints[name]) if meta.max_length is not None
         )
-    return {"session_id": (0, ID_MAX_CHARS), **found}
+    return found
 
 
 _BOUNDS = _find_bounds()
@@ -267,7 +270,8 @@ def encode_stored(stored: Entry) -> bytes:
 
 def estimate_spelled_bytes(stored: Entry, length: int) -> int:
     """Return at least as many bytes as an entry of `length` stored bytes has for its readers."""
-    spelled = length + len(stored.provenance.session_id.encode()) * _MARKS_MAX
+    heads = stored.provenance.session_id, stored.provenance.work_order_id, stored.event_type
+    spelled = length + sum(len(head.encode()) * most for head, (_, most) in zip(heads, _MARKS, strict=True))
     return spelled + spelled // 32  # what is longer than 31 bytes has a head of more than one
 
 
@@ -313,17 +317,20 @@ def _pack(entry: WriteEntry | Entry) -> bytes:
     submission_id, stream, event_type, at_us, decision, reason, about, parents, trace, prev, tenure, once = fields
     agent_id, agent_class, framework_id, package_id, session_id, run_seq, round_seq, order_id, tier = about
     parts = (
-        submission_id, stream, event_type, decision, reason, trace, once or "",
-        prev or "", agent_id, agent_class, framework_id, package_id, order_id, tier, *parents,
+        submission_id, stream, decision, reason, trace, once or "",
+        prev or "", agent_id, agent_class, framework_id, package_id, tier, *parents,
     )  # fmt: skip
-    told = session_id + "".join(parts)
+    heads = session_id, order_id, event_type
     ids: Any = _BETWEEN.join(parts)
-    if _BETWEEN in told or _MARK in told or once == "" or (prev is None) != (tenure is None):
-        ids = [session_id, *parts[:_ONCE], once, prev, *parts[_PREV + 1 :]]
-    elif session_id:
-        ids = f"{session_id}{_BETWEEN}{ids.replace(session_id, _MARK, _MARKS_MAX)}"
+    told = "".join((*heads, *parts))
+    is_plain = event_type and _BETWEEN not in told and _MARKED.search(told) is None
+    if not is_plain or once == "" or (prev is None) != (tenure is None):
+        ids = [*heads, *parts[:_ONCE], once, prev, *parts[_PREV + 1 :]]
     else:
-        ids = _BETWEEN + ids
+        ids = ids.replace(order_id, *_ORDER) if order_id else ids
+        ids = f"{order_id}{_BETWEEN}{event_type}{_BETWEEN}{ids.replace(event_type, *_TYPE)}"
+        ids = ids.replace(session_id, *_SESSION) if session_id else ids
+        ids = f"{session_id}{_BETWEEN}{ids}"
     return pack((ids, at_us, run_seq, round_seq, tenure))
 
 
@@ -336,16 +343,16 @@ def _spell(  # noqa: PLR0913 - as they stand in the bytes
     """
     parts: list[Any]
     if type(ids) is str:
-        whole = ids.replace(_MARK, ids.partition(_BETWEEN)[0] or _MARK, _MARKS_MAX)
+        whole = _spell_marks(ids)
         parts = whole.split(_BETWEEN)
-        if _MARK in whole or (is_bounded and _BOUNDED.match(whole) is None):
-            raise ValueError(_find_fault(parts, is_bounded=True) or f"ids: a mark too many, at most {_MARKS_MAX}")
+        if _MARKED.search(whole) or (is_bounded and _BOUNDED.match(whole) is None):
+            raise ValueError(_find_fault(parts, is_bounded=True) or "ids: a mark too many")
     elif fault := _find_fault(parts := [*ids], is_bounded=is_bounded):
         raise ValueError(fault)
     try:
         (
-            session_id, submission_id, stream, event_type, decision, reason, trace, once,
-            prev, agent_id, agent_class, framework_id, package_id, order_id, tier, *parents,
+            session_id, order_id, event_type, submission_id, stream, decision, reason, trace, once,
+            prev, agent_id, agent_class, framework_id, package_id, tier, *parents,
         ) = parts  # fmt: skip
     except ValueError:
         raise _refuse_absent("ids") from None
@@ -356,6 +363,19 @@ def _spell(  # noqa: PLR0913 - as they stand in the bytes
     return (
         submission_id, stream, event_type, at_us, decision, reason, provenance, parents, trace, prev, tenure, once,
     )  # fmt: skip
+
+
+def _spell_marks(ids: str) -> str:
+    """Return the ids with what their marks stand for, in the order opposite to that of `_pack`."""
+    session_id, _, rest = ids.partition(_BETWEEN)
+    order_id, _, rest = _spell_mark(rest, _SESSION, session_id).partition(_BETWEEN)
+    event_type, _, rest = rest.partition(_BETWEEN)
+    rest = _spell_mark(_spell_mark(rest, _TYPE, event_type), _ORDER, order_id)
+    return _BETWEEN.join((session_id, order_id, event_type, rest))
+
+
+def _spell_mark(text: str, mark: tuple[str, int], head: str) -> str:
+    return text.replace(mark[0], head, mark[1]) if head else text
 
 
 def _find_fault(parts: Sequence[str | None], *, is_bounded: bool) -> str:

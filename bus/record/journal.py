@@ -22,6 +22,7 @@ from msgspec.structs import astuple, replace
 
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import (
+    OWN_SESSION,
     RunId,
     StepId,
     ToolBatchId,
@@ -51,8 +52,6 @@ TOLD_WITH: tuple[type[events.SessionFact], ...] = (
     events.ToolReceipt,
 )
 """Facts that the next entry of their session tells before its own: they bring no text, and nothing names them."""
-_OWN_SESSION = "~"
-"""Stands in no id and no instance."""
 _RESPONSE, _REF = TurnResult.__struct_fields__.index("response"), Segment.__struct_fields__.index("ref")
 
 
@@ -130,9 +129,9 @@ def _shorten(text: str, about: _About) -> str | int | bytes:
 
 
 def _shorten_by_session(text: str, session_id: str) -> str | bytes:
-    if session_id not in text or _OWN_SESSION in text:
+    if session_id not in text or OWN_SESSION in text:
         return text
-    return text.replace(session_id, _OWN_SESSION).encode()
+    return text.replace(session_id, OWN_SESSION).encode()
 
 
 def _shorten_subject(text: str, about: _About) -> str | int | bytes:
@@ -443,7 +442,7 @@ def _lengthen(value: Any, about: _About) -> str:
 
 def _with_session(value: Any, session_id: str) -> str:
     if type(value) is bytes:
-        return value.decode().replace(_OWN_SESSION, session_id)
+        return value.decode().replace(OWN_SESSION, session_id)
     if type(value) is not str:
         raise ValueError("not an id")
     return value

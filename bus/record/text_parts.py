@@ -16,15 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hobus.bus.messages.base import pack, unpack
+from hobus.bus.messages.ids import OWN_SESSION
 from hobus.bus.messages.work_order import Segment
 
 _MARK = b"\xc1"
 _SESSION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_OWN_SESSION = "~"
-"""Stands in no id and no instance."""
 _USUAL = (("RunRequested:~/", "\1"), ("OrderEnded:WO-~-", "\2"), ("PROMPT_RECEIVED:WO-~-", "\3"))
 """How nearly all refs of a conversation begin, and what stands for that."""
-_TAKEN = re.compile(f"[{_OWN_SESSION}\1-\3]")
+_TAKEN = re.compile(f"[{OWN_SESSION}\1-\3]")
 _LONG_CHARS = 2048
 """From here on a text without ref is worth a body of its own. Only size depends on it, never what a prompt shows."""
 _FRESH_SHARE = 1 / 16
@@ -114,7 +113,7 @@ def _shorten(refs: Sequence[str], session_id: str) -> dict[str, bytes]:
     together = "\n".join(refs)
     if not session_id or _TAKEN.search(together) or together.count("\n") >= len(refs):
         return {}
-    together = together.replace(session_id, _OWN_SESSION)
+    together = together.replace(session_id, OWN_SESSION)
     for usual, short in _USUAL:
         together = together.replace(usual, short)
     return dict(zip(refs, together.encode().split(b"\n"), strict=True))
@@ -167,7 +166,7 @@ def _lengthen(ref: str | bytes, session_id: str) -> str:
     whole = ref.decode()
     for usual, short in _USUAL:
         whole = whole.replace(short, usual)
-    return whole.replace(_OWN_SESSION, session_id)
+    return whole.replace(OWN_SESSION, session_id)
 
 
 def count_common_chars(one: str, other: str) -> int:

@@ -88,7 +88,7 @@ def _body(ref: str, by_id: Mapping[str, Entry]) -> bytes | None:
 
 def _request(entry: Entry) -> SentRequest | None:
     request = decode_body(entry, 1)
-    return request if isinstance(request, SentRequest) else None
+    return request.spell_refs(entry.provenance.session_id) if isinstance(request, SentRequest) else None
 
 
 def prompts_shown(

@@ -17,8 +17,8 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "ledger_writes": (7, 11),
     "commits": (4, 6),
     "entries": (13, 23),
-    "record_bytes": (10_856, 17_080),
-    "wire_bytes": (41_093, 66_359),
+    "record_bytes": (9_960, 15_664),
+    "wire_bytes": (41_093, 64_387),
     "validations": (19, 28),
     "model_copies": (30, 36),
 }

@@ -57,11 +57,17 @@ def test_a_call_is_recorded_in_both_directions_and_answered(make):
 
 def test_a_segment_with_a_ref_is_recorded_by_its_ref(make):
     cluster = make()
-    segments = [Segment(name="history", ref="RunCompleted:x/1", text="long"), Segment(name="user_input", text="hi")]
-    cluster.run(cluster.ask(prompt(messages=[PromptMessage(role="user", segments=segments)])))
+    asked = prompt()
+    session_id = asked.session_id
+    refs = ["RunCompleted:x/1", f"RunRequested:{session_id}/i/1"]
+    segments = [*(Segment(name="history", ref=ref, text="long") for ref in refs), Segment(name="user_input", text="hi")]
+    cluster.run(cluster.ask(asked.model_copy(update={"messages": [PromptMessage(role="user", segments=segments)]})))
     sent = of_type(cluster.run(cluster.entries(rests_s=2)), "PROMPT_SENT")[0]
     (message,) = read_body(sent, 1).messages
-    assert message.parts == (SentText("history", "RunCompleted:x/1"), SentText("user_input", None, "hi"))
+    short = [SentText("history", ref) for ref in ("RunCompleted:x/1", "RunRequested:~/i/1")]
+    assert message.parts == (*short, SentText("user_input", None, "hi"))
+    (whole,) = read_body(sent, 1).spell_refs(session_id).messages
+    assert [part.ref for part in whole.parts] == [*refs, None]
 
 
 def test_the_prompt_is_durable_before_the_provider_is_called(make):

@@ -38,7 +38,7 @@ def test_what_was_built_is_read_back(entries, bodies):
     apply_mask(content, AT, MASK, start=HEADER_BYTES, end=len(content) - 8)
     assert [content[at : at + len(entry)] for at, entry in zip(frame.entries_at, entries, strict=True)] == entries
     salted = [SALT + body for body in bodies]
-    lie = [content[body.at + 12 : body.at + 12 + len(one)] for body, one in zip(frame.bodies, salted, strict=True)]
+    lie = [content[body.at + 9 : body.at + 9 + len(one)] for body, one in zip(frame.bodies, salted, strict=True)]
     assert lie == salted
     assert len(built.data) % 8 == 0 and built.data[-1] != 0
     chain = GENESIS

@@ -22,7 +22,7 @@ from hobus.bus.record import text_parts
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.orders import ContextAssembled
-from hobus.bus.record.payloads.prompts import PromptSent
+from hobus.bus.record.payloads.prompts import PromptSent, SentText
 from hobus.config.load import Governed
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
@@ -60,7 +60,13 @@ def sent_words(sent: Entry, entries: Mapping[str, Entry], recorded: Snapshot) ->
     about, request = read_payload(PromptSent, sent), read_body(sent, 1)
     assert about is not None and request is not None and about.config_digest == recorded.digest
     pack = parse_pack(about.prompt_pack_id, recorded.prompt_packs[about.prompt_pack_id])
-    said = [(message, message.text(pack.texts, lambda ref: text_of(ref, entries))) for message in request.messages]
+
+    def words(part: int | SentText) -> str:
+        if isinstance(part, int):
+            return pack.texts[part]
+        return part.text if part.ref is None else text_of(part.ref.replace("~", sent.provenance.session_id), entries)
+
+    said = [(message, "".join(map(words, message.parts))) for message in request.messages]
     messages = [
         PromptMessage(role=one.role, segments=[Segment(text=text)], tool_calls=list(one.tool_calls))
         for one, text in said

@@ -9,12 +9,13 @@ tools that it asks for body 2, where there are any.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
 from hobus.bus.messages.base import pack
+from hobus.bus.messages.ids import OWN_SESSION
 from hobus.bus.messages.work_order import Sampling, ToolCall
 from hobus.bus.record.entry import Provenance
 
@@ -26,7 +27,7 @@ class PromptSent(NamedTuple):
     model_id: Annotated[str, Meta(description="the model of it that is asked")]
     contract_id: Annotated[str, Meta(description="`PRC-<NAME>-<nnn>`")]
     prompt_pack_id: Annotated[str, Meta(description="`PRM-<NAME>-<nnn>`")]
-    config_digest: Annotated[str, Meta(description="`sha256:<64 hex>` of the configuration snapshot; empty: none")]
+    config_sha256: Annotated[bytes, Meta(description="of the configuration snapshot; empty: none")]
     max_tokens: Annotated[int, Meta(description="longest answer, tokens")]
     temperature: Annotated[float, Meta(description="0 to 2")]
     budget_mode: Annotated[Literal["enforce", "warn", "off"], Meta(description="what a reached limit does")]
@@ -43,6 +44,11 @@ class PromptSent(NamedTuple):
     vector_numbers: Annotated[int | None, Meta(description="of each vector, 0: any number; None: an answer")] = None
     principal: Annotated[str, Meta(description="of vectors: whose they are; else who its session is of")] = ""
     called_in: Annotated[tuple[str, ...], Meta(description="sessions of the agents that called it, nearest first")] = ()
+
+    @property
+    def config_digest(self) -> str:
+        """Return the digest of the configuration snapshot as everything else names it; empty: none."""
+        return f"sha256:{self.config_sha256.hex()}" if self.config_sha256 else ""
 
 
 def list_scopes(about: Provenance, sent: PromptSent) -> tuple[str, ...]:
@@ -73,8 +79,16 @@ class SentText(NamedTuple):
     """A text of a request: by its ref where another entry holds it, else as it is."""
 
     name: Annotated[str, Meta(description="what prompt packs call it")]
-    ref: Annotated[str | None, Meta(description="`<submission id>/<n>` of the body that holds it; None: here")] = None
+    ref: Annotated[
+        str | None,
+        Meta(description="`<submission id>/<n>` of its body, `~` for the entry's session; None: here"),
+    ] = None
     text: Annotated[str, Meta(description="the text itself; blank where its ref is named")] = ""
+
+
+def shorten_ref(ref: str, session_id: str) -> str:
+    """Return a ref as a prompt of this session has it."""
+    return ref.replace(session_id, OWN_SESSION) if session_id else ref
 
 
 class SentMessage(NamedTuple):
@@ -91,13 +105,6 @@ class SentMessage(NamedTuple):
     tool_calls: Annotated[tuple[ToolCall, ...], Meta(description="assistant only")] = ()
     tool_call_id: Annotated[str, Meta(description="tool only: the call this answers")] = ""
 
-    def text(self, of_pack: tuple[str, ...], behind: Callable[[str], str]) -> str:
-        """Return what the provider got: `of_pack`, the texts of its prompt pack; `behind` a ref, the text."""
-        return "".join(
-            of_pack[part] if isinstance(part, int) else part.text if part.ref is None else behind(part.ref)
-            for part in self.parts
-        )
-
 
 def hash_messages(messages: Iterable[tuple[str, str, Sequence[ToolCall], str]]) -> bytes:
     """Digest a transcript: of each message its role, text, tool calls and tool call id."""
@@ -112,6 +119,16 @@ class SentRequest(NamedTuple):
     messages: Annotated[tuple[SentMessage, ...], Meta(description="the transcript")]
     messages_sha256: Annotated[bytes, Meta(description="of its texts, for a reader to check; empty: not known")] = b""
     images: Annotated[tuple[str, ...], Meta(description="refs of the images that the model is shown")] = ()
+
+    def spell_refs(self, session_id: str) -> SentRequest:
+        """Return the request with whole refs (`shorten_ref`)."""
+
+        def spell(part: int | SentText) -> int | SentText:
+            is_short = isinstance(part, SentText) and part.ref is not None and session_id
+            return part._replace(ref=part.ref.replace(OWN_SESSION, session_id)) if is_short else part
+
+        messages = [message._replace(parts=tuple(map(spell, message.parts))) for message in self.messages]
+        return self._replace(messages=tuple(messages))
 
 
 class AnswerCalls(NamedTuple):

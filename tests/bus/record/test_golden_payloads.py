@@ -82,9 +82,9 @@ ORDER = WorkOrder.model_validate({
 SAMPLES: tuple[tuple[Any, str], ...] = (
     (
         PromptSent(
-            "offline", "m", "PRC-A-001", "PRM-A-001", "sha256:1", 9, 0.5, "warn", 19, 10, 400, ("a",), degraded=True
+            "offline", "m", "PRC-A-001", "PRM-A-001", b"\1\2", 9, 0.5, "warn", 19, 10, 400, ("a",), degraded=True
         ),
-        "dc0011a76f66666c696e65a16da95052432d412d303031a950524d2d412d303031a87368613235363a3109cb3fe0000000000000a47761726e130acd019091a16190c2c0c0c3",
+        "dc0011a76f66666c696e65a16da95052432d412d303031a950524d2d412d303031c402010209cb3fe0000000000000a47761726e130acd019091a16190c2c0c0c3",
     ),
     (
         SentRequest(b"\1\2", b"\3", (SentMessage("user", TEXTS), SentMessage("tool", (), (CALL,), "001"))),
