@@ -124,8 +124,9 @@ class SentRequest(NamedTuple):
         """Return the request with whole refs (`shorten_ref`)."""
 
         def spell(part: int | SentText) -> int | SentText:
-            is_short = isinstance(part, SentText) and part.ref is not None and session_id
-            return part._replace(ref=part.ref.replace(OWN_SESSION, session_id)) if is_short else part
+            if isinstance(part, int) or part.ref is None or not session_id:
+                return part
+            return part._replace(ref=part.ref.replace(OWN_SESSION, session_id))
 
         messages = [message._replace(parts=tuple(map(spell, message.parts))) for message in self.messages]
         return self._replace(messages=tuple(messages))
