@@ -31,9 +31,9 @@ _EXCERPT_LEAD = 4
 """A part of a passage of this size stands before the first of its words."""
 _COMPARED = 3
 """So many times the texts that are asked for get a score: which words they have orders them nearly as that does."""
-_LOOKED_AT = 512
+_LOOKED_AT = 256
 """So many texts are looked at for each that is asked for, up to `limits.POSTINGS_MAX`: a turn asks for three."""
-_OF_ONE_WORD = 128
+_OF_ONE_WORD = 32
 """So many of them for one word: what stands in more is common, and the newest that have it answer as well."""
 _MEASURED = 128
 """Of so many texts it is asked how long they are."""

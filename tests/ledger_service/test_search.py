@@ -259,7 +259,7 @@ async def test_of_a_common_word_few_texts_are_looked_at_and_it_weighs_as_little(
         await ledger.write(first, *(entry("RunRequested", text) for text in texts))
         with patch.object(SearchIndex, "rows", autospec=True, side_effect=SearchIndex.rows) as looked_at:
             hits = (await _ask(ledger, "the attic lamp", **asked)).hits
-        assert {call.kwargs["limit"] for call in looked_at.call_args_list} == {256}
+        assert {call.kwargs["limit"] for call in looked_at.call_args_list} == {64}
         assert {hit.sequence for hit in hits} == {1, 202} and hits[1].score > 0.25
         assert (await _ask(ledger, "the lamp", **asked)).hits[0].score < 0.01
 
