@@ -46,13 +46,14 @@ class Nursery:
         if self._line is not None or not keeper.KEEPS:
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        worker = os.getpid()  # asked for behind the fork it would be whoever adopts that process, if this one died first
         with theirs:
             if not may_fork():
                 self._process = start_interpreter(NURSERY_MODULE, *self._preload)(theirs.fileno(), None)
             elif pid := os.fork():
                 self._process = ForkedProcess(pid)
             else:
-                _become([theirs.fileno()], functools.partial(_serve, os.getppid(), self._preload))
+                _become([theirs.fileno()], functools.partial(_serve, worker, self._preload))
         ours.settimeout(_ANSWER_S)
         self._line = ours
 
