@@ -42,16 +42,24 @@ class Bounded(H11Protocol):
     head_timeout_ms: ClassVar[int]
     leaving: ClassVar[set[Bounded]]
     """Those that were told no and have not closed yet; they count for themselves."""
+    headless: ClassVar[dict[Bounded, None]]
+    """Those whose first request is not there yet, the oldest first."""
     _timer: asyncio.TimerHandle | None = None
     _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Refuse one connection more than too many."""
+        """Refuse one connection more than too many: the one that has asked for nothing yet for longest, else this one.
+
+        Else somebody who opens thousands before they ask would keep out everybody who asks at once.
+        """
         super().connection_made(transport)
         if len(self.connections) - len(self.leaving) > self.bounds.connections_max:
-            self._turn_away(_TOO_MANY)
-        else:
-            self._expect_head()
+            refused = next(iter(self.headless), self)
+            refused._turn_away(_TOO_MANY)
+            if refused is self:
+                return
+        self.headless[self] = None
+        self._expect_head()
 
     def data_received(self, data: bytes) -> None:
         """Give a request so long to be there, from its first byte or from the connection's beginning."""
@@ -63,6 +71,7 @@ class Bounded(H11Protocol):
         if self.conn.their_state is h11.IDLE:
             self._expect_head()
         else:
+            self.headless.pop(self, None)
             self._forget_head()
 
     def send_400_response(self, msg: str) -> None:
@@ -89,11 +98,13 @@ class Bounded(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the timers of this connection."""
         self.leaving.discard(self)
+        self.headless.pop(self, None)
         self._forget_head()
         self._forget_stuck()
         super().connection_lost(exc)
 
     def _turn_away(self, problem: Problem) -> None:
+        self.headless.pop(self, None)
         has_begun = self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
         if has_begun or len(self.leaving) >= limits.REFUSALS_MAX:
             self.transport.abort()
@@ -146,7 +157,9 @@ def make_server(app: ASGIApp, config: HttpConfig, *, head_timeout_ms: int) -> Do
     settings = uvicorn.Config(
         app,
         http=type(
-            "BoundedByConfig", (Bounded,), {"bounds": config, "head_timeout_ms": head_timeout_ms, "leaving": set()}
+            "BoundedByConfig",
+            (Bounded,),
+            {"bounds": config, "head_timeout_ms": head_timeout_ms, "leaving": set(), "headless": {}},
         ),
         ws="none",
         loop="none",

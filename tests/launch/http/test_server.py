@@ -40,6 +40,11 @@ class Port:
         """Who was told no and has not closed."""
         return self.server.config.http_protocol_class.leaving
 
+    @property
+    def headless(self):
+        """Who has not asked yet."""
+        return self.server.config.http_protocol_class.headless
+
     async def open(self, data=b""):
         """A connection, on which this was sent."""
         reader, writer = await asyncio.open_connection(*self.address)
@@ -182,8 +187,12 @@ async def is_refused(reader):
 async def test_more_connections_than_allowed_are_refused_and_the_others_served(tmp_path, monkeypatch):
     """Of a hundred and fifty at once the first twenty are held, so many are told why, nobody more is kept in memory."""
     monkeypatch.setattr("hobus.launch.http.limits.REFUSALS_MAX", 30)
+    monkeypatch.setattr("hobus.launch.http.context.KEY_SHARE", 1)
+    begun = f"POST /v1/sessions HTTP/1.1\r\n{HEAD}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{"
     async with serving(tmp_path, connections_max=20) as port:
-        held = [await port.open() for _ in range(20)]
+        held = [await port.open(begun) for _ in range(20)]
+        while port.headless or len(port.server.server_state.connections) < len(held):
+            await asyncio.sleep(0.01)
         said = await asyncio.gather(*(port.said(f"GET /healthz HTTP/1.1\r\n{HEAD}\r\n") for _ in range(150)))
         assert {one[:2] for one in said} <= {(503, "too_many_connections"), (0, "")}
         assert sum(one[0] == 503 for one in said) >= 30
@@ -193,12 +202,24 @@ async def test_more_connections_than_allowed_are_refused_and_the_others_served(t
         assert len(port.leaving) <= 30 and len(port.server.server_state.connections) <= 50
         for _, writer in [*crowd, *held[1:]]:
             writer.close()
-        writer = held[0][1]
-        writer.write(f"GET /healthz HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n".encode())
-        assert (await ended(*held[0]))[0] == 200
+        held[0][1].write(b"}")
+        status = await held[0][0].readline()
+        assert status.startswith(b"HTTP/1.1 ") and b" 503 " not in status
+        held[0][1].close()
         while port.server.server_state.connections:
             await asyncio.sleep(0.01)
         assert await port.lives()
+
+
+async def test_a_crowd_that_asks_for_nothing_keeps_nobody_out(tmp_path):
+    """Its oldest make room, whether they have said nothing or half a head; who asks at once is answered."""
+    async with serving(tmp_path, connections_max=20) as port:
+        crowd = [await port.open(b"" if number % 2 else b"GET / HT") for number in range(60)]
+        said = [await port.said(f"GET /healthz HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n") for _ in range(30)]
+        assert {status for status, _, _ in said} == {200}
+        first = await asyncio.gather(*(ended(*one) for one in crowd[:40]))
+        assert {one[:2] for one in first} == {(503, "too_many_connections")}
+        assert len(port.headless) <= 20 and not (port.headless.keys() & port.leaving)
 
 
 @OF_STRANGERS
