@@ -5,9 +5,10 @@ usage: python -m bench.soak [--minutes 60] [--rate TURNS_PER_S] [--sessions 32] 
 32 sessions ask at even distances, at half the rate that they reach when each asks again at once (or at `--rate`). Every
 `--every` seconds something happens, in turns: a worker joins over TCP, the second executor is killed, the worker is killed,
 a worker joins, the second supervisor is killed, the worker is told to end. Everybody else lives through all of it: the
-memory of those is compared (USS, medians of a warm tenth and of the last one). Latency is counted from when a question was
-due. Warm is the first tenth after twenty minutes, or the sixth: what is remembered for two minutes
-(`limits.DEDUPE_WINDOW_S`) is full and has made room often, and every session has more turns than its history shows.
+memory of those is compared (what each alone has written; pages of files are whose nobody else maps, and change hands as
+others come and go), medians of a warm tenth and of the last one. Latency is counted from when a question was due. Warm is
+the first tenth after twenty minutes, or the sixth: what is remembered for two minutes (`limits.DEDUPE_WINDOW_S`) is full
+and has made room often, and every session has more turns than its history shows.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from bench.cluster import Cluster, cluster, eventually, temporary
 from bench.far_worker import FarWorker, token_of, workers
@@ -77,8 +76,9 @@ class Soak:
         run, tenth = found.run(), self.tenth
         pids = {row.actor: row.pid for row in run.children if row.actor not in MORTAL} | {"launcher": run.launcher_pid}
         for actor, pid in pids.items():
-            mb = psutil.Process(pid).memory_full_info().uss / 1e6
-            self.memory_mb.setdefault(actor, [[] for _ in range(TENTHS)])[tenth].append(mb)
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            (kb,) = [line.split()[1] for line in lines if line.startswith("Private_Dirty:")]
+            self.memory_mb.setdefault(actor, [[] for _ in range(TENTHS)])[tenth].append(int(kb) * 1024 / 1e6)
 
     def describe(self) -> str:
         """Return one line on the present tenth."""
