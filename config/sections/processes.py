@@ -67,4 +67,4 @@ class HttpConfig(Section):
     hosts: list[str] = Field(description="further host names of the door (Host header)")
     origins: list[str] = Field(description="origins that may use CORS")
     body_max_bytes: Positive = Field(description="largest request")
-    connections_max: Positive = Field(description="most connections of one process; of more, refuses one that asks nothing")
+    connections_max: Positive = Field(description="most connections of one process; then the longest silent goes")

@@ -55,7 +55,7 @@ class Bounded(H11Protocol):
         super().connection_made(transport)
         if len(self.connections) - len(self.leaving) > self.bounds.connections_max:
             refused = next(iter(self.headless), self)
-            refused._turn_away(_TOO_MANY)
+            refused.turn_away(_TOO_MANY)
             if refused is self:
                 return
         self.headless[self] = None
@@ -78,7 +78,7 @@ class Bounded(H11Protocol):
         """Refuse what is no request; uvicorn does so in another shape, and not where an answer has begun."""
         del msg
         is_long = len(self.conn.trailing_data[0]) > limits.HEAD_MAX_BYTES
-        self._turn_away(make_head_too_large() if is_long else _MALFORMED)
+        self.turn_away(make_head_too_large() if is_long else _MALFORMED)
 
     def on_response_complete(self) -> None:
         """Set the timer of the next request, which may have begun already."""
@@ -103,7 +103,8 @@ class Bounded(H11Protocol):
         self._forget_stuck()
         super().connection_lost(exc)
 
-    def _turn_away(self, problem: Problem) -> None:
+    def turn_away(self, problem: Problem) -> None:
+        """Tell it no, and let it go."""
         self.headless.pop(self, None)
         has_begun = self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
         if has_begun or len(self.leaving) >= limits.REFUSALS_MAX:
@@ -132,7 +133,7 @@ class Bounded(H11Protocol):
     def _on_timeout(self) -> None:
         self._timer = None
         if self.conn.trailing_data[0]:
-            self._turn_away(_TOO_SLOW)
+            self.turn_away(_TOO_SLOW)
         else:
             self.transport.abort()  # it has asked for nothing
 

@@ -46,7 +46,7 @@ class Nursery:
         if self._line is not None or not keeper.KEEPS:
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        worker = os.getpid()  # asked for behind the fork it would be whoever adopts that process, if this one died first
+        worker = os.getpid()  # behind the fork its parent is somebody else, if it has died by then
         with theirs:
             if not may_fork():
                 self._process = start_interpreter(NURSERY_MODULE, *self._preload)(theirs.fileno(), None)
