@@ -47,6 +47,10 @@ class TokenFile(Record):
     """A worker's key is revoked once it was gone for so long, and its use is free again; 0: for good."""
     is_revoked: bool = False
 
+    @property
+    def key(self) -> str:
+        return f"key:{self.key_hash[:16]}"
+
 
 class WorkerFile(Record):
     """One enrolled worker."""
@@ -95,7 +99,7 @@ class KeyFiles:
         self._newest = max((_get_number(path.stem) for path in damaged_too), default=0)
         self._gone_since: dict[str, float] = {}
         self._records = [_make_token_record(token) for token in tokens]
-        self._records += [_make_token_revoked_record(token) for token in tokens if token.is_revoked]
+        self._records += [_make_revoked_record(token, token.key) for token in tokens if token.is_revoked]
         self._records += [_make_worker_record(one) for one in self._workers.values()]
         self._records += [_make_revoked_record(one, key) for one in self._enrolled.values() for key in one.ended]
 
@@ -223,7 +227,7 @@ class KeyFiles:
     def _unstored(self, worker: WorkerFile) -> Refused | None:
         """Store it durably and go by it; return why that cannot be."""
         try:
-            _write_worker(self._folder, worker)
+            _write(self._folder / _ENROLLED / f"{_shorten_name(worker.name)}.json", worker)
         except OSError as error:  # written or not: the same is asked again, or found at the next start
             return Refused(code="unavailable", detail=f"the cluster could not store the key: {error.strerror}")
         self._go_by(worker)
@@ -246,11 +250,12 @@ class KeyFiles:
         """
         if token := next((one for one in self._tokens.values() if one.token_id == name), None):
             try:
-                _revoke_token(self._folder, token)
+                ended = token.model_copy(update={"is_revoked": True})
+                _write(self._folder / _TOKENS / f"{token.token_id}.json", ended)
             except OSError as error:
                 raise BusError("unavailable", f"that could not be stored: {error.strerror}") from error
             del self._tokens[token.key_hash]
-            self._records.append(_make_token_revoked_record(token))
+            self._records.append(_make_revoked_record(token, token.key))
             return ""
         revoked = self._change(name, is_revoked=True)
         self._gone_since.pop(name, None)
@@ -353,14 +358,6 @@ def count_used(token: TokenFile, enrolled: Iterable[WorkerFile]) -> int:
     return sum(one.token_id == token.token_id and not (token.gone_s and one.is_revoked) for one in enrolled)
 
 
-def _revoke_token(folder: Path, token: TokenFile) -> None:
-    _write(folder / _TOKENS / f"{token.token_id}.json", token.model_copy(update={"is_revoked": True}))
-
-
-def _write_worker(folder: Path, worker: WorkerFile) -> None:
-    _write(folder / _ENROLLED / f"{_shorten_name(worker.name)}.json", worker)
-
-
 def _write(path: Path, record: Record) -> None:
     disk.write_private(path, record.model_dump_json().encode() + b"\n")
 
@@ -424,11 +421,6 @@ def _make_token_record(token: TokenFile) -> Noted:
     return Noted("TOKEN_CREATED", "", "", facts, submission_id=f"TOKEN_CREATED:{token.token_id}")
 
 
-def _make_token_revoked_record(token: TokenFile) -> Noted:
-    facts = KeyRevoked(f"key:{token.key_hash[:16]}", "", token.token_id)
-    return Noted("KEY_REVOKED", "", "", facts, submission_id=f"KEY_REVOKED:{facts.key}")
-
-
 def _make_worker_record(worker: WorkerFile) -> Noted:
     facts = KeyEnrolled(
         worker.fingerprint, worker.name, worker.role, worker.token_id, worker.host, worker.version,
@@ -437,6 +429,6 @@ def _make_worker_record(worker: WorkerFile) -> Noted:
     return Noted("KEY_ENROLLED", "ACCEPTED", "", facts, submission_id=f"KEY_ENROLLED:{worker.fingerprint}")
 
 
-def _make_revoked_record(worker: WorkerFile, key: str) -> Noted:
-    facts = KeyRevoked(key, _shorten_name(worker.name), worker.token_id)
+def _make_revoked_record(of: WorkerFile | TokenFile, key: str) -> Noted:
+    facts = KeyRevoked(key, _shorten_name(of.name) if isinstance(of, WorkerFile) else "", of.token_id)
     return Noted("KEY_REVOKED", "", "", facts, submission_id=f"KEY_REVOKED:{key}")

@@ -21,6 +21,7 @@ if [ "$count" = 0 ]; then
   run kubectl --namespace hobus scale deployment/hobus-worker --replicas=0 </dev/null
   exit
 fi
+[[ ! ${HOBUS_LISTENS:-} =~ ^(127\.|localhost:|\[::1\]) ]] || fail "the cluster listens on this machine alone, which no pod reaches: hobus up --listen HOST:PORT, or name the --address that they reach"
 [[ $image =~ ^[A-Za-z0-9./:@_-]+$ ]] || fail "which image do the workers run? Build container/Containerfile, push it, then --image registry.example.org/hobus:TAG"
 [ ! "$count" ] || end_autoscaler
 replicas=$([ "$count" ] && echo "s/^  replicas:.*/  replicas: $count/" || echo '/^  replicas:/d') # beside an autoscaler the number is its own

@@ -77,9 +77,8 @@ class CellSide:
     async def leave(self, session_id: str, person: str, cell: str, *, wait_s: float) -> bool:
         """Have the session leave for that cell: its journal takes nothing here any more.
 
-        False: it left for another before.
-
-        Waits for a run that is active. Raises SessionFault(run_active) if that is not over in time, RuntimeFault.
+        False: it left for another before. Waits for a run that is active. Raises SessionFault(run_active) if that is not
+        over in time, RuntimeFault.
         """
         question = LeaveSession(session_id=session_id, principal=f"{KEY_PREFIX}{person}", cell=cell)
         deadline = self._bus.clock.monotonic() + wait_s
@@ -185,14 +184,13 @@ class CellSide:
                 said = f"{ack.outcome} {ack.code}, its journal ends at {ack.head}"
                 raise LedgerError("conflict", f"{ack.submission_id} is not taken there: {said}")
 
-    async def arrive(self, session_id: str, cell: str, *, here: str) -> bool:
-        """Let the session go on here, if it left for that cell and is whole here; return whether it did now."""
+    async def arrive(self, session_id: str, cell: str, *, here: str) -> None:
+        """Let the session go on here, if it left for that cell and is whole here."""
         question = Read(stream=name_session_stream(session_id), limit=1, newest_first=True, with_bodies=True)
         last = next(iter((await self._ask(question, Entries)).entries), None)
-        if last is None or (said := read_recorded(last)) is None:
-            return False
-        if not isinstance(left := said.event.event, SessionLeft) or left.cell != cell:
-            return False
+        said = last and read_recorded(last)
+        if last is None or said is None or not isinstance(left := said.event.event, SessionLeft) or left.cell != cell:
+            return
         at_us = parse_iso_us(format_iso_us(round(self._bus.now() * 1_000_000)))
         # Derived from where it left: whoever does it again writes the same id, and adds nothing.
         submission_id = last.submission_id.replace("SessionLeft:", "SessionArrived:", 1)
@@ -202,7 +200,6 @@ class CellSide:
             prev=last.submission_id, tenure=last.tenure, bodies=[pack_event(event, submission_id, at_us)],
         )  # fmt: skip
         await self._import([arrived])
-        return True
 
 
 def is_of(principal: str, entry: Entry, lines: set[str]) -> bool:

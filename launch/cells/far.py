@@ -46,10 +46,8 @@ class FarBus:
         """How long its requests may take. Raises BusError, for another version too."""
         version, timeout_s = await self._read()
         if version != find_software_version():
-            raise BusError(
-                "rejected",
-                f"{self._host} runs hobus {version}, this is {find_software_version()}: install one version on both",
-            )
+            said = f"{self._host} runs hobus {version}, this is {find_software_version()}: install one version on both"
+            raise BusError("rejected", said)
         return float(timeout_s)
 
     async def request(  # noqa: PLR0913 - as `Bus.request`

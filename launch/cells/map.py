@@ -138,7 +138,7 @@ class CellMap:
     # --- cells
 
     def cells(self) -> dict[str, Cell]:
-        return {row[0]: _make_cell(row) for row in self._run(f"{_CELL} order by name")}
+        return {row[0]: Cell(*row) for row in self._run(f"{_CELL} order by name")}
 
     def put(self, cell: Cell) -> None:
         """Add or change a cell; whoever is there stays there."""
@@ -172,7 +172,7 @@ class CellMap:
             person,
         )
         if rows:
-            return _make_cell(rows[0]), rows[0][5] in REFUSING
+            return Cell(*rows[0][:5]), rows[0][5] in REFUSING
         with self._write_whole():
             names = [one.name for one in self.cells().values() if one.is_open]
             self._run("insert into people values (?, ?) on conflict do nothing", person, choose_cell(person, names))
@@ -235,10 +235,6 @@ class CellMap:
             if made and move.step == "arriving":
                 self._run("update people set cell = ? where person = ?", move.target, move.person)
         return move._replace(step=after)
-
-
-def _make_cell(row: Any) -> Cell:
-    return Cell(*row[:4], is_open=bool(row[4]))
 
 
 def _open_file(path: Path) -> Any:

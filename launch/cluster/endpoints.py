@@ -82,9 +82,3 @@ def split_address(address: str) -> tuple[str, int]:
 
 def is_every_host(address: str) -> bool:
     return split_address(address)[0] in _EVERY_HOST
-
-
-def is_own_host(address: str) -> bool:
-    """Return whether this machine alone reaches the address."""
-    host = split_address(address)[0].strip("[]")
-    return host in ("localhost", "::1") or host.startswith("127.")

@@ -24,6 +24,8 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import Home, HomeLock, claim, find_holder, make_private
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, format_next_command
 
+_CLUSTER, _KEY, _NEXT_KEY, _SNAPSHOT = "worker.json", "worker.key", "next.key", "snapshot"
+
 
 class JoinedCluster(Record):
     """Whose worker this is."""
@@ -39,9 +41,8 @@ class WorkerHome:
 
     home: Home
 
-    @property
-    def _file(self) -> Path:
-        return self.home.root / "worker.json"
+    def _find(self, name: str) -> Path:
+        return self.home.root / name
 
     @property
     def log(self) -> Path:
@@ -76,56 +77,48 @@ class WorkerHome:
 
     def pair(self) -> curve.KeyPair:
         """Return the worker's own keys, made at first use. Raises ConfigError, OSError."""
-        return curve.keep_pair(self._key, after_loss="then join again: hobus worker join TOKEN (a new token)")
-
-    @property
-    def _key(self) -> Path:
-        return self.home.root / "worker.key"
+        return curve.keep_pair(self._find(_KEY), after_loss="then join again: hobus worker join TOKEN (a new token)")
 
     @property
     def has_key(self) -> bool:
         """Return whether it has keys of its own already."""
-        return self._key.exists()
-
-    @property
-    def _next_key(self) -> Path:
-        return self.home.root / "next.key"
+        return self._find(_KEY).exists()
 
     def next_pair(self) -> curve.KeyPair:
         """Return the keys that take the place of its own, made when first asked for. Raises ConfigError, OSError."""
-        return curve.keep_pair(self._next_key, after_loss="another one is made")
+        return curve.keep_pair(self._find(_NEXT_KEY), after_loss="another one is made")
 
     @property
     def has_next_key(self) -> bool:
         """Return whether the key is being rotated: the cluster may know only the next one by now."""
-        return self._next_key.exists()
+        return self._find(_NEXT_KEY).exists()
 
     def use_next_key(self) -> None:
         """Make the next key the worker's own. Raises OSError."""
-        self._next_key.replace(self._key)
+        self._find(_NEXT_KEY).replace(self._find(_KEY))
 
     def cluster(self) -> JoinedCluster | None:
         """Return whose worker it is; None before it has joined. Raises CommandError if damaged, or a cluster's home."""
         self._demand_no_cluster()
         try:
-            return JoinedCluster.model_validate_json(self._file.read_bytes())
+            return JoinedCluster.model_validate_json(self._find(_CLUSTER).read_bytes())
         except FileNotFoundError:
             return None
         except ValueError:
             raise CommandError(
-                f"{self._file} is damaged: it no longer says whose worker this is",
+                f"{self._find(_CLUSTER)} is damaged: it no longer says whose worker this is",
                 hint=f"remove it, then: {format_next_command('worker join TOKEN', self.home.root)}",
             ) from None
 
     def joined(self, cluster: JoinedCluster) -> None:
         """Keep durably whose worker this is. Raises OSError."""
-        disk.write_private(self._file, cluster.model_dump_json(indent=1).encode() + b"\n")
+        disk.write_private(self._find(_CLUSTER), cluster.model_dump_json(indent=1).encode() + b"\n")
 
     def ends(self, cluster: JoinedCluster) -> CurveEnds:
         """Return both ends of its connection. Raises CommandError if its key is gone: a new one is enrolled nowhere."""
         if not self.has_key:
             raise RefusedFault(
-                f"{self._key} is gone: nobody knows any other key of {cluster.name}",
+                f"{self._find(_KEY)} is gone: nobody knows any other key of {cluster.name}",
                 hint="put its copy back, or on the cluster's host: hobus token create, and join again here",
             )
         return CurveEnds(cluster.address, cluster.broker_key.encode(), self.pair())
@@ -133,14 +126,10 @@ class WorkerHome:
     def snapshot(self) -> Snapshot | None:
         """Return the configuration that was fetched last, if it is kept here whole."""
         try:
-            return Snapshot.from_bytes(self._snapshot.read_bytes())
+            return Snapshot.from_bytes(self._find(_SNAPSHOT).read_bytes())
         except (FileNotFoundError, ConfigError):
             return None
 
     def keep_snapshot(self, data: bytes) -> None:
         """Keep a configuration in place of the one before. Raises OSError."""
-        disk.write_private(self._snapshot, data)
-
-    @property
-    def _snapshot(self) -> Path:
-        return self.home.root / "snapshot"
+        disk.write_private(self._find(_SNAPSHOT), data)

@@ -27,14 +27,13 @@ from hobus.launch.limits import JOIN_ANSWER_S, WATCH_INTERVAL_MS
 from hobus.launch.worker.home import JoinedCluster, WorkerHome
 
 NEW_TOKEN = "on the cluster's host: hobus token create"  # noqa: S105 - a sentence
-
-
 _FIXES = {
     **dict.fromkeys(("token_expired", "token_used", "bad_token", "not_enrolled"), NEW_TOKEN),
-    **dict.fromkeys(("bad_version", "bad_protocol"), "install the cluster's version of hobus here: hobus --version"),
+    **dict.fromkeys(
+        ("bad_version", "bad_protocol", "malformed"), "install the cluster's version of hobus here: hobus --version"
+    ),
     "role_mismatch": f"{NEW_TOKEN}, then here: hobus worker join TOKEN --home DIR, a directory of its own",
     "name_taken": "another process works under this key: stop it, or join with a directory of its own (--home DIR)",
-    "malformed": "install the cluster's version of hobus here: hobus --version",
     "unavailable": "fix that on the cluster's host, then run the same command again",
 }
 """What to do about each no of the broker."""
@@ -57,8 +56,7 @@ def make_other_cluster(ends: CurveEnds) -> CommandError:
 
 
 def make_refused(code: str, detail: str) -> CommandError:
-    hint = _FIXES.get(code, "")
-    return RefusedFault(f"the cluster refused this worker ({code}): {detail}", hint=hint)
+    return RefusedFault(f"the cluster refused this worker ({code}): {detail}", hint=_FIXES.get(code, ""))
 
 
 async def join(ends: CurveEnds, pair: curve.KeyPair, config: AdminConfig, *, clock: Clock, host: str) -> JoinedCluster:

@@ -137,7 +137,7 @@ def list_cells(*, home: Home) -> Output:
     with closing(CellMap(own.map)) as cells:
         rows: list[dict[str, Any]] = [
             {"cell": one.name, "url": one.url, "home": one.home, "people": len(cells.people(one.name)),
-             "takes_new": one.is_open}
+             "takes_new": bool(one.is_open)}
             for one in cells.cells().values()
         ]  # fmt: skip
         moves = [

@@ -13,7 +13,6 @@ import click
 from hobus.bus.limits import JOIN_USES_MAX
 from hobus.launch.cli.commands.access import create_worker_token
 from hobus.launch.cli.commands.options import Family, with_home
-from hobus.launch.cluster.endpoints import is_own_host
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import CommandError, UsageFault, format_next_command, format_next_here
 from hobus.launch.console.output import note
@@ -58,7 +57,8 @@ def on(
     asked = [*SCRIPTS[engine], *words, *options]
     environ = {**os.environ, "HOBUS_WORKERS": f"hobus-worker-{hashlib.sha256(str(home.root).encode()).hexdigest()[:8]}"}
     token = environ.pop("HOBUS_JOIN_TOKEN", "")
-    try_it = {**environ, "DRY_RUN": "1" if dry_run else "check"}
+    listens = "" if token or address else home.bound() or ""
+    try_it = {**environ, "DRY_RUN": "1" if dry_run else "check", "HOBUS_LISTENS": listens}
     told = subprocess.run(asked, env=try_it, check=False, stdout=None if dry_run else subprocess.DEVNULL)  # noqa: S603
     if told.returncode not in (0, _NONE_STARTS):
         raise UsageFault(f"nothing was done on {engine}: see above", hint=format_next_here("workers on --help"))
@@ -66,9 +66,6 @@ def on(
         return
     most, leave = int(given["count"] if given["count"] is not None else given["most"] or 0), ""
     if most and not token and not told.returncode:
-        if engine == "kubernetes" and not address and (bound := home.bound()) and is_own_host(bound):
-            said, again = "the cluster listens on this machine alone, which no pod reaches", "up --listen HOST:PORT"
-            raise UsageFault(f"{said}; or name the --address that they do", hint=format_next_command(again, home.root))
         made = create_worker_token(home, _TTL_S, min(JOIN_USES_MAX, 2 * most), _GONE_S, address)
         token = str(made["token"])  # for one generation of workers, and the next beside it
         leave = format_next_command(f"token revoke {made['token_id']}", home.root)

@@ -64,5 +64,5 @@ def test_the_last_configuration_is_kept_and_a_torn_one_counts_for_nothing(tmp_pa
     for snapshot in (shipped_snapshot().listening("bus", f"127.0.0.1:{port}") for port in (1, 2)):
         home.keep_snapshot(snapshot.to_bytes())
         assert home.snapshot() == snapshot
-    home._snapshot.write_bytes(home._snapshot.read_bytes()[:-1])
+    (home.home.root / "snapshot").write_bytes((home.home.root / "snapshot").read_bytes()[:-1])
     assert home.snapshot() is None
