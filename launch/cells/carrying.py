@@ -77,8 +77,8 @@ class CellSide:
     async def leave(self, session_id: str, person: str, cell: str, *, wait_s: float) -> bool:
         """Have the session leave for that cell: its journal takes nothing here any more.
 
-        False: it left for another before. Waits for a run that is active. Raises SessionFault(run_active) if that is not
-        over in time, RuntimeFault.
+        False: it left for another before. Waits for a run that is active. Raises SessionFault(run_active) if that is
+        not over in time, RuntimeFault.
         """
         question = LeaveSession(session_id=session_id, principal=f"{KEY_PREFIX}{person}", cell=cell)
         deadline = self._bus.clock.monotonic() + wait_s
