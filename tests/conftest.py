@@ -124,7 +124,6 @@ def no_process_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     own = [child for child in psutil.Process().children() if child.pid not in before]
     left = _marked(mark) + own + [below for child in own for below in _below(child)]
-    psutil.wait_procs(filter(_is_alive, left), timeout=1)  # what the kernel kills with its worker takes a moment to go
     told = sorted({f"{process.pid} {_command_line(process)}" for process in left if _is_alive(process)})
     for process in left:
         _end(process)
