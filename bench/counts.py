@@ -24,14 +24,14 @@ import msgspec
 from pydantic_core import SchemaValidator
 
 from bench.builders import shipped_with
-from bench.cluster import ledger_stats
-from bench.simulated import SimulatedCluster
+from bench.cluster import answered, ledger_stats
 from bench.turn import HISTORY, QUESTION
 from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.ledger import Write
 from hobus.bus.port import Bus
+from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.lab.simulation.many import silence_logs
 
 TURNS = 20
@@ -94,7 +94,8 @@ def counted(changes: Mapping[str, Any], *, turns: int = TURNS) -> Counts:
 
         def ask(number: int) -> None:
             nonlocal session_id
-            result = cluster.ask(QUESTION, input_id=f"in-{number}", session_id=session_id)
+            of = {"input_id": f"in-{number}", "session_id": session_id, "timeout_s": 60}
+            result = cluster.world.run(answered(cluster.door, QUESTION, **of))
             assert result.outcome == "success", result.code
             session_id = result.session_id
             cluster.world.run(asyncio.sleep(SETTLED_S))

@@ -90,9 +90,9 @@ def told(
         keep(whole, shown, name=name, how=how)
 
 
-def keep(figures: Mapping[str, Any], shown: str, *, name: str, how: str, results: Path | None = None) -> None:
-    """The figures in a file of this name (or this one), the table in the document that has a place for it."""
-    write_json(results or RESULTS / f"{name.replace(' ', '_')}.json", figures)
+def keep(figures: Mapping[str, Any], shown: str, *, name: str, how: str) -> None:
+    """The figures in a file of this name, the table in the document that has a place for it."""
+    write_json(RESULTS / f"{name.replace(' ', '_')}.json", figures)
     put_between(name, how, shown)
 
 
@@ -155,7 +155,6 @@ def write_json(path: Path | None, result: Any) -> None:
 
 def concluded(
     given: argparse.Namespace, shown: str, faults: Sequence[str], *, figures: Mapping[str, Any], name: str, how: str = "",
-    results: Path | None = None,
 ) -> int:  # fmt: skip
     """Print the table and what must not be, and with `--write` keep them; the exit code: 1 where there is a fault.
 
@@ -164,7 +163,7 @@ def concluded(
     print(shown, *faults[:_FAULTS_SHOWN], sep="\n", flush=True)
     if given.write:
         whole = figures if "machine" in figures else {**machine(), "faults": list(faults), **figures}
-        keep(whole, shown, name=name, how=how, results=results)
+        keep(whole, shown, name=name, how=how)
     return 1 if faults else 0
 
 

@@ -47,7 +47,6 @@ TENTHS = 10
 DEADLINE_S = 30.0
 GROWTH_MAX, SLOWER_MAX = 1.05, 1.5
 WARM_S = 1200
-RESULTS = Path("bench/results/soak.json")
 
 
 @dataclass(slots=True)
@@ -173,12 +172,9 @@ async def soaked(found: Cluster, directory: Path, far: list[FarWorker], given: A
 
 
 def main() -> int:
-    parser = arguments(__doc__, write=True)
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--rate", type=float, help="turns a second; without it half of what is reached")
-    parser.add_argument("--sessions", type=int, default=SESSIONS, help="who asks")
-    parser.add_argument("--every", type=float, default=20.0, help="seconds between two happenings")
-    given = parser.parse_args()
+    of = {"minutes": 60.0, "sessions": (SESSIONS, "who asks"), "every": (20.0, "seconds between two happenings")}
+    rate = (0.0, "turns a second; 0: half of what is reached")
+    given = arguments(__doc__, write=True, rate=rate, **of).parse_args()
     before = this_machine()
     words = ("--listen", "127.0.0.1:0", "--scale", "ho1=2", "--scale", "ho2=2")
     with temporary("soak") as directory, cluster(SETTINGS, *words) as found, workers(directory / "far") as far:
@@ -192,7 +188,7 @@ def main() -> int:
     figures = {
         "machine": measured_on(before), "faults": faults, "how": how, "growth": soak.growth(), "table": soak.table(),
     }  # fmt: skip
-    return concluded(given, soak.table(), faults, results=RESULTS, figures=figures, name="soak", how=how)
+    return concluded(given, soak.table(), faults, figures=figures, name="soak", how=how)
 
 
 if __name__ == "__main__":

@@ -43,12 +43,7 @@ class Compared:
     unknown_reached: int = 0  # of these the calls that the provider counted
     never_sent: int = 0  # attempts whose end says that nothing left
     told_and_unknown: int = 0  # answers that somebody was given before their end was durable, and that is unknown now
-    faults: list[str] = field(default_factory=list[str])
-
-    @property
-    def difference(self) -> int:
-        """Calls that only one of the two sides knows of."""
-        return len(self.faults)
+    faults: list[str] = field(default_factory=list[str])  # calls that only one of the two sides knows of
 
 
 def compared(entries: Iterable[Entry], calls: Iterable[Call], told: Mapping[str, str]) -> Compared:

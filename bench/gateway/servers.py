@@ -136,14 +136,6 @@ def whole(value: Any, status: int = 200, **headers: Any) -> bytes:
     return head(status, **{"content_type": "application/json", "content_length": len(data)} | headers) + data
 
 
-def answering(value: Any, status: int = 200, **headers: Any) -> Behave:
-    async def behave(_request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(whole(value, status, **headers))
-        await writer.drain()
-
-    return behave
-
-
 def sse(*events: Any) -> bytes:
     return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
 

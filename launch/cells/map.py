@@ -154,6 +154,7 @@ class CellMap:
             if self.people(name) or any(name in (move.source, move.target) for move in self.moves()):
                 return False
             self._run("delete from cells where name = ?", name)
+            self._run("delete from listed where cell = ?", name)
         return True
 
     def secret(self, offered: str = "") -> str:
@@ -186,8 +187,10 @@ class CellMap:
         return [str(row[0]) for row in self._run("select person from people where cell = ? order by person", cell)]
 
     def list_people(self, cell: str, people: list[str]) -> None:
-        """Who was in this cell before it was one, once."""
+        """Who was in this cell before it was one, once; nobody of a cell that is removed."""
         with self._write_whole():
+            if cell not in self.cells():
+                return
             for person in people:
                 self._run("insert into people values (?, ?) on conflict do nothing", person, cell)
             self._run("insert into listed values (?) on conflict do nothing", cell)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bench.gateway.servers import Behave, Request, head, message, sse
+from bench.gateway.servers import Behave, Request, head, message, sse, whole
+
+
+def answering(value: Any, status: int = 200, **headers: Any) -> Behave:
+    async def behave(_request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(whole(value, status, **headers))
+        await writer.drain()
+
+    return behave
 
 
 def streaming(events: list[Any], *, end: bytes = b"", pause_s: float = 0.0) -> Behave:

@@ -24,9 +24,9 @@ from openai.types.chat.completion_create_params import (
 )
 from pydantic import TypeAdapter
 
-from bench.gateway.servers import DONE, Behave, Request, answering, serving
+from bench.gateway.servers import DONE, Behave, Request, serving
 from hobus.gateway_service.providers.offline.structured import make_least_instance
-from tests.gateway_service.servers import streaming
+from tests.gateway_service.servers import answering, streaming
 
 KEY = "sk-strict-4b1d7e90c2a6"
 MODEL = "tiny"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bench.cluster import Cluster
-from bench.simulated import SimulatedCluster
 from hobus.config.snapshot import load_snapshot
 from hobus.ledger_service.reader import read_entries
 from tests.journals import check_record, masked_journal
+from tests.simulated import SimulatedCluster
 
 pytestmark = pytest.mark.process
 

@@ -75,6 +75,10 @@ def two_cells(make_cluster, tmp_path):
     assert a("cell add", "a", "--url", url).code == 0
     there = ("--url", f"http://{b.home.bound(http=True)}", "--map", str(a.home.root))
     assert b("cell add", "b", *there, "--ssh", "there").code == 0
+    # No door has entered yet who was here before: the commands do.
+    assert b("cell remove", "a").code == 0
+    assert where(a) == ({"b": 1}, [])
+    assert a("cell add", "a", "--url", url).code == a("cell move", "alice", "a").code == 0
     for one in (b, a):
         assert one("restart", "http/1").code == 0
     return a, b, url, key, first

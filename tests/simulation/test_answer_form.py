@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionConfig, SessionReady, StartSession
@@ -18,6 +17,7 @@ from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record.journal import read_event
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import check_record, count_of, list_answers, tool_runs
+from tests.simulated import SimulatedCluster
 from tests.simulation.test_caller_tools import Scripted, turn
 from tests.simulation.turns import with_thinking
 

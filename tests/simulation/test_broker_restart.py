@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from bench.builders import shipped_with
-from bench.simulated import SimulatedCluster, StruckMoment
 from tests.journals import check_record, count_of, list_answers
+from tests.simulated import SimulatedCluster, StruckMoment
 
 QUESTION = "what packages are installed?"
 REST_S = 1.0

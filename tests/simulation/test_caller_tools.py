@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.limits import RETRY_INTERVAL_MS
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
@@ -19,6 +18,7 @@ from hobus.bus.messages.work_order import ToolCall, ToolSpec
 from hobus.bus.record.journal import read_event
 from hobus.launch.sessions.turns import process_turn
 from tests.journals import check_record, list_answers, tool_runs
+from tests.simulated import SimulatedCluster
 from tests.simulation.turns import CLASSIFY, with_thinking
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import format_iso
 from hobus.bus.messages.memory import Overlays, ReadOverlays, ReadSignals, Signals
@@ -33,6 +32,7 @@ from hobus.launch.cells.map import Cell, CellMap, Move
 from hobus.launch.cells.moving import move
 from hobus.launch.lab.simulated import BROKER
 from tests.journals import check_record
+from tests.simulated import SimulatedCluster
 
 ALICE, BOB = "key/alice", "key/bob"
 IDS = {ALICE: "a11ce000-0000-4000-8000-000000000001", BOB: "b0b00000-0000-4000-8000-000000000002"}

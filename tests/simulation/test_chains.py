@@ -6,12 +6,12 @@ import asyncio
 import dataclasses
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.errors import GatewayError
 from hobus.bus.record.catalog import read_body
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 from tests.journals import check_record, count_of
+from tests.simulated import SimulatedCluster
 from tests.simulation.turns import AsksForTools
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")

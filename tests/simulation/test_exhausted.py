@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import snapshot
+from tests.simulated import SimulatedCluster
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from bench.simulated import SimulatedCluster
 from tests.gateway_service.rig import snapshot
+from tests.simulated import SimulatedCluster
 
 SESSIONS, TURNS = 2, 40
 

@@ -8,7 +8,6 @@ import dataclasses
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.table import ToolTable
 from hobus.bus.messages.control import AnnounceTools, ToolSource, ToolWord
@@ -17,6 +16,7 @@ from hobus.bus.record.journal import unpack_result
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 from tests.journals import check_record
+from tests.simulated import SimulatedCluster
 from tests.simulation.turns import AsksForTools, with_tools
 
 NOTHING = '{"type": "object", "properties": {}, "additionalProperties": false}'

@@ -7,8 +7,8 @@ import json
 from structlog.testing import capture_logs
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.launch.logs.lines import make_turn_test, read_line
+from tests.simulated import SimulatedCluster
 
 QUESTION = "what packages are installed?"
 

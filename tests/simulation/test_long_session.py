@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from bench.simulated import SimulatedCluster
 from hobus.bus.messages.session import TurnResult
 from hobus.config.snapshot import Snapshot
 from tests.gateway_service.rig import snapshot
 from tests.journals import check_record, count_of
+from tests.simulated import SimulatedCluster
 
 
 def converse(made: Snapshot, count: int) -> tuple[list[TurnResult], list[int]]:

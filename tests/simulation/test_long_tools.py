@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from bench.builders import shipped_with
-from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from tests.simulated import SimulatedCluster
 from tests.simulation.turns import CALM, AsksForTools, with_tools
 
 

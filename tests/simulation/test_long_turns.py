@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_with
-from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.work_order import ToolCall
 from tests.journals import check_record, count_of, list_answers
+from tests.simulated import SimulatedCluster
 from tests.simulation.turns import CALM, AsksForTools, with_tools
 
 STEPS = 20

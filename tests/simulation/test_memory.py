@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.base import Message
@@ -26,6 +25,7 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.process.roles.gateway import make_providers as providers_of
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import check_record, count_of, list_answers
+from tests.simulated import SimulatedCluster
 
 QUESTION = "what packages are installed?"
 LEARNED = ["domain:system", "task:inspect", "tool:list_packages"]

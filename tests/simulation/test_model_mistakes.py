@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot, shipped_with
-from bench.simulated import SimulatedCluster
 from hobus.actors.ho2_supervisor.limits import MISTAKES_MAX
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.bus.messages.work_order import ToolCall
 from tests.journals import check_record, count_of, tool_runs
+from tests.simulated import SimulatedCluster
 from tests.simulation.test_answer_form import WANTED
 from tests.simulation.test_caller_tools import THEIRS, Scripted, call, results, turn
 from tests.simulation.turns import CALM

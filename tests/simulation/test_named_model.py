@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, SessionReady, StartSession, TurnResult
 from hobus.bus.record.journal import read_event
 from hobus.bus.record.session_facts import RunRequested
@@ -16,6 +15,7 @@ from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import Route
 from hobus.config.snapshot import Snapshot
 from tests.journals import check_record
+from tests.simulated import SimulatedCluster
 from tests.simulation.turns import AsksForTools
 
 OTHER = SessionConfig(provider="other", model="offline-rules-1")

@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.bus.messages.session import EndSession, SessionClosed
 from hobus.bus.record.ends import OF_EXECUTORS
 from tests.journals import check_record
+from tests.simulated import SimulatedCluster
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"

@@ -8,7 +8,6 @@ import dataclasses
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.bus.record.catalog import read_body
@@ -17,6 +16,7 @@ from hobus.launch.sessions.account import contexts_in
 from hobus.launch.sessions.evidence import seen_in
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import check_record, count_of, list_answers
+from tests.simulated import SimulatedCluster
 from tests.simulation.turns import AsksForTools
 
 

@@ -9,7 +9,6 @@ from functools import cache
 import pytest
 
 from bench.builders import shipped_snapshot, shipped_with
-from bench.simulated import SimulatedCluster
 from hobus.bus.messages.base import unpack
 from hobus.bus.messages.control import Done, Peers, ReadPeers, UseSnapshot
 from hobus.bus.messages.ledger import Entry, Write, Written
@@ -29,6 +28,7 @@ from hobus.launch.sessions.account import make_account
 from hobus.launch.sessions.history import list_turns
 from tests.journals import check_record
 from tests.sessions import Person, answering, stands_still
+from tests.simulated import SimulatedCluster
 
 QUESTION = "what packages are installed?"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from tests.journals import check_record, count_of, list_answers
+from tests.simulated import SimulatedCluster
 
 QUESTION = "what packages are installed?"
 

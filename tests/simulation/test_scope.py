@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import format_iso
@@ -17,6 +16,7 @@ from hobus.bus.record.journal import pack_event
 from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
 from hobus.ledger_service.limits import DENIED_INTERVAL_MS, PRINCIPAL_TAILS_MAX
 from tests.journals import check_record, count_of
+from tests.simulated import SimulatedCluster
 
 QUESTION = "what packages are installed?"
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.errors import BusError
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Search
+from tests.simulated import SimulatedCluster
 
 
 def test_messages_replies_and_results_of_tools_of_real_turns_are_found_under_refs_that_read():

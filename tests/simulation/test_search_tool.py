@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from bench.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import snapshot
+from tests.simulated import SimulatedCluster
 
 NEEDLE = "By the way: the spare key of the boathouse lies under the third flowerpot."
 CALL = 'use search {"words": "flowerpot boathouse", "limit": 5}'

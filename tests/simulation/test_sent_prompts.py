@@ -9,7 +9,6 @@ from itertools import pairwise
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from bench.turn import QUESTION
 from hobus.bus.messages import transcript
 from hobus.bus.messages.base import unpack
@@ -27,6 +26,7 @@ from hobus.config.load import Governed
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
+from tests.simulated import SimulatedCluster
 
 TURNS = 4
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_with
-from bench.simulated import SimulatedCluster
 from hobus.bus.messages.session import Cancel, Command, CommandVerdict, FollowUp, Pause, Resume, Steer, TurnResult
 from tests.journals import check_record
 from tests.sessions import QUESTION, Person, facts, folded, names
+from tests.simulated import SimulatedCluster
 
 STEP_S = 0.0008
 

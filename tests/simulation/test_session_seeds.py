@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import Approve, Cancel, Command, Deny, FollowUp, Pause, Resume, SessionView, Steer
 from hobus.bus.record.ends import ENDS
@@ -19,6 +18,7 @@ from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 from tests.journals import check_record
 from tests.sessions import Person, folded, names
+from tests.simulated import SimulatedCluster
 from tests.simulation.turns import with_thinking
 
 QUESTIONS = ("what packages are installed?", "hello there", "is the ledger intact, and which tools do you have?")

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.messages.session import Cancel, SessionView, Steer, TurnResult
 from hobus.config.schema import AdminConfig
@@ -20,6 +19,7 @@ from hobus.config.snapshot import Snapshot
 from tests import sessions
 from tests.journals import check_record
 from tests.sessions import QUESTION, Person, answering, names, stands_still
+from tests.simulated import SimulatedCluster
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}

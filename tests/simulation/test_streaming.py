@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.base import Message
@@ -30,6 +29,7 @@ from tests.actors.ho2_supervisor.rig import CLASSIFIED
 from tests.bus.test_streaming import shown
 from tests.gateway_service.rig import snapshot
 from tests.journals import check_record, list_answers, masked_journal
+from tests.simulated import SimulatedCluster
 
 QUESTION = "what packages are installed?"
 

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus import limits
 from hobus.bus.broker.tap_record import TapRecord, record_of
 from hobus.bus.messages.ids import NO_TURN, derive_session_id, derive_turn_trace
@@ -15,6 +14,7 @@ from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cli.tap.choice import TurnBook
 from hobus.launch.filters.tap_fields import is_routine
 from hobus.launch.sessions.turns import process_turn
+from tests.simulated import SimulatedCluster
 
 ABOUT_PEERS = ("broker.", "bus.", "gateway.read_breakers", "gateway.breakers")
 """What is asked about processes, by timers and at start; and the connections themselves."""

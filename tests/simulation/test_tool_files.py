@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus import File, Image
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.messages.ids import derive_body_ref
@@ -18,6 +17,7 @@ from hobus.bus.record.payloads.prompts import SentRequest
 from hobus.config import limits
 from hobus.config.schema import AdminConfig
 from tests.journals import check_record
+from tests.simulated import SimulatedCluster
 from tests.simulation.turns import CLASSIFY, AsksForTools, with_tools
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))

@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 
 from bench.builders import shipped_snapshot, shipped_with
-from bench.simulated import SimulatedCluster
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import TurnResult
 from tests.journals import check_record, count_of, list_answers, tool_runs
+from tests.simulated import SimulatedCluster
 
 QUESTIONS = (
     ("what packages are installed?", "list_packages", "PKG-ADMIN-AGENT-001"),

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.actor import Executor
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
@@ -23,6 +22,7 @@ from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt
 from hobus.launch.lab.simulated import BROKER
 from tests.journals import check_record, count_of
 from tests.sessions import Person
+from tests.simulated import SimulatedCluster
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.disk import RealDisk
 from hobus.bus.messages.base import unpack
 from hobus.bus.messages.ids import format_iso
@@ -35,6 +34,7 @@ from hobus.launch.sessions.why_memory import STREAMS
 from hobus.launch.sessions.why_prompts import quoted_elsewhere, text_behind
 from hobus.ledger_service.opening import open_ledger
 from tests.actors.ho2_supervisor.rig import snapshot
+from tests.simulated import SimulatedCluster
 from tests.simulation.test_memory import QUESTION, SOON, Lesson, lesson
 
 OTHER = "is the ledger intact?"

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from bench.simulated import SimulatedCluster
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
@@ -25,6 +24,7 @@ from hobus.launch.sessions.summary import SessionStanding, fold_standing
 from hobus.launch.sessions.why_memory import STREAMS
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.sessions import facts, held_calls, stands_still
+from tests.simulated import SimulatedCluster
 from tests.simulation.test_memory import Watched, lesson
 from tests.simulation.test_sessions import configured, played
 

@@ -114,6 +114,9 @@ def _map_at(home: Home, where: str | None) -> str:
 def _make_key(home: Home, cells: CellMap, *, is_new: bool) -> str:
     """Make a key of this home's door for the others', in place of one before; all of them sign sessions alike."""
     secret = cells.secret()
+    if is_new and any(key.principal == _FRONT and key.may != "cell" for key in keys.list_keys(home)):
+        said = f"{home.root} has a key named {_FRONT}, as the other cells' doors will have"
+        raise UsageFault(said, hint=format_next_command("keys list", home.root))
     if is_new and secret and any(key.may == "use" for key in keys.list_keys(home)):
         said = f"{home.root} has clients' keys, whose sessions are signed with its own secret"
         raise UsageFault(f"{said}: add a cell before it has keys", hint=format_next_command("keys list", home.root))
@@ -182,6 +185,8 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
     with closing(CellMap(own.map)) as cells:
         target = _find_cell(cells, name, home).name
         if cells.find_cell(who) is None:
+            asyncio.run(_list_people(home, own, cells, *cells.cells().values()))
+        if cells.find_cell(who) is None:
             raise UsageFault(f"no cell knows {who}", hint=format_next_command("cell list", home.root))
         asyncio.run(_move(home, own, cells, who, target, wait_s))
 
@@ -191,7 +196,10 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
 @with_wait
 @with_home
 def remove(*, home: Home, name: str, wait: str) -> None:
-    """Remove a cell: accept nobody new, move its people to the others, delete it from the map."""
+    """Remove a cell: accept nobody new, move its people to the others, delete it from the map.
+
+    Repeat the command after a kill; `cell add` in that home keeps the cell instead.
+    """
     own, wait_s = _require_own(home), parse_seconds(wait, "--wait")
     with closing(CellMap(own.map)) as cells:
         leaving = _find_cell(cells, name, home)
@@ -199,6 +207,7 @@ def remove(*, home: Home, name: str, wait: str) -> None:
         if not others:
             hint = "add another one in its own home: hobus cell add NAME --url URL --map MAP"
             raise UsageFault(f"no other cell accepts new people: {name} is the last one", hint=hint)
+        asyncio.run(_list_people(home, own, cells, leaving))
         cells.put(leaving._replace(is_open=False))
         for who in cells.people(name):
             asyncio.run(_move(home, own, cells, who, choose_cell(who, others), wait_s))
@@ -213,6 +222,15 @@ def remove(*, home: Home, name: str, wait: str) -> None:
 def serve_command(*, home: Home) -> None:
     """Serve a move of another machine, on standard input and output."""
     asyncio.run(serve(find_cluster(home)))
+
+
+async def _list_people(home: Home, own: CellMembership, cells: CellMap, *listed: Cell) -> None:
+    """Enter people who were in these homes before each was a cell, which no door may have done yet."""
+    for one in listed:
+        if not cells.is_listed(one.name):
+            async with AsyncExitStack() as stack:
+                side = await _connect_side(home, own, one, stack)
+                cells.list_people(one.name, list(await side.people()))
 
 
 async def _move(  # noqa: PLR0913, PLR0917 - who, from where, to where

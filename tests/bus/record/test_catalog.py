@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.catalog import ROLES
 from hobus.bus.messages.ledger import STREAMS, Entry, Write
 from hobus.bus.record.catalog import KINDS, SESSION, EntryKind, find_kind, may_write_entry
 from hobus.bus.record.entry import WriteEntry
+from tests.simulated import SimulatedCluster
 
 SYSTEM = frozenset({"launcher", "operator", "ledger", "http"})
 

@@ -16,7 +16,6 @@ from bench.gateway.servers import (
     KEY,
     OPENAI,
     USAGE_PIECE,
-    answering,
     completion,
     head,
     instance,
@@ -28,7 +27,7 @@ from hobus.bus.errors import GatewayError
 from hobus.gateway_service import limits
 from hobus.gateway_service.breaker import judge_end
 from hobus.gateway_service.providers.http.faults import without_key
-from tests.gateway_service.servers import message_events, streaming
+from tests.gateway_service.servers import answering, message_events, streaming
 
 KINDS = pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
 BOTH = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])

@@ -14,7 +14,6 @@ from bench.gateway.servers import (
     KEY,
     OPENAI,
     USAGE_PIECE,
-    answering,
     completion,
     head,
     instance,
@@ -28,7 +27,7 @@ from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Sampling, Segment, ToolCall
 from hobus.bus.port import Anew
 from hobus.gateway_service.providers.http import openai_wire
-from tests.gateway_service.servers import by_path, message_events, streaming
+from tests.gateway_service.servers import answering, by_path, message_events, streaming
 
 SCHEMA = {
     "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False,

@@ -8,12 +8,13 @@ from array import array
 import pytest
 
 from bench.builders import prompt
-from bench.gateway.servers import OPENAI, answering, instance, serving
+from bench.gateway.servers import OPENAI, instance, serving
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import make_from
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.work_order import Segment
 from hobus.gateway_service.vectors import VectorPrompt
+from tests.gateway_service.servers import answering
 
 TEXTS = ("one", "two words")
 PACKED = base64.b64encode(array("f", [0.5, -2.0]).tobytes()).decode()

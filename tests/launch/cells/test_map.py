@@ -75,9 +75,13 @@ def test_who_was_placed_stays_when_cells_come_and_go(path):
 
 
 def test_a_cell_without_people_can_go(path):
-    """The others stay."""
+    """The others stay, a door that still runs there enters nobody, and whoever comes with it again is asked anew."""
     found = cells(path, "a", "b")
+    found.list_people("b", [])
     assert found.drop("b") and list(found.cells()) == ["a"]
+    assert not found.is_listed("b")
+    found.list_people("b", ["alice"])
+    assert where(found) == ("a", False)
 
 
 def test_two_processes_place_a_person_once(path):

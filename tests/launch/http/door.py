@@ -3,7 +3,6 @@
 import httpx2
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.events import FollowedJournals
@@ -11,6 +10,7 @@ from hobus.launch.http.guard import names_of
 from hobus.launch.http.keys import HttpKey, Ownership
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.sessions.http_client import AsyncClient
+from tests.simulated import SimulatedCluster
 
 SNAPSHOT = shipped_snapshot()
 KEYS = {

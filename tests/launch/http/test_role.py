@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.catalog import ROWS
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Tail, Write, WriteEntry, Written
 from hobus.launch.http.transcript import EVENT, TranscriptMessage, derive_transcript_id
+from tests.simulated import SimulatedCluster
 
 TURNS = {"session.start", "host.process_turn", "session.end", "session.command"}
 MEMORY = {"memory.read_overlays"} | {

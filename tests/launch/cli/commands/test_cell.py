@@ -63,6 +63,13 @@ def test_a_later_cell_has_no_clients_yet(said, tmp_path):
     assert not find_path(tmp_path / "b").exists() and list(CellMap(tmp_path / "a" / "cells.sqlite").cells()) == ["a"]
 
 
+def test_a_key_named_as_other_doors_is_not_taken_away(said, tmp_path):
+    """Theirs would take the place of a person's own."""
+    keys.create(make_home(tmp_path / "a"), "front", new_id=lambda: "1" * 20, now_us=1, ttl_s=None)
+    assert refused(said("a", "add", "a", "--url", A), "has a key named front", "keys list")
+    assert [key.may for key in keys.list_keys(make_home(tmp_path / "a"))] == ["use"]
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [
@@ -87,6 +94,9 @@ def test_who_and_what_nobody_knows_is_told(said, tmp_path, capsys):
     code, err = said("a", "add", "a", "--url", A)
     assert code == exit_codes.OK and "hobus restart http/1" in err
     assert refused(said("a", "move", "alice", "b"), "there is no cell 'b'")
+    assert said("a", "move", "alice", "a")[0] == exit_codes.UNREACHABLE, "whether she is here, its cluster knows"
+    with closing(CellMap(tmp_path / "a" / "cells.sqlite")) as cells:
+        cells.list_people("a", [])
     assert refused(said("a", "move", "alice", "a"), "no cell knows alice")
     assert refused(said("a", "move", "Alice/..", "a"), "expected the name of a key")
     assert refused(said("a", "remove", "a"), "a is the last one", "hobus cell add")

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.gateway.servers import Behave, answering, serving
+from bench.gateway.servers import Behave, serving
 from hobus.config.files import Layers
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
-from tests.gateway_service.servers import by_path
+from tests.gateway_service.servers import answering, by_path
 
 KEY = "sk-planted-8f2b6c1d9e"
 URL = "http://127.0.0.1:11434/v1"

@@ -12,7 +12,6 @@ from typing import Any
 import httpx2
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.launch.cli.web.app import Console
 from hobus.launch.cli.web.people import People
 from hobus.launch.cli.web.screens import ACTIONS, PAGES, STREAMS
@@ -20,6 +19,7 @@ from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cluster.home import make_home
 from hobus.launch.console.errors import is_about
 from hobus.launch.lab.simulated import write_out
+from tests.simulated import SimulatedCluster
 
 BASE = "http://127.0.0.1:8000"
 

@@ -10,7 +10,6 @@ import shlex
 import pytest
 
 from bench.builders import shipped_snapshot
-from bench.simulated import SimulatedCluster
 from hobus.bus.messages.session import Deny
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.web import limits
@@ -20,6 +19,7 @@ from hobus.launch.sessions import listing
 from hobus.launch.sessions.journal_files import FromDirectory
 from tests.launch.cli.web.pages import Browser, foot_of, recorded, words_in
 from tests.sessions import held_calls, stands_still
+from tests.simulated import SimulatedCluster
 from tests.simulation.test_sessions import configured, played
 
 

@@ -1,4 +1,4 @@
-"""A simulated cluster that is asked, struck at a moment, and read: what tests and counts do with one."""
+"""A simulated cluster that is asked, struck at a moment, and read: what tests do with one."""
 
 from __future__ import annotations
 
