@@ -10,9 +10,10 @@ Not here: a suspended machine's clock stands still, a stopped process's does not
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -141,11 +142,11 @@ def _killed(at: Site, times: Times) -> None:
     time.sleep(times.span_s)
 
 
-def _asleep(at: Site, times: Times) -> None:
+def _asleep(at: Site, times: Times, hosts: Sequence[int] = (1,), most_s: float = math.inf) -> None:
     at.busy(1)
-    at.hosts.sleep(1)
-    time.sleep(times.asleep_s)
-    at.hosts.wake(1)
+    for act in (at.hosts.sleep, lambda _: time.sleep(min(times.asleep_s, most_s) / len(hosts)), at.hosts.wake):
+        for host in hosts:
+            act(host)
     at.back(1)
     time.sleep(times.span_s / 2)
 
@@ -169,6 +170,7 @@ ROWS = {
     "mute": Row("cut from the worker alone", 3, partial(_cut, a=1, b=0, one_way=True)),
     "killed": Row("a host without power", 3, _killed),
     "asleep": Row("a host asleep", 3, _asleep, pause_s=2.0),
+    "machines": Row("all asleep for 20 s", 3, partial(_asleep, hosts=range(3), most_s=20.0), pause_s=2.0),
     "revoked": Row("a key taken back in mid-order", 3, _revoked),
     "clock": Row("clocks an hour before and behind", 3, partial(_wire, delay_ms=10), clock_s={1: HOUR_S, 2: -HOUR_S}),
 }
