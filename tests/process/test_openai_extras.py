@@ -8,8 +8,9 @@ import openai
 import pytest
 
 from bench.cluster import eventually
-from bench.gateway.servers import answering, completion
+from bench.gateway.servers import completion
 from hobus.bus.record.catalog import read_body
+from tests.gateway_service.servers import answering
 
 pytestmark = pytest.mark.process
 
