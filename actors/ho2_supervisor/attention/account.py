@@ -28,12 +28,13 @@ class Account:
     chars_per_token: int
     now: Callable[[], float]
     """Seconds that never go back."""
-    began_at: float
     chars: int = 0
     queries: int = 0
     chars_max: int = field(init=False)
+    began_at: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self.began_at = self.now()
         self.chars_max = (self.tokens_max + 1) * self.chars_per_token - 1
 
     @property

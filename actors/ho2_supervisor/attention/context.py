@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from hobus.bus.messages.base import make_from
 from hobus.bus.record.payloads.orders import ContextAssembled, StageTrace
 from hobus.bus.record.text_parts import TextPart, merge
 from hobus.config.assets import AgentFile, BudgetPurpose, Contract
@@ -162,24 +163,15 @@ def count_chars(fragments: Sequence[Fragment]) -> int:
 
 def trace_context(context: AssembledContext, *, as_of_ts: str, as_of_seq: int | None) -> ContextAssembled:
     """Return the record of template, stages and budget, without any line of memory."""
-    return ContextAssembled(
+    return make_from(
+        ContextAssembled,
+        context,
+        context.budget_used,
         as_of_ts=as_of_ts,
         as_of_seq=as_of_seq,
         in_force=0,
         budget=0,
         tokens_used=0,
-        template_id=context.template_id,
-        template_version=context.template_version,
-        template_hash=context.template_hash,
-        context_hash=context.context_hash,
-        max_context_tokens=context.max_context_tokens,
-        tokens_assembled=context.budget_used.tokens_assembled,
-        queries_executed=context.budget_used.queries_executed,
-        elapsed_ms=context.budget_used.elapsed_ms,
-        stopped_by=context.stopped_by,
         stages=tuple(StageTrace(*stage) for stage in context.pipeline_trace),
-        fallback=context.fallback,
-        warnings=context.warnings,
-        is_cached=context.is_cached,
-        chosen_by=context.chosen_by,
+        fragments=(),
     )

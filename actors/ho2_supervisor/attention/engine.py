@@ -33,14 +33,6 @@ from hobus.config.snapshot import Snapshot
 OnTimeout = Literal["return_partial", "fail", "use_cached"]
 
 
-class AssemblyFailed(Exception):
-    """Say that the context is incomplete and its template then wants none; `tried` has what there was."""
-
-    def __init__(self, tried: AssembledContext) -> None:
-        super().__init__(tried.stopped_by)
-        self.tried = tried
-
-
 class Engine(Struct, frozen=True):
     """Assemble contexts under one frozen configuration; cache the last ones."""
 
@@ -63,17 +55,10 @@ class Engine(Struct, frozen=True):
         """Return the template that fills this context, or None. Raises ConfigError for two, or an unknown name."""
         return choose(self.templates, request.agent, request.template_override, contract=request.prompts)
 
-    async def tried(self, request: AttentionRequest, template: Template | None, sources: Sources) -> AssembledContext:
-        """Return the context; without its fragments where the template's fallback says that it failed."""
-        try:
-            return await self.assemble(request, template, sources)
-        except AssemblyFailed as failed:
-            return replace(failed.tried, fragments=())
-
     async def assemble(
         self, request: AttentionRequest, template: Template | None, sources: Sources
     ) -> AssembledContext:
-        """Return the context. Raises AssemblyFailed where the template's fallback says so."""
+        """Return the context; without its fragments where the template's fallback says that it failed."""
         required = merging.list_required(request.contract)
         if template is None:
             context = await self._assemble_minimal(request, required, sources)
@@ -94,8 +79,8 @@ class Engine(Struct, frozen=True):
             if on_empty == "use_default":
                 context = _replace_context(context, await self._assemble_minimal(request, required, sources))
         if context.fallback == "fail":
-            raise AssemblyFailed(context)
-        if context.stopped_by not in LIMITS:
+            context = replace(context, fragments=())
+        elif context.stopped_by not in LIMITS:
             remember(self.kept, key, (self.now(), context), at_most=limits.CACHE_MAX)
         return context
 
@@ -125,7 +110,6 @@ class Engine(Struct, frozen=True):
             timeout_s=template.budget.timeout_ms / 1000,
             chars_per_token=self.config.attention.chars_per_token,
             now=self.now,
-            began_at=self.now(),
         )
         run = StageRun(self.config, pipeline, required, sources, account)
         stopped_by = await run.through()

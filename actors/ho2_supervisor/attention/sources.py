@@ -5,7 +5,7 @@ What needs a disk or an index comes from services, and what is the turn's own (h
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -15,19 +15,8 @@ from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import format_iso_us, parse_iso_us
 from hobus.bus.messages.ledger import Entry, Query
 from hobus.config.assets import Tier
-from hobus.config.attention_template import Custom, Handler, LedgerQuery, RegistryQuery
+from hobus.config.attention_template import Custom, LedgerQuery, RegistryQuery
 from hobus.config.registries import Manifests, list_rows
-
-
-def _make_moment(request: AttentionRequest) -> Fragment:
-    """Return when the message was sent, as its turn has it; no clock is read."""
-    return make_fragment(
-        "custom", "moment", f"The message was sent at {request.at} (UTC).", at_us=parse_iso_us(request.at)
-    )
-
-
-HANDLERS: Mapping[Handler, Callable[[AttentionRequest], Fragment]] = {"moment": _make_moment}
-"""What a custom stage may name."""
 
 
 def make_own_sources(
@@ -57,10 +46,12 @@ def make_own_sources(
         for row in list_rows(config.registry, manifests, config.filters):
             yield make_fragment("registry", row.row_id, row.text)
 
-    async def refuse_custom(config: Custom, _room: Room) -> AsyncGenerator[Fragment, None]:
-        yield HANDLERS[config.handler](request)
+    async def tell_moment(config: Custom, _room: Room) -> AsyncGenerator[Fragment, None]:
+        """Tell when the message was sent, as its turn has it: the one handler there is; no clock is read."""
+        said = f"The message was sent at {request.at} (UTC)."
+        yield make_fragment("custom", config.handler, said, at_us=parse_iso_us(request.at))
 
-    return {"ledger_query": query_ledger, "registry_query": query_registries, "custom": refuse_custom}
+    return {"ledger_query": query_ledger, "registry_query": query_registries, "custom": tell_moment}
 
 
 def _is_enough(found: Sequence[Entry], config: LedgerQuery, room: Room, at: str) -> bool:

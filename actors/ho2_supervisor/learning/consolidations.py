@@ -199,7 +199,7 @@ class Consolidations:
             for fragment in consolidation.cut_excerpts(turns, EXCERPT_MAX_CHARS, room=chars):
                 yield make_whole_harmless(fragment, unsafe)
 
-        return await attention.tried(request, attention.choose_template(request), {"history": read_said})
+        return await attention.assemble(request, attention.choose_template(request), {"history": read_said})
 
     async def _read_turns_behind(self, crossing: Crossing) -> list[DeliveredTurn]:
         """Read the turns behind the events, newest first.

@@ -11,8 +11,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.turn import order_codec
@@ -101,15 +99,10 @@ def render_reply(text: str, calls: Sequence[CallerCall]) -> str:
     return "\n".join([text, *asked] if text else asked)
 
 
-class Continued(Struct, frozen=True):
-    """What the first round of a turn that brings results shows its model."""
-
-    context: list[Segment]
-    exchanges: list[Exchange]
-
-
-async def read_continued(session: OwnedSession, requested: RunRequested, results: Sequence[str | None]) -> Continued:
-    """Return what was asked, and the results as the round that answers it. Raises LedgerError(erased)."""
+async def read_continued(
+    session: OwnedSession, requested: RunRequested, results: Sequence[str | None]
+) -> tuple[list[Segment], list[Exchange]]:
+    """Return the context of what was asked, and its rounds with the results. Raises LedgerError(erased)."""
     order, receipt = await _read_asked(session, requested.continues or "")
     output = receipt.output_result
     given = {
@@ -130,10 +123,7 @@ async def read_continued(session: OwnedSession, requested: RunRequested, results
         ],
         text=output.text,
     )
-    return Continued(
-        context=order.input_context,
-        exchanges=[*order.exchanges, exchange],
-    )
+    return order.input_context, [*order.exchanges, exchange]
 
 
 async def _read_asked(session: OwnedSession, wo_id: str) -> tuple[WorkOrder, Receipt]:

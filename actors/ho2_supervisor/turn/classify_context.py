@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, list_parts
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
@@ -24,19 +23,8 @@ EARLIER = "earlier"
 """What it calls what was said last."""
 
 
-class Beside(NamedTuple):
-    """What a classification's prompt shows beside its message."""
-
-    segments: list[Segment]
-    context: AssembledContext | None
-    """None: nothing is classified."""
-
-
-NOTHING = Beside([], None)
-
-
-async def assemble(run: Run) -> Beside:
-    """Assemble the context of this run's classification: the same whenever the run is driven."""
+async def assemble(run: Run) -> tuple[list[Segment], AssembledContext]:
+    """Return what this run's classification is shown beside its message; the same whenever the run is driven."""
     attention = run.resources.attention
     request = AttentionRequest(
         agent=run.agent,
@@ -46,12 +34,12 @@ async def assemble(run: Run) -> Beside:
         at=run.requested.at,
         user_input=run.input_text,
     )
-    context = await attention.tried(request, attention.choose_template(request), _make_sources(run))
+    context = await attention.assemble(request, attention.choose_template(request), _make_sources(run))
     shown = ((OBJECTIVE, context.of("liveness")), (EARLIER, context.of("history")))
     segments = [
         Segment(name=name, ref=part.ref, text=part.text) for name, fragments in shown for part in list_parts(fragments)
     ]
-    return Beside(segments, context)
+    return segments, context
 
 
 def count_chars_left(run: Run, config: OfTurn, room: Room) -> int:

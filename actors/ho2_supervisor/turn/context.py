@@ -12,7 +12,6 @@ import re
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -39,7 +38,7 @@ from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus import limits as bus_limits
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages import transcript
-from hobus.bus.messages.ids import derive_requested_id
+from hobus.bus.messages.base import make_from
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import LOOKED_UP, Segment
@@ -83,34 +82,33 @@ async def _understand(run: Run, limits: HistoryLimits, classify: Classify) -> tu
         labels = await classify(())  # its order stands in the journal
         return labels, PromptContext(recorded, [])
     is_classified = run.classification != "off"
-    beside = await classify_context.assemble(run) if is_classified else classify_context.NOTHING
+    segments, run.beside = await classify_context.assemble(run) if is_classified else ([], None)
     named = run.named_template
     request = _make_request(run, named if named in run.resources.attention.templates else None)
     template = run.resources.attention.choose_template(request)
     found = Recalled()
-    run.beside = beside.context
     if run.recall_from is not None and _has_memory(template):
         recalled = run.recall_from.recall(run.session, run.agent.agent_id, as_of_ts=run.requested.at, trace=run.trace)
-        labels, found = await at_once(classify(beside.segments), recalled)
+        labels, found = await at_once(classify(segments), recalled)
     else:
-        labels = await classify(beside.segments)
+        labels = await classify(segments)
     sources = _make_sources(run, request, limits, labels, found)
     mode = run.config.projection.mode
     alive = projected.show_fragments(run) if mode != "off" else []
     attention = run.resources.attention
-    context = await attention.tried(
+    context = await attention.assemble(
         request, template, sources | _show_liveness(run, alive if mode == "enforce" else [])
     )
     if said := run.template_fault:
         context = replace(context, warnings=(said, *context.warnings))
-    _record(run, context, labels, found, beside.context)
+    _record(run, context, labels, found)
     run.beside = None
     entries: list[WriteEntry] = []
     if mode == "enforce":
         entries = [projected.make_computed(run, mode, context)]
     elif mode == "shadow":
         other = replace(request, work_order_id=f"{request.work_order_id}/projection")
-        projection = await attention.tried(other, template, sources | _show_liveness(run, alive))
+        projection = await attention.assemble(other, template, sources | _show_liveness(run, alive))
         entries = [projected.make_computed(run, mode, projection), projected.make_compared(run, context, projection)]
     return labels, PromptContext(make_segments(run, context), entries)
 
@@ -282,9 +280,7 @@ def record_unanswered(run: Run) -> None:
         run.beside = None
 
 
-def _record(
-    run: Run, context: AssembledContext, labels: Classification, found: Recalled, beside: AssembledContext | None
-) -> None:
+def _record(run: Run, context: AssembledContext, labels: Classification, found: Recalled) -> None:
     """Send CONTEXT_ASSEMBLED before the prompt is sent."""
     lines = context.of("memory")
     cpt = run.config.attention.chars_per_token
@@ -303,27 +299,18 @@ def _record(
             FragmentTrace(one.source, one.source_id, len(one.content) // cpt, one.relevance_score)
             for one in _list_others(context)
         ),
-        beside=() if beside is None else (_count_beside(beside),),
+        beside=() if run.beside is None else (_count_beside(run.beside),),
         scores=tuple(run.weighed[line.source_id].score for line in lines),
         left_out=tuple(islice(_list_left_out(run, {line.source_id for line in lines}), LEFT_OUT_MAX)),
     )
     _write(run, payload, [line.content for line in lines], reason=found.code)
 
 
-_of_beside = attrgetter(*ContextBeside._fields)
-
-
 def _count_beside(context: AssembledContext) -> ContextBeside:
-    told = trace_context(context, as_of_ts="", as_of_seq=None)._replace(contract_id=CLASSIFICATIONS)
-    return ContextBeside(*_of_beside(told))
+    told = trace_context(context, as_of_ts="", as_of_seq=None)
+    return make_from(ContextBeside, told, contract_id=CLASSIFICATIONS)
 
 
 def _write(run: Run, payload: ContextAssembled, lines: Sequence[str], *, reason: str = "") -> None:
-    run.session.queue_along(
-        run.resources.entry(
-            "CONTEXT_ASSEMBLED", payload, texts=lines, stream="ho2_context_authority",
-            provenance=run.session.provenance(run.run_id.run_seq),
-            parents=[derive_requested_id(run.session.session_id, run.requested.input_id)],
-            reason=reason, trace=run.trace,
-        )
-    )  # fmt: skip
+    entry = run.make_entry("CONTEXT_ASSEMBLED", payload, texts=lines, stream=projected.STREAM, reason=reason)
+    run.session.queue_along(entry)

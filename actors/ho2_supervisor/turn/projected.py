@@ -7,9 +7,7 @@ run is driven, there is one of each. Driven again behind that order, a turn show
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Fragment, join_texts
 from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_CHARS
@@ -17,9 +15,10 @@ from hobus.actors.ho2_supervisor.projection import fragments as rules
 from hobus.actors.ho2_supervisor.projection.liveness import LivenessState, find_liveness
 from hobus.actors.ho2_supervisor.turn.intent_rules import hash_canonical, list_ruleset_rows
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.bus.messages.ids import derive_requested_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.record.payloads.projection import Mode, ProjectionComputed, ShadowCompare
+
+STREAM = "ho2_context_authority"
 
 
 def find_alive(run: Run) -> LivenessState:
@@ -54,7 +53,7 @@ def make_computed(run: Run, mode: Mode, projection: AssembledContext) -> WriteEn
         escalations=tuple(one.wo_id.removeprefix(orders) for one in state.escalations),
         ho3_artifacts_injected=tuple(one.source_id for one in projection.of("memory")),
     )
-    return _make_entry(run, "PROJECTION_COMPUTED", payload)
+    return run.make_entry("PROJECTION_COMPUTED", payload, stream=STREAM)
 
 
 def make_compared(run: Run, shown: AssembledContext, projection: AssembledContext) -> WriteEntry:
@@ -71,7 +70,7 @@ def make_compared(run: Run, shown: AssembledContext, projection: AssembledContex
         only_shown=tuple(one for one in ids[0] if one not in ids[1]),
         only_projected=tuple(one for one in ids[1] if one not in ids[0]),
     )
-    return _make_entry(run, "PROJECTION_SHADOW_COMPARE", payload, texts=texts)
+    return run.make_entry("PROJECTION_SHADOW_COMPARE", payload, texts=texts, stream=STREAM)
 
 
 @lru_cache(maxsize=8)
@@ -82,11 +81,3 @@ def hash_ruleset(chars_per_token: int, objective_chars: int) -> str:
 
 def _hash_text(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
-
-
-def _make_entry(run: Run, event_type: str, payload: tuple[Any, ...], *, texts: Sequence[str] = ()) -> WriteEntry:
-    return run.resources.entry(
-        event_type, payload, texts=texts, stream="ho2_context_authority",
-        provenance=run.session.provenance(run.run_id.run_seq),
-        parents=[derive_requested_id(run.session.session_id, run.requested.input_id)], trace=run.trace,
-    )  # fmt: skip

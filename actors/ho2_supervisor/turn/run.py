@@ -6,7 +6,7 @@ What it does beyond itself goes through `effects.py`, by which a run that is dri
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext
 from hobus.actors.ho2_supervisor.learning.learning import Learning, Weighed
@@ -24,10 +24,12 @@ from hobus.bus.messages.ids import (
     TurnId,
     derive_beside_order_id,
     derive_lease_id,
+    derive_requested_id,
     format_iso,
     parse_iso,
     work_order_id,
 )
+from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.session_facts import LeaseIssued, LifecycleChanged, RunStarted, StepStarted
@@ -153,6 +155,12 @@ class Run:
         if self.remaining_s() <= 0:
             raise WorkOrderFault("deadline_exceeded", f"run {self.run_id} is past its deadline")
         return self.config.budget.timeout_seconds
+
+    def make_entry(self, event_type: str, payload: tuple[Any, ...], **facts: Any) -> WriteEntry:
+        """Build an entry about this run, which rests on its request; `facts`: as of `Resources.entry`."""
+        parents = [derive_requested_id(self.session.session_id, self.requested.input_id)]
+        about = {"provenance": self.session.provenance(self.run_id.run_seq), "parents": parents, "trace": self.trace}
+        return self.resources.entry(event_type, payload, **about | facts)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 

@@ -137,10 +137,10 @@ async def _begin(run: Run, progress: Progress) -> list[Segment]:
     if run.requested.continues is None:
         inputs, progress.with_prompt = await _understand(run, progress)
         return inputs
-    earlier = await caller_tools.read_continued(run.session, run.requested, run.memo.results)
-    progress.exchanges += earlier.exchanges
-    context.record_again(run, run.requested.continues, earlier.context)
-    return earlier.context
+    shown, exchanges = await caller_tools.read_continued(run.session, run.requested, run.memo.results)
+    progress.exchanges += exchanges
+    context.record_again(run, run.requested.continues, shown)
+    return shown
 
 
 async def _is_steered(run: Run, progress: Progress) -> bool:

@@ -13,7 +13,7 @@ from hobus.actors.ho2_supervisor.turn import caller_tools, chain
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.verdicts import make_verdict_result
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import derive_body_ref, derive_completed_id, derive_requested_id, derive_turn_key, is_beside
+from hobus.bus.messages.ids import derive_body_ref, derive_completed_id, derive_turn_key, is_beside
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import CUT, REFUSAL, OutputResult
 from hobus.bus.record.journal import pack_result
@@ -75,13 +75,8 @@ async def record_answer(
         result=result,
     )
     if faults:
-        payload, about = Escalation(answered_by, tuple(faults)), session.provenance(run.run_id.run_seq)
-        parents = [completion_id]
-        session.also(
-            run.resources.entry(
-                "ESCALATION", payload, decision="ESCALATED", provenance=about, parents=parents, trace=run.trace
-            )
-        )
+        payload, parents = Escalation(answered_by, tuple(faults)), [completion_id]
+        session.also(run.make_entry("ESCALATION", payload, decision="ESCALATED", parents=parents))
     end_with_call(session, run.requested, trace=run.trace, is_errand=run.is_errand)
     if run.learning is None or session.record.state.is_answered:
         await session.barrier()
@@ -144,13 +139,5 @@ def warn_of_budget(run: Run, tokens_used: int) -> None:
     """Record BUDGET_WARNING once per round: the next round runs over the turn's budget, which mode warn allows."""
     if run.is_round_recorded(run.round_count + 1):
         return
-    run.session.also(
-        run.resources.entry(
-            "BUDGET_WARNING",
-            RunBudget(tokens_used, run.budget_tokens),
-            provenance=run.session.provenance(run.run_id.run_seq),
-            parents=[derive_requested_id(run.session.session_id, run.requested.input_id)],
-            reason="followup_min_remaining",
-            trace=run.trace,
-        )
-    )
+    payload = RunBudget(tokens_used, run.budget_tokens)
+    run.session.also(run.make_entry("BUDGET_WARNING", payload, reason="followup_min_remaining"))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment, make_fragment
-from hobus.actors.ho2_supervisor.attention.engine import AssemblyFailed
 from hobus.actors.ho2_supervisor.attention.pipeline import Room
 from hobus.bus.errors import BusError, ConfigError
 from tests.actors.ho2_supervisor.attention.assembling import (
@@ -346,13 +345,8 @@ async def test_nothing_found_is_what_on_empty_says(on_empty: str) -> None:
     """As it is; none at all; or once the files that the contract requires."""
     one = template(MEMORY, fallback={"on_timeout": "fail", "on_empty": on_empty})
     assembling = Assembling([one], {"memory": [], "file_read": []})
-    if on_empty == "fail":
-        with pytest.raises(AssemblyFailed) as failed:
-            await assembling.assembled()
-        assert (failed.value.tried.fallback, failed.value.tried.template_id) == ("fail", "ATT-TEST-001")
-        return
     context = await assembling.assembled(contract=requiring(file_refs=["a.md"]))
-    assert (context.fragments, context.fallback) == ((), on_empty)
+    assert (context.fragments, context.fallback, context.template_id) == ((), on_empty, "ATT-TEST-001")
     assert [kind for kind, _ in assembling.asked].count("file_read") == (2 if on_empty == "use_default" else 1)
 
 
@@ -364,12 +358,9 @@ async def test_a_limit_that_is_met_is_what_on_timeout_says(on_timeout: str) -> N
         fallback={"on_timeout": on_timeout, "on_empty": "fail"},
     )  # fmt: skip
     assembling = Assembling([one], {"memory": fragments("memory", "short", "much too long")})
-    if on_timeout == "fail":
-        with pytest.raises(AssemblyFailed):
-            await assembling.assembled()
-        return
     context = await assembling.assembled()
-    assert (texts(context), context.fallback, context.is_cached) == (["short"], on_timeout, False)
+    found = [] if on_timeout == "fail" else ["short"]
+    assert (texts(context), context.fallback, context.is_cached) == (found, on_timeout, False)
     assert [said.partition(":")[0] for said in context.warnings] == (
         ["use_cached"] if on_timeout == "use_cached" else []
     )
