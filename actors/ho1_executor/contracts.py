@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -42,16 +42,13 @@ class CheckedContract(Struct, frozen=True):
         return self.contract.boundary.structured_output or (schema is not None and schema.get("type") == "object")
 
 
-def select_contract(contracts: Iterable[Contract], contract_id: str) -> Contract:
-    """Return the newest version with this id. Raises WorkOrderFault(contract_not_found)."""
-    found = [contract for contract in contracts if contract.contract_id == contract_id]
-    if not found:
+def check_contract(contracts: Mapping[str, Contract], contract_id: str) -> CheckedContract:
+    """Return the contract with its validators.
+
+    Raises WorkOrderFault: contract_not_found, or contract_schema_invalid with schema and place.
+    """
+    if (contract := contracts.get(contract_id)) is None:
         raise WorkOrderFault("contract_not_found", f"no contract {contract_id or '(none named)'} in this snapshot")
-    return max(found, key=lambda contract: _parse_version(contract.version))
-
-
-def check_contract(contract: Contract) -> CheckedContract:
-    """Return the contract with its validators. Raises WorkOrderFault(contract_schema_invalid) with schema and place."""
     return CheckedContract(
         contract=contract,
         inputs=_get_validator(contract, "input_schema", contract.input_schema),
@@ -134,10 +131,6 @@ def _get_validator(contract: Contract, which: str, schema: dict[str, Any]) -> Va
         raise WorkOrderFault(
             "contract_schema_invalid", f"{contract.contract_id} {contract.version}: {which} {fault}"
         ) from None
-
-
-def _parse_version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("."))
 
 
 def _as_text(default: Any) -> str:

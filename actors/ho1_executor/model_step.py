@@ -24,7 +24,6 @@ from hobus.actors.ho1_executor.contracts import (
     list_schema_faults,
     make_label_inputs,
     make_repair_messages,
-    select_contract,
     strip_answer_fence,
     with_form,
     with_form_told,
@@ -207,7 +206,7 @@ class ModelStep(Struct, frozen=True):
     def _find_contract(self, order: WorkOrder, snapshot: Snapshot) -> CheckedContract:
         key = (snapshot.digest, order.constraints.prompt_contract_id)
         if key not in self.checked:
-            self.checked[key] = check_contract(select_contract(snapshot.contracts.values(), key[1]))
+            self.checked[key] = check_contract(snapshot.contracts, key[1])
         return self.checked[key]
 
     async def _ask(self, job: Job, prompt: Prompt, tools: list[ToolSpec]) -> PromptResponse:

@@ -13,7 +13,6 @@ from hobus.actors.ho1_executor.contracts import (
     gather_inputs,
     judge_output,
     make_label_inputs,
-    select_contract,
 )
 from hobus.actors.ho1_executor.model_step import make_prompt
 from hobus.actors.ho1_executor.prompts import load_pack, render
@@ -37,7 +36,7 @@ GIVEN: dict[str, dict[str, str]] = {
 
 def prompt_for(contract_id: str, specs: list[ToolSpec] | None = None, **given: str) -> tuple[CheckedContract, Prompt]:
     """The prompt that an executor sends for this contract."""
-    checked = check_contract(select_contract(shipped_snapshot().contracts.values(), contract_id))
+    checked = check_contract(shipped_snapshot().contracts, contract_id)
     standing = make_label_inputs(shipped_snapshot().config.classify_labels)
     standing["system"] = [Segment(name="system", text=shipped_snapshot().agents["ADMIN"].system_prompt)]
     texts = {**GIVEN[contract_id], **given}

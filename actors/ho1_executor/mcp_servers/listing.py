@@ -25,7 +25,6 @@ NOT_TAKEN = "not_taken"
 
 NO_RESULT = "answered with something that is not a result"
 
-_REFUSED_SHOWN = 20
 _NAME_CHARS = 64
 
 
@@ -34,7 +33,7 @@ class TakenTools(NamedTuple):
 
     tools: dict[str, ToolDefinition]
     names: dict[str, str]  # tool id -> the server's own name
-    refused: list[str]  # `<name>: <reason>`, bounded
+    refused: list[str]  # `<name>: <reason>`
 
 
 def derive_tool_id(server: str, name: str) -> str:
@@ -81,7 +80,7 @@ def take_listed(server: str, config: McpServerConfig, listed: Sequence[Mapping[s
         for pattern in patterns
         if pattern != "*" and not any(is_meant(name, [pattern]) for name in there)
     ]
-    return TakenTools(tools, names, _bound_refused(refused))
+    return TakenTools(tools, names, refused)
 
 
 def make_printable(text: str, chars: int = 300) -> str:
@@ -102,12 +101,6 @@ def _find_fault(tool: Mapping[str, Any], tool_id: str, definition_max_bytes: int
     if size > definition_max_bytes:
         return f"its description and schema have {size} bytes, at most {definition_max_bytes} are taken"
     return find_input_schema_fault(tool["schema"])
-
-
-def _bound_refused(refused: list[str]) -> list[str]:
-    if len(refused) <= _REFUSED_SHOWN:
-        return refused
-    return [*refused[:_REFUSED_SHOWN], f"and {len(refused) - _REFUSED_SHOWN} more"]
 
 
 def render_content(content: Sequence[Mapping[str, Any]], structured: Any, files: KeptFiles) -> str:

@@ -39,22 +39,18 @@ def _register_tool(
     return add
 
 
-@_register_tool("Lists the governed packages installed in this system: id, version, title, framework.")
-async def _list_packages(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
-    rows = host.snapshot["packages"]
-    return {"count": len(rows), "packages": rows}
+def _register_listing(name: str, description: str) -> None:
+    async def show_rows(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
+        rows = host.snapshot[name]
+        return {"count": len(rows), name: rows}
+
+    show_rows.__name__ = f"list_{name}"
+    _register_tool(description)(show_rows)
 
 
-@_register_tool("Lists the frameworks that govern this system: id, version, title, status.")
-async def _list_frameworks(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
-    rows = host.snapshot["frameworks"]
-    return {"count": len(rows), "frameworks": rows}
-
-
-@_register_tool("Lists the specs that the frameworks' packages fulfil: id, framework, title, version.")
-async def _list_specs(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
-    rows = host.snapshot["specs"]
-    return {"count": len(rows), "specs": rows}
+_register_listing("packages", "Lists the governed packages installed in this system: id, version, title, framework.")
+_register_listing("frameworks", "Lists the frameworks that govern this system: id, version, title, status.")
+_register_listing("specs", "Lists the specs that the frameworks' packages fulfil: id, framework, title, version.")
 
 
 @_register_tool(

@@ -159,7 +159,8 @@ class Run:
     def make_entry(self, event_type: str, payload: tuple[Any, ...], **facts: Any) -> WriteEntry:
         """Build an entry about this run, which rests on its request; `facts`: as of `Resources.entry`."""
         parents = [derive_requested_id(self.session.session_id, self.requested.input_id)]
-        about = {"provenance": self.session.provenance(self.run_id.run_seq), "parents": parents, "trace": self.trace}
+        own = self.session.provenance(self.run_id.run_seq)
+        about: dict[str, Any] = {"provenance": own, "parents": parents, "trace": self.trace}
         return self.resources.entry(event_type, payload, **about | facts)
 
     # --- steps --------------------------------------------------------------------------------------------------------

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from bench.builders import shipped_snapshot
 from hobus.actors.ho1_executor.contracts import (
+    CheckedContract,
     check_contract,
     gather_inputs,
     list_schema_faults,
     make_label_inputs,
-    select_contract,
     strip_fence,
 )
 from hobus.bus.errors import WorkOrderFault
@@ -25,11 +25,11 @@ from hobus.config.assets import Boundary, Contract
 from hobus.config.json_schema import get_validator
 
 
-def contract(version: str = "1.0.0", **changed: Any) -> Contract:
+def contract(**changed: Any) -> Contract:
     """A contract with one input `a` of at least two characters."""
     fields: dict[str, Any] = {
         "contract_id": "PRC-TEST-001",
-        "version": version,
+        "version": "1.0.0",
         "prompt_pack_id": "PRM-TEST-001",
         "boundary": Boundary(max_tokens=10, temperature=0.0),
         "input_schema": {"type": "object", "required": ["a"], "properties": {"a": {"type": "string", "minLength": 2}}},
@@ -38,29 +38,30 @@ def contract(version: str = "1.0.0", **changed: Any) -> Contract:
     return Contract(**{**fields, **changed})
 
 
-def test_the_newest_version_is_chosen_by_number() -> None:
-    found = select_contract([contract("1.9.0"), contract("1.10.0"), contract("1.2.7")], "PRC-TEST-001")
-    assert found.version == "1.10.0"
+def checked(**changed: Any) -> CheckedContract:
+    """Such a contract, checked."""
+    one = contract(**changed)
+    return check_contract({one.contract_id: one}, one.contract_id)
 
 
 @pytest.mark.parametrize("contract_id", ["PRC-OTHER-001", ""])
 def test_an_unknown_contract_is_contract_not_found(contract_id: str) -> None:
     with pytest.raises(WorkOrderFault) as caught:
-        select_contract([contract()], contract_id)
+        check_contract({"PRC-TEST-001": contract()}, contract_id)
     assert caught.value.code == "contract_not_found"
 
 
 @pytest.mark.parametrize("which", ["input_schema", "output_schema"])
 def test_a_schema_that_is_none_is_refused_by_name(which: str) -> None:
     with pytest.raises(WorkOrderFault) as caught:
-        check_contract(contract(**{which: {"type": "objekt"}}))
+        checked(**{which: {"type": "objekt"}})
     assert caught.value.code == "contract_schema_invalid"
     assert which in caught.value.detail
 
 
 def test_inputs_are_checked_against_the_whole_schema() -> None:
     with pytest.raises(WorkOrderFault) as caught:
-        gather_inputs(check_contract(contract()), [Segment(name="a", text="§")], {})
+        gather_inputs(checked(), [Segment(name="a", text="§")], {})
     assert caught.value.code == "input_schema_invalid"
     assert "$.a: minLength 2" in caught.value.detail
     assert "§" not in caught.value.detail
@@ -68,7 +69,7 @@ def test_inputs_are_checked_against_the_whole_schema() -> None:
 
 def test_a_missing_input_is_named_once() -> None:
     with pytest.raises(WorkOrderFault) as caught:
-        gather_inputs(check_contract(contract()), [], {})
+        gather_inputs(checked(), [], {})
     assert caught.value.detail == "PRC-TEST-001: $: required, missing a"
 
 
@@ -76,7 +77,7 @@ def test_the_order_wins_over_configuration_and_that_over_defaults() -> None:
     """One rule of precedence; segments of one name are joined for the check and kept apart for the prompt."""
     schema = {"type": "object", "properties": {name: {"type": "string", "default": "d"} for name in "abc"}}
     made = gather_inputs(
-        check_contract(contract(input_schema=schema)),
+        checked(input_schema=schema),
         [Segment(name="a", text="1"), Segment(name="a", text="2")],
         {"a": [Segment(name="a", text="s")], "b": [Segment(name="b", text="s")]},
     )
@@ -90,12 +91,12 @@ def test_the_order_wins_over_configuration_and_that_over_defaults() -> None:
 @pytest.mark.parametrize(("text", "is_good"), [("[1]", True), ('["x"]', False), ("[", False), ("[" * 100_000, False)])
 def test_an_input_that_is_no_text_is_read_as_json(text: str, is_good: bool) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
-    checked = check_contract(contract(input_schema=schema))
+    one = checked(input_schema=schema)
     if is_good:
-        assert gather_inputs(checked, [Segment(name="a", text=text)], {})["a"][0].text == text
+        assert gather_inputs(one, [Segment(name="a", text=text)], {})["a"][0].text == text
         return
     with pytest.raises(WorkOrderFault) as caught:
-        gather_inputs(checked, [Segment(name="a", text=text)], {})
+        gather_inputs(one, [Segment(name="a", text=text)], {})
     assert caught.value.code == "input_schema_invalid"
 
 
@@ -109,7 +110,7 @@ def test_a_value_that_its_schema_cannot_follow_breaks_it() -> None:
 
 def test_a_default_that_is_no_text_is_written_as_json() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "array", "default": []}}}
-    assert gather_inputs(check_contract(contract(input_schema=schema)), [], {})["a"][0].text == "[]"
+    assert gather_inputs(checked(input_schema=schema), [], {})["a"][0].text == "[]"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_default_that_is_no_text_is_written_as_json() -> None:
 )
 def test_who_wants_json(structured: bool, schema: dict[str, Any] | None, wants_json: bool) -> None:
     boundary = Boundary(max_tokens=1, temperature=0.0, structured_output=structured)
-    assert check_contract(contract(boundary=boundary, output_schema=schema)).wants_json is wants_json
+    assert checked(boundary=boundary, output_schema=schema).wants_json is wants_json
 
 
 def test_the_vocabulary_is_the_configured_one() -> None:

@@ -11,21 +11,20 @@ from hypothesis import strategies as st
 from hobus.actors.ho1_executor.contracts import (
     JSON_ALONE,
     WHOLE_TEXT,
-    check_contract,
     judge_output,
     make_repair_messages,
     strip_fence,
 )
 from hobus.bus.messages.base import pack
 from tests.actors.ho1_executor.rig import answer
-from tests.actors.ho1_executor.test_contracts import contract
+from tests.actors.ho1_executor.test_contracts import checked
 
 SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer", "maximum": 3}}}
 
 
 def judge(text: str, schema: dict[str, Any] | None = None) -> tuple[Any, tuple[str, ...]]:
     """The parsed document and the faults of an answer under a schema."""
-    verdict = judge_output(check_contract(contract(output_schema=schema or SCHEMA)), text)
+    verdict = judge_output(checked(output_schema=schema or SCHEMA), text)
     return verdict.parsed, verdict.faults
 
 

@@ -93,8 +93,7 @@ def test_limits_and_the_list_of_wanted_tools():
     assert list(some.tools) == ["files__b"]
     assert some.refused == ["c: the server does not list it"]
     bad = found(*(tool(f"\x1b[31m{n}", schema=1) for n in range(100)))
-    assert len(bad.refused) == 21
-    assert bad.refused[-1] == "and 80 more"
+    assert len(bad.refused) == 100  # announced as far as that takes them (`bound_refused`)
     assert all(line.isprintable() for line in bad.refused)
 
 
