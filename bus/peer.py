@@ -110,7 +110,8 @@ class Peer:
         self._tools: list[AnnounceTools] = []  # the parts of its announcement; none: nothing beyond the hello's list
         self._servers: list[LaneServer] = []
         self._route = ReplyRoute("", self._answer_broker)
-        self._is_open = False  # the actor has started: requests are let in
+        self.is_open = False
+        """Whether the actor has started, and requests are let in."""
         self._early: deque[tuple[Header, bytes, ReplyRoute]] = deque()
         self._held: list[tuple[Header, KeptReply]] = []  # answers given between a hello and its welcome
         self._keys: OrderedDict[str, float] = OrderedDict()
@@ -203,7 +204,7 @@ class Peer:
             raise
         if self._actor is not None:
             await self._actor.start(self)
-        self._is_open = True
+        self.is_open = True
         while self._early:
             self._inbox.receive(*self._early.popleft())
         self._readiness.ask()
@@ -238,7 +239,7 @@ class Peer:
         self._rest_lanes()
         try:
             async with asyncio.timeout(drain_s):
-                if self._actor is not None and self._is_open:
+                if self._actor is not None and self.is_open:
                     await self._actor.drain()
                 await self._inbox.idle()
         except TimeoutError:
@@ -264,7 +265,7 @@ class Peer:
 
     def close(self) -> None:
         """Close without another word: timers, links, lanes; own requests fail."""
-        self._is_open = False
+        self.is_open = False
         self._readiness.close()
         if self._reconfiguring is not None:
             self._reconfiguring.cancel()
@@ -409,7 +410,7 @@ class Peer:
         """Tell the actor of another snapshot than it begins new work under; one at a time, again at each beat."""
         digest = self.cluster_digest
         is_told = self._reconfiguring is not None and not self._reconfiguring.done()
-        if self._actor is None or not self._is_open or is_told or digest in ("", self._hello.config_digest):
+        if self._actor is None or not self.is_open or is_told or digest in ("", self._hello.config_digest):
             return
         self._reconfiguring = asyncio.get_running_loop().create_task(self._reconfigure(self._actor, digest))
         self._reconfiguring.add_done_callback(self._note_reconfigured)
@@ -438,7 +439,7 @@ class Peer:
         row = find_row(get_role(head.destination), head.type) if head.key else None
         if head.key and not (row is not None and row.by_tool):  # a tool that the request needs makes nobody its owner
             remember(self._keys, head.key, self.clock.monotonic(), at_most=limits.DEDUPE_WINDOW)
-        if self._is_open:
+        if self.is_open:
             self._inbox.receive(head, body, route)
         elif self._readiness.state == "starting" and len(self._early) < limits.MAILBOX_MAX:
             self._early.append((head, body, route))  # the actor is still starting
@@ -499,7 +500,7 @@ class Peer:
         counters |= self._conversation.counters
         for server in self._servers:
             counters |= {f"lane_{name}": value for name, value in server.counters.items()}
-        if self._actor is not None and self._is_open:  # what it counts is made while it starts
+        if self._actor is not None and self.is_open:  # what it counts is made while it starts
             counters |= self._actor.counters()
         return counters
 

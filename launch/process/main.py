@@ -172,7 +172,7 @@ class _Process:
             for task in (work, rest, memory):
                 task.cancel()
         _log.info("process_ending", why=ending)
-        if ending == "orphaned":
+        if ending == "orphaned" and peer.is_open:  # else nobody has sent it anything
             patience_s = await liveness.wait_until_not_needed(
                 self._role, present, clock=self._clock, sleep=asyncio.sleep, config=self._config
             )

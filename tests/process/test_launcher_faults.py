@@ -58,6 +58,21 @@ def test_a_launcher_killed_while_starting(cluster: Cluster):
     eventually(lambda: not [row for row in run.children if psutil.pid_exists(row.pid)], within_s=60)
 
 
+def test_a_process_that_never_reached_the_broker_ends_with_its_launcher(cluster: Cluster):
+    """Nobody has sent it anything that it should finish: it does not wait for the next cluster in this home."""
+    cluster.up()
+    broker = psutil.Process(cluster.row("broker/1").pid)
+    broker.suspend()
+    before = cluster.kill("ho1/1")
+    eventually(lambda: (row := cluster.row("ho1/1")).pid not in (0, None, before.pid) and row.instance != before.instance)
+    new = psutil.Process(cluster.row("ho1/1").pid)
+    eventually(lambda: new.num_fds() > 10)  # it has sockets by then
+    psutil.Process(cluster.run().launcher_pid).kill()
+    broker.kill()
+    eventually(lambda: not new.is_running() or new.status() == psutil.STATUS_ZOMBIE, within_s=3)
+    assert cluster("down").code == 0
+
+
 def test_a_launcher_that_stands_still_is_named_and_not_waited_for(cluster: Cluster):
     """By ps, the doctor and each command that it would have to carry out, with what makes it go on; then all is well."""
     cluster.up()
