@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 from hobus.bus.errors import GatewayError
@@ -18,16 +19,15 @@ from hobus.gateway_service.pricing import NEVER_SENT, Settlement
 from hobus.gateway_service.records import Attempt, PromptCall
 
 
+@dataclass(slots=True, eq=False)
 class BudgetAccount:
     """The gateway's budgets: only here are they debited."""
 
-    def __init__(self, bus: Bus, keeper: RecordKeeper, snapshot: Snapshot, state: BudgetState) -> None:
-        self._bus = bus
-        self._keeper = keeper
-        self._config = snapshot.config
-        self._agents = snapshot.agents
-        self._state = state
-        self._released_count = 0
+    bus: Bus
+    keeper: RecordKeeper
+    snapshot: Snapshot
+    state: BudgetState
+    _released_count: int = 0
 
     def reserved(self, ask: PromptCall, number: int, estimate: int) -> Held[Attempt]:
         """Hold estimate + max_tokens in every scope at once, or raise GatewayError with the true reason."""
@@ -36,11 +36,11 @@ class BudgetAccount:
     def _end(self, attempt: Attempt, fault: BaseException | None) -> None:
         if isinstance(fault, GatewayError | asyncio.CancelledError) and not attempt.is_submitted:
             self._note_release(attempt, "CANCELLED" if isinstance(fault, asyncio.CancelledError) else fault.code)
-        self._state.settle(attempt.name, attempt.settlement or NEVER_SENT)
+        self.state.settle(attempt.name, attempt.settlement or NEVER_SENT)
 
     def compute_remaining(self, attempt: Attempt, settlement: Settlement) -> int | None:
         """Return the tokens that the attempt's session will have left once it is settled so."""
-        scope = self._state.scopes[name_session_scope(attempt.ask.prompt.session_id)]
+        scope = self.state.scopes[name_session_scope(attempt.ask.prompt.session_id)]
         return None if scope.remaining is None else scope.remaining + attempt.reservation.tokens - settlement.tokens
 
     def report(self, session_id: str) -> Budget:
@@ -48,33 +48,33 @@ class BudgetAccount:
 
         An order is among them while it has a call in flight.
         """
-        at_rest = self._state.idle_orders
-        scopes = {name: scope for name, scope in self._state.scopes.items() if name not in at_rest}
+        at_rest = self.state.idle_orders
+        scopes = {name: scope for name, scope in self.state.scopes.items() if name not in at_rest}
         if session_id:
             own = name_session_scope(session_id)
-            unused = Scope(self._config.budget.session_token_limit)
+            unused = Scope(self.snapshot.config.budget.session_token_limit)
             scopes = {name: scope for name, scope in scopes.items() if name.startswith(("agent:", "provider:"))}
-            scopes[own] = self._state.scopes.get(own, unused)
+            scopes[own] = self.state.scopes.get(own, unused)
         return Budget(
-            mode=self._config.budget.budget_mode,
+            mode=self.snapshot.config.budget.budget_mode,
             scopes=[budget.make_row(name, scopes[name]) for name in sorted(scopes)],
         )
 
     def _reserve(self, ask: PromptCall, number: int, estimate: int) -> Attempt:
         """Return the attempt as it will be sent: where enforced, its answer is capped by what its order has left."""
-        config, prompt, route = self._config, ask.prompt, ask.route
-        limits = budget.list_scopes(prompt, route, self._agents, config.budget)
-        known = self._state.scopes
+        config, prompt, route = self.snapshot.config, ask.prompt, ask.route
+        limits = budget.list_scopes(prompt, route, self.snapshot.agents, config.budget)
+        known = self.state.scopes
         for scope, limit in limits:
             if scope not in known or known[scope].limit != limit:
                 self._allocate(scope, limit)
         mode = budget.choose_mode(config.budget.budget_mode, prompt.budget_mode)
-        room = budget.answer_room(self._state, prompt, estimate, mode)
+        room = budget.answer_room(self.state, prompt, estimate, mode)
         name = records.attempt_name(prompt.idempotency_key, number)
         reservation = Reservation(name, tokens=estimate + room, scopes=tuple([scope for scope, _limit in limits]))
         ask = records.change_request(ask, ask.route, max_tokens=room)
         attempt = Attempt(ask, name, number, reservation, estimate, mode)
-        for effect in self._state.reserve(reservation, mode, headroom_tokens=prompt.headroom_tokens):
+        for effect in self.state.reserve(reservation, mode, headroom_tokens=prompt.headroom_tokens):
             match effect:
                 case NotReserved():
                     raise _make_refusal(effect, reservation, estimate)
@@ -84,7 +84,7 @@ class BudgetAccount:
 
     def _allocate(self, scope: str, limit: int) -> None:
         """Enforce every configured limit from a scope's first use; a changed one from its next use."""
-        self._state.allocate(scope, limit)
+        self.state.allocate(scope, limit)
         if not budget.is_order(scope):  # as long-lived as its calls: their PROMPT_SENT says it
             self._note("BUDGET_ALLOCATED", f"{scope}/{limit}", BudgetAllocated(scope, limit))
 
@@ -96,7 +96,7 @@ class BudgetAccount:
     def _note_release(self, attempt: Attempt, code: str) -> None:
         """Record BUDGET_RELEASED: what an attempt held is free again, and no PROMPT_SENT says that it ever was held."""
         self._released_count += 1
-        about = f"{attempt.name}/{self._bus.instance}.{self._released_count}"
+        about = f"{attempt.name}/{self.bus.instance}.{self._released_count}"
         payload = BudgetReleased(attempt.reservation.tokens, attempt.reservation.scopes)
         self._note("BUDGET_RELEASED", about, payload, attempt, reason=code)
 
@@ -105,8 +105,8 @@ class BudgetAccount:
     ) -> None:
         if attempt is not None:
             said |= {"provenance": attempt.ask.about, "trace": attempt.ask.trace}
-        self._keeper.submit(
-            records.make_entry(event_type, about, payload=payload, at=self._bus.now(), **said), keep=False
+        self.keeper.submit(
+            records.make_entry(event_type, about, payload=payload, at=self.bus.now(), **said), keep=False
         )
 
 

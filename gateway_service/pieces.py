@@ -9,73 +9,65 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from hobus.bus.port import Anew
 from hobus.bus.streaming import Draft
 from hobus.gateway_service.limits import FRAMES_PER_S
 
-Later = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
-"""Calls a function after so many seconds."""
 
-
+@dataclass(slots=True, eq=False)
 class Pieces:
     """The pieces of one attempt; `speaking`: of all attempts that have said something and not ended."""
 
-    def __init__(  # noqa: PLR0913 - two bounds, and what it needs of the loop
-        self,
-        draft: Draft,
-        now: Callable[[], float],
-        later: Later,
-        speaking: set[Pieces],
-        *,
-        interval_s: float,
-        chars_max: int,
-    ) -> None:
-        self._draft = draft
-        self._now = now
-        self._later = later
-        self._speaking = speaking
-        self._interval_s = interval_s
-        self.said_chars = 0
-        """What came so far."""
-        self._chars_left = chars_max  # an answer beyond it cannot be recorded, so it will be none
-        self._held = ""
-        self._due = self._spoke_at = now()
-        self._timer: asyncio.TimerHandle | None = None
+    draft: Draft
+    now: Callable[[], float]
+    speaking: set[Pieces]
+    interval_s: float
+    chars_left: int  # an answer beyond it cannot be recorded, so it will be none
+    said_chars: int = 0  # what came so far
+    _held: str = ""
+    _due: float = field(init=False)
+    _spoke_at: float = field(init=False)
+    _timer: asyncio.TimerHandle | None = None
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    def __post_init__(self) -> None:
+        self._due = self._spoke_at = self.now()
 
     def add(self, text: str) -> None:
         """Take the provider's next piece; whatever it holds, it fails nothing."""
         if isinstance(text, Anew):
             self._stop()
             self._held = ""
-            self._draft.take_back("thought")
-        room = text[: self._chars_left]
-        self._chars_left -= len(room)
+            self.draft.take_back("thought")
+        room = text[: self.chars_left]
+        self.chars_left -= len(room)
         self.said_chars += len(text)
         self._held += room.encode("utf-8", "replace").decode("utf-8")
-        now = self._spoke_at = self._now()
-        self._speaking.add(self)
+        now = self._spoke_at = self.now()
+        self.speaking.add(self)
         if now >= self._due:
             self.flush()
         elif self._timer is None:
-            self._timer = self._later(self._due - now, self.flush)
+            self._timer = self._loop.call_later(self._due - now, self.flush)
 
     @property
     def silent_s(self) -> float:
         """Return the time since the newest piece, or since there could have been one."""
-        return self._now() - self._spoke_at
+        return self.now() - self._spoke_at
 
     def flush(self) -> None:
         self._stop()
         held, self._held = self._held, ""
         if held:
-            self._draft.say(held)
-            self._due = self._now() + max(self._interval_s, (len(self._speaking) - 1) / FRAMES_PER_S)
+            self.draft.say(held)
+            self._due = self.now() + max(self.interval_s, (len(self.speaking) - 1) / FRAMES_PER_S)
 
     def close(self) -> None:
         """End; what is held does not go out any more."""
         self._stop()
-        self._speaking.discard(self)
+        self.speaking.discard(self)
 
     def _stop(self) -> None:
         if self._timer is not None:

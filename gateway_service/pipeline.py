@@ -235,7 +235,8 @@ class Pipeline(Struct, frozen=True):
 
         Raises GatewayError, before anything is reserved or recorded as sent.
         """
-        provider_id, model = ask.route.provider_id, routing.find_model(ask.route, self.config.gateway)
+        provider_id = ask.route.provider_id
+        model = self.config.gateway.row(provider_id, ask.route.model_id)
         sees = model is not None and model.sees
         may_wait = sees or provider_id not in self.loaded
         try:

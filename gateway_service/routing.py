@@ -14,7 +14,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.window import remember
 from hobus.config.assets import AgentFile
-from hobus.config.sections.gateway import GatewayConfig, ModelConfig, Route
+from hobus.config.sections.gateway import GatewayConfig, Route
 from hobus.gateway_service import limits
 from hobus.gateway_service.breaker import judge_end
 from hobus.gateway_service.limits import ANSWER_MIN_TOKENS, ESTIMATE_MARGIN
@@ -60,11 +60,6 @@ def check_route(route: Route, config: GatewayConfig, providers: Collection[str])
             f"provider {route.provider_id} has no model {route.model_id[:80]!r} in gateway.providers; "
             f"configured: {', '.join(models) or 'none'}",
         )
-
-
-def find_model(route: Route, config: GatewayConfig) -> ModelConfig | None:
-    """Return the model's row with its prices; None for a model that the configuration does not price."""
-    return config.row(route.provider_id, route.model_id)
 
 
 def answer_cap(max_tokens: int, route: Route, estimate: int, window: int) -> int:

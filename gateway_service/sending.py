@@ -28,6 +28,7 @@ from hobus.bus.spool import RecordKeeper
 from hobus.bus.streaming import Draft
 from hobus.bus.window import remember
 from hobus.config.schema import AdminConfig
+from hobus.config.sections.gateway import ModelConfig
 from hobus.gateway_service import limits, pricing, records, routing
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import Passage
@@ -253,10 +254,9 @@ class Sender(Struct):
         pieces = Pieces(
             draft,
             self.bus.clock.monotonic,
-            asyncio.get_running_loop().call_later,
             self._speaking,
             interval_s=limits.STREAM_INTERVAL_MS / 1000,
-            chars_max=self.config.ledger.bodies_max_bytes,
+            chars_left=self.config.ledger.bodies_max_bytes,
         )
         draft.begin(ask.prompt.work_order_id, attempt.number)
         try:
@@ -339,8 +339,7 @@ class Sender(Struct):
             raise
         except Exception as error:  # noqa: BLE001 - a figure, text or type that no record holds: it came, and it cost
             detail = f"provider {provider_id} gave an answer that cannot be recorded: {type(error).__name__}"
-            model = routing.find_model(attempt.ask.route, self.config.gateway)
-            used = pricing.settle_unusable(answer, attempt.reservation.tokens, model)
+            used = pricing.settle_unusable(answer, attempt.reservation.tokens, self._find_model(attempt))
             raise self._record_failed(attempt, GatewayError("PROVIDER_ERROR", detail), used) from None
         attempt.settlement = settlement
         # One that asks for tools leaves with the prompt that has their results, in at most `ledger.lazy_commit_ms`.
@@ -352,7 +351,7 @@ class Sender(Struct):
     ) -> tuple[PromptResponse, Settlement]:
         """Return the answer with what the gateway adds, checked as if it came over the wire. Raises ValueError."""
         route = attempt.ask.route
-        settlement = pricing.settle_response(answer, routing.find_model(route, self.config.gateway))
+        settlement = pricing.settle_response(answer, self._find_model(attempt))
         received_id = derive_entry_id("PROMPT_RECEIVED", attempt.name)
         response = PromptResponse.model_validate(
             structs.asdict(answer)
@@ -380,8 +379,7 @@ class Sender(Struct):
         reserved = attempt.reservation.tokens
         self.counts["failed"] += 1
         try:
-            model = routing.find_model(attempt.ask.route, self.config.gateway)
-            attempt.settlement = settlement or pricing.settle_fault(fault, reserved, model)
+            attempt.settlement = settlement or pricing.settle_fault(fault, reserved, self._find_model(attempt))
             entry = records.make_failed(attempt, fault, attempt.settlement, at=self.bus.now())
         except Exception as error:  # noqa: BLE001 - a provider's fault may be as unfit for a record as its answer
             fault = GatewayError("PROVIDER_ERROR", f"a fault that cannot be recorded: {type(error).__name__}")
@@ -421,6 +419,9 @@ class Sender(Struct):
         """Return whether the turn has had all its time, as its sender knew: what is taken back now is not early."""
         due_at, reserve_s = ask.prompt.due_at, limits.REPLY_RESERVE_MS / 1000
         return due_at is not None and self.bus.now() >= parse_iso(due_at) - reserve_s
+
+    def _find_model(self, attempt: Attempt) -> ModelConfig | None:
+        return self.config.gateway.row(attempt.ask.route.provider_id, attempt.ask.route.model_id)
 
     def _note_made(self, attempt: Attempt) -> None:
         remember(self._made, attempt.name, None, at_most=limits.RECENT_CALLS_MAX)

@@ -16,9 +16,6 @@ from hobus.config.sections.gateway import Route
 from hobus.gateway_service.limits import KEY_MAX_CHARS
 from hobus.gateway_service.vectors import VectorPrompt
 
-_PROMPT_ROLES = frozenset({"ho1"})
-_HOSTS_ROLES = frozenset({"host"})
-
 
 def authenticate(sender: str, role: str) -> None:
     """Raise GatewayError(AUTH_ERROR) for a request without a stamped principal, or one whose role is not its own.
@@ -45,7 +42,7 @@ def demand_own_key(prompt: Prompt, message_id: str) -> None:
 
 def authorise(prompt: Prompt, role: str, route: Route, agents: Mapping[str, AgentFile], *, is_degraded: bool) -> None:
     """Raise GatewayError(FORBIDDEN) unless this role may invoke, and this agent may use this provider and model."""
-    if role not in (_HOSTS_ROLES if is_degraded or isinstance(prompt, VectorPrompt) else _PROMPT_ROLES):
+    if role != ("host" if is_degraded or isinstance(prompt, VectorPrompt) else "ho1"):
         kind = "a degraded call" if is_degraded else "a prompt"
         raise GatewayError("FORBIDDEN", f"role {role} may not send {kind}")
     if is_degraded and prompt.contract_id != DEGRADED:

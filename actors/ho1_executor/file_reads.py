@@ -58,16 +58,14 @@ class FileReads(Struct, frozen=True):
         """Read the beginning of a text file below one of the roots (absolute, `~/…`, or `*` for all), or refuse."""
         try:
             held = self._open_held(path, roots)
-        except _Refusal as refusal:
-            return _refuse(path, refusal)
-        try:
-            return self._read_text(path, held, roots, max_bytes)
+            try:
+                return self._read_text(path, held, roots, max_bytes)
+            finally:
+                os.close(held)
         except _Refusal as refusal:
             return _refuse(path, refusal)
         except OSError as error:
             return _refuse(path, _Refusal("unreadable", f"it cannot be read ({error.strerror})"))
-        finally:
-            os.close(held)
 
     def _open_held(self, path: str, roots: Sequence[str]) -> int:
         """Open a descriptor that only names the file."""

@@ -70,7 +70,7 @@ class Outage(Struct):
     _seen_at: float = 0.0
 
     def saw(self, code: str, now: float) -> bool:
-        """Note the code with which a request ended; return whether there has been no gateway for too long."""
+        """Note with which code a request ended, empty: answered; return whether there has been no gateway too long."""
         if code not in _AWAY:
             self._since = None
             return False
@@ -78,10 +78,6 @@ class Outage(Struct):
             self._since = now
         self._seen_at = now
         return now - self._since >= self.longest_s
-
-    def is_over(self) -> None:
-        """Note that the gateway answered: the next absence is counted from its own beginning."""
-        self._since = None
 
 
 class ModelStep(Struct, frozen=True):
@@ -249,7 +245,7 @@ class ModelStep(Struct, frozen=True):
                 if is_away:
                     raise GatewayError("UNAVAILABLE", f"there is no gateway ({fault.code}); ask again") from None
             else:
-                self.outage.is_over()
+                self.outage.saw("", self.bus.clock.monotonic())
                 self._note_told(prompt)
                 return response
             await self.bus.sleep(pause_s)

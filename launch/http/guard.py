@@ -103,25 +103,22 @@ class Guard:
         """Return the key of the request; None where none is needed. Raises Problem."""
         if sum(len(name) + len(value) for name, value in scope["headers"]) > limits.HEAD_MAX_BYTES:
             raise make_head_too_large()  # it came in one piece
-        headers: dict[str, list[str]] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        headers = Headers(scope=scope)
         if "transfer-encoding" in headers and "content-length" in headers:
             # RFC 9112, 6.1: a proxy may have read it to another end than this server does; nothing may follow it.
             raise Problem(400, "malformed_request", "a body has Content-Length or Transfer-Encoding, never both")
-        hosts = headers.get("host", [])
+        hosts = headers.getlist("host")
         if len(hosts) != 1 or (self.door.hosts and get_host(hosts[0]) not in self.door.hosts):
             raise Problem(421, "host_not_allowed", "this door is not called by that name (Host; http.hosts)")
-        origins = headers.get("origin", [])
-        if any(origin not in self.door.config.http.origins for origin in origins):
+        if any(origin not in self.door.config.http.origins for origin in headers.getlist("origin")):
             raise Problem(403, "origin_not_allowed", "pages of this origin may not call this door (http.origins)")
         if scope["path"] in OPEN:
             return None
         if scope["method"] == "POST":
-            kind = headers.get("content-type", [""])[0].partition(";")[0].strip().lower()
+            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
                 raise Problem(415, "content_type", "a body has the content type application/json")
-        return self._find_key(headers.get("authorization", []), scope["method"], scope["path"])
+        return self._find_key(headers.getlist("authorization"), scope["method"], scope["path"])
 
     def _find_key(self, shown: list[str], method: str, path: str) -> HttpKey:
         key = self.door.key_of(shown[0]) if len(shown) == 1 else None

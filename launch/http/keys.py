@@ -277,20 +277,15 @@ _log = structlog.get_logger("http")
 
 def make_entries(keys: Iterable[HttpKey], revoked: Iterable[RevokedKey]) -> list[WriteEntry]:
     """Return one entry each, the same ones at every door: names, times and fingerprints. Pure."""
-    return [_make_entry(CREATED, key, _make_created(key)) for key in keys] + [
-        _make_entry(REVOKED, key, HttpKeyRevoked(_name_key(key), key.principal, key.revoked_at_us)) for key in revoked
-    ]
-
-
-def _make_created(key: HttpKey) -> HttpKeyCreated:
-    was = f"key:{key.replaces}" if key.replaces else ""
-    return HttpKeyCreated(
-        _name_key(key), key.principal, key.created_at_us, key.expires_at_us, key.may, was, key.replaced_until_us
-    )
-
-
-def _name_key(key: HttpKey | RevokedKey) -> str:
-    return f"key:{key.fingerprint}"
+    said: list[HttpKeyCreated | HttpKeyRevoked] = [
+        HttpKeyCreated(
+            f"key:{key.fingerprint}", key.principal, key.created_at_us, key.expires_at_us, key.may,
+            f"key:{key.replaces}" if key.replaces else "", key.replaced_until_us,
+        )
+        for key in keys
+    ]  # fmt: skip
+    said += [HttpKeyRevoked(f"key:{key.fingerprint}", key.principal, key.revoked_at_us) for key in revoked]
+    return [_make_entry(one) for one in said]
 
 
 async def keep_recorded(bus: Bus, home: Home, *, interval_s: float, timeout_s: float) -> None:
@@ -317,8 +312,9 @@ async def _written(bus: Bus, news: list[WriteEntry], told: set[str], *, timeout_
     return True
 
 
-def _make_entry(event_type: str, key: HttpKey | RevokedKey, said: HttpKeyCreated | HttpKeyRevoked) -> WriteEntry:
+def _make_entry(said: HttpKeyCreated | HttpKeyRevoked) -> WriteEntry:
+    event_type = CREATED if isinstance(said, HttpKeyCreated) else REVOKED
     return WriteEntry(
-        submission_id=f"{event_type}:{key.principal}/{key.fingerprint}", stream=_STREAM, event_type=event_type,
-        at_us=said.at_us, bodies=[pack_payload(said)],
+        submission_id=f"{event_type}:{said.name}/{said.key.removeprefix('key:')}", stream=_STREAM,
+        event_type=event_type, at_us=said.at_us, bodies=[pack_payload(said)],
     )  # fmt: skip

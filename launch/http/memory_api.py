@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from hobus.bus.errors import MemoryFault, mark_in_doubt
 from hobus.bus.messages import memory as m
-from hobus.bus.messages.base import NonBlank, Record
+from hobus.bus.messages.base import NonBlank, Record, make_from
 from hobus.bus.messages.ids import KEY_PREFIX, format_iso
 from hobus.launch.http.context import Door
 from hobus.launch.http.openai_api import get_door, get_principal, read
@@ -159,9 +159,7 @@ def _choose_agent(door: Door, given: str | None) -> str:
 
 def _make_line(overlay: m.Overlay) -> MemoryLine:
     made = overlay.artifact
-    return MemoryLine(
-        artifact_id=made.artifact_id, state=overlay.state, line=made.context_line, artifact_type=made.artifact_type,
-        labels=made.labels, scope=made.scope, session_id=made.session_id, weight=made.weight,
-        created_at=made.created_at_event_ts, expires_at=made.expires_at_event_ts,
-        source_signal_ids=made.source_signal_ids, source_event_count=len(made.source_event_ids),
+    return make_from(
+        MemoryLine, made, state=overlay.state, line=made.context_line, created_at=made.created_at_event_ts,
+        expires_at=made.expires_at_event_ts, source_event_count=len(made.source_event_ids),
     )  # fmt: skip

@@ -6,6 +6,7 @@ No label is made from what a client sent: a route is named by its handler, a met
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import HistogramMetricFamily
@@ -35,21 +36,13 @@ class Metrics:
             "hobus_http_first_piece_seconds", "From a streamed request to the first piece of its answer", ("api",),
             buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
-        self.readers = Gauge("hobus_event_readers", "Readers of session events", registry=self.registry)
-        self._peers = Gauge(
-            "hobus_peer_counter", "Counters of the heartbeats", ("role", "actor", "name"), registry=self.registry
-        )
-        self._states = Gauge(
-            "hobus_peers", "Processes on the bus by role and state", ("role", "state"), registry=self.registry
-        )
-        self._slots = Gauge(
-            "hobus_slots", "Requests at once, of processes in this state", ("role", "state"), registry=self.registry
-        )
-        self._queued = Gauge("hobus_queued", "Requests that wait for a worker", ("service",), registry=self.registry)
-        self._in_flight = Gauge(
-            "hobus_in_flight", "Requests delivered and not answered", ("service",), registry=self.registry
-        )
-
+        make = partial(Gauge, registry=self.registry)
+        self.readers = make("hobus_event_readers", "Readers of session events")
+        self._peers = make("hobus_peer_counter", "Counters of the heartbeats", ("role", "actor", "name"))
+        self._states = make("hobus_peers", "Processes on the bus by role and state", ("role", "state"))
+        self._slots = make("hobus_slots", "Requests at once, of processes in this state", ("role", "state"))
+        self._queued = make("hobus_queued", "Requests that wait for a worker", ("service",))
+        self._in_flight = make("hobus_in_flight", "Requests delivered and not answered", ("service",))
         self._told = _ToldHistograms()
         self.registry.register(self._told)
 

@@ -23,7 +23,7 @@ from hobus.bus.json_text import mend_json
 from hobus.bus.messages.base import Record, locate_fault
 from hobus.bus.messages.session import SessionConfig, TurnResult, keep_lasting
 from hobus.launch.console.errors import UsageFault
-from hobus.launch.http import limits, openai_requests, transcript, turns
+from hobus.launch.http import openai_requests, transcript, turns
 from hobus.launch.http.context import Door
 from hobus.launch.http.keys import HttpKey, name_person
 from hobus.launch.http.openai_answers import (
@@ -183,7 +183,7 @@ async def _answer_turn_of(
     door = get_door(request)
     door.require_room(get_principal(request))
     ignored = openai_requests.check(body)
-    said = body.transcript(limits.MESSAGES_MAX)
+    said = body.transcript()
     given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
     agent_id, overrides = openai_requests.choose_agent(door.snapshot, body)
     ignored += openai_requests.list_not_taken(door.snapshot, agent_id or door.config.host.agent_id, body, said)

@@ -188,9 +188,9 @@ class ChatRequest(_Request):
         """Return the schema of the answer; None: text. Raises Problem."""
         return read_schema(self.response_format, "response_format", is_nested=True)
 
-    def transcript(self, messages_max: int) -> list[TranscriptMessage]:
+    def transcript(self) -> list[TranscriptMessage]:
         """Return the messages, the user's or results of calls last. Raises Problem."""
-        _check_count(self.messages, messages_max, "messages")
+        _check_count(self.messages, "messages")
         said = [message.said(f"messages.{number}") for number, message in enumerate(self.messages)]
         return _require_asking(said, "messages")
 
@@ -220,19 +220,19 @@ class ResponsesRequest(_Request):
         """Return the schema of the answer; None: text. Raises Problem."""
         return read_schema((self.text or {}).get("format"), "text.format", is_nested=False)
 
-    def transcript(self, messages_max: int) -> list[TranscriptMessage]:
+    def transcript(self) -> list[TranscriptMessage]:
         """Return the messages, the user's or results of calls last. Raises Problem."""
         given = [InputItem(role="user", content=self.input)] if isinstance(self.input, str) else self.input
-        _check_count(given, messages_max, "input")
+        _check_count(given, "input")
         said = [TranscriptMessage("system", self.instructions)] if self.instructions else []
         for number, item in enumerate(given):
             said = item.add_to(said, f"input.{number}")
         return _require_asking(said, "input")
 
 
-def _check_count(messages: Sequence[object], messages_max: int, param: str) -> None:
-    if len(messages) > messages_max:
-        raise Problem(413, "too_large", f"at most {messages_max} messages", param=param)
+def _check_count(messages: Sequence[object], param: str) -> None:
+    if len(messages) > limits.MESSAGES_MAX:
+        raise Problem(413, "too_large", f"at most {limits.MESSAGES_MAX} messages", param=param)
 
 
 def _require_asking(said: list[TranscriptMessage], param: str) -> list[TranscriptMessage]:

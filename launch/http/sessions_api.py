@@ -25,14 +25,14 @@ from hobus.bus.messages.session import (
     HostCommand,
     SessionClosed,
     SessionConfig,
+    SessionReady,
     TurnResult,
 )
 from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
 from hobus.config.json_schema import find_schema_fault
 from hobus.launch.http import turns
 from hobus.launch.http.context import Door
-from hobus.launch.http.openai_api import get_door, get_principal, read
-from hobus.launch.http.openai_api import is_approver as approves
+from hobus.launch.http.openai_api import get_door, get_principal, is_approver, read
 from hobus.launch.http.problems import Problem, convert_fault
 from hobus.launch.http.sse import PING, make_frame, make_stream, wait_disconnected
 from hobus.launch.http.turns import AskedTurn, Pieces
@@ -86,7 +86,10 @@ async def start_session(request: Request) -> Response:
     seed, _ = turns.choose_input_id(request.headers.get("idempotency-key"), door.bus.new_id())
     session_id = door.ownership.session_id(principal, f"session/{seed}")
     wanted = turns.make_session_start(principal, session_id, agent_id=body.agent_id, config=body.session_config)
-    ready = await turns.start(door, wanted)
+    timeout_s = door.config.host.turn_timeout_ms / 1000  # it waits its turn as the turn would
+    ready = await door.bus.request(
+        "host", wanted, expect=SessionReady, timeout_s=timeout_s, key=session_id, trace=session_id
+    )
     return JSONResponse(ready.model_dump(mode="json"), status_code=201 if ready.is_new else 200)
 
 
@@ -100,11 +103,11 @@ async def list_sessions(request: Request) -> Response:
     limit = asked.get("limit", str(most))
     if not re.fullmatch(r"[0-9]{1,9}", limit) or not 0 < int(limit) <= most:
         raise Problem(400, "invalid_input", f"limit: expected 1 to {most}", param="limit")
-    is_approver = approves(request)
+    sees_all = is_approver(request)
     rows = await list_rows(
         FromLedger(door.bus, timeout_s=door.timeout_s), int(limit) + 1, is_all=asked.get("all") == "true",
-        is_meant=lambda session_id: is_approver or door.ownership.owns(principal, session_id),
-        is_shown=lambda row: bool(row.held_calls) or not is_approver,
+        is_meant=lambda session_id: sees_all or door.ownership.owns(principal, session_id),
+        is_shown=lambda row: bool(row.held_calls) or not sees_all,
     )  # fmt: skip
     page = SessionList(sessions=rows[: int(limit)], more=len(rows) > int(limit))
     return JSONResponse(page.model_dump(mode="json"))
@@ -112,13 +115,13 @@ async def list_sessions(request: Request) -> Response:
 
 async def read_session(request: Request) -> Response:
     """Where a session stands: its run, what that waits for, its epochs."""
-    view = await turns.read_view(get_door(request), _find_session(request))
+    view = await turns.read_view(get_door(request), request.path_params["session_id"])
     return JSONResponse(view.model_dump(mode="json"))
 
 
 async def end_session(request: Request) -> Response:
     """End a session; a running run is cancelled first."""
-    door, session_id = get_door(request), _find_session(request)
+    door, session_id = get_door(request), request.path_params["session_id"]
     question = EndSession(session_id=session_id, principal=f"{KEY_PREFIX}{get_principal(request)}")
     closed = await door.bus.request("host", question, expect=SessionClosed, timeout_s=door.timeout_s, key=session_id)
     return JSONResponse(closed.model_dump(mode="json"))
@@ -126,7 +129,7 @@ async def end_session(request: Request) -> Response:
 
 async def turn(request: Request) -> Response:
     """One message, one answer; again under the same input id the same answer."""
-    door, session_id = get_door(request), _find_session(request)
+    door, session_id = get_door(request), request.path_params["session_id"]
     door.require_room(get_principal(request))
     body = await read(request, TurnBody)
     _check_form(body.run_overrides, "run_overrides")
@@ -159,9 +162,9 @@ def _name_turn(headers: Mapping[str, str]) -> Generator[None]:
 
 async def command(request: Request) -> Response:
     """Steer, pause, resume, cancel, approve, deny, follow up; 409 with the verdict when it was rejected."""
-    door, session_id = get_door(request), _find_session(request)
+    door, session_id = get_door(request), request.path_params["session_id"]
     body = await read(request, CommandBody)
-    if approves(request) and not isinstance(body.command, Approve | Deny):
+    if is_approver(request) and not isinstance(body.command, Approve | Deny):
         raise Problem(403, "key_not_for_this", "this key approves and denies calls alone", param="command.kind")
     drawn, _ = turns.choose_input_id(request.headers.get("idempotency-key"), door.bus.new_id())
     wanted = HostCommand(
@@ -177,7 +180,7 @@ async def command(request: Request) -> Response:
 
 async def session_events(request: Request) -> Response:
     """Every event of a session behind `after` (or Last-Event-ID), then each as it happens; `follow=false`: one page."""
-    door, session_id = get_door(request), _find_session(request)
+    door, session_id = get_door(request), request.path_params["session_id"]
     after = _read_number(request.headers.get("last-event-id") or request.query_params.get("after"))
     if request.query_params.get("follow") == "false":
         found, page = await door.journals.page(session_id, after)
@@ -206,11 +209,6 @@ def _read_words(body: TurnBody) -> str:
         return tell_history(body.messages)
     except ValueError as error:
         raise Problem(400, "invalid_input", str(error), param="messages") from None
-
-
-def _find_session(request: Request) -> str:
-    session_id: str = request.path_params["session_id"]  # the full one (`of_session`)
-    return session_id
 
 
 def _read_number(text: str | None) -> int:

@@ -26,7 +26,6 @@ from hobus.bus.messages.session import (
     ReadSession,
     SessionCommand,
     SessionConfig,
-    SessionReady,
     SessionView,
     StartSession,
     TurnResult,
@@ -112,19 +111,6 @@ def make_session_start(
         session_id=session_id, agent_id=agent_id, session_config=config or SessionConfig(),
         principal=f"{KEY_PREFIX}{principal}",
     )  # fmt: skip
-
-
-async def start(door: Door, wanted: StartSession) -> SessionReady:
-    """Start the session. Raises RuntimeFault."""
-    timeout_s = door.config.host.turn_timeout_ms / 1000  # it waits its turn as the turn would
-    return await door.bus.request(
-        "host",
-        wanted,
-        expect=SessionReady,
-        timeout_s=timeout_s,
-        key=wanted.session_id or "",
-        trace=wanted.session_id or "",
-    )
 
 
 async def ask_turn(door: Door, asked: AskedTurn, gone: Gone) -> TurnResult:

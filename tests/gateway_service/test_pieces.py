@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from hobus.bus.messages.base import Message
@@ -13,26 +12,11 @@ from hobus.gateway_service.limits import FRAMES_PER_S
 from hobus.gateway_service.pieces import Pieces
 
 
-class Loop(asyncio.AbstractEventLoop):
-    """Of a timer that is only cancelled."""
-
-    def get_debug(self) -> bool:
-        return False
-
-    def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
-        """It never was in a loop."""
-
-
-def never(_after_s: float, _then: Callable[[], None]) -> asyncio.TimerHandle:
-    """A timer that does not fire."""
-    return asyncio.TimerHandle(0.0, lambda: None, (), Loop())
-
-
 def frames_of(said: list[tuple[float, str]], *, interval_s: float, chars_max: int = 100) -> list[str]:
-    """Texts of the frames when a provider says these pieces at these times, then ends; no timer fires."""
+    """Texts of the frames when a provider says these pieces at these times, then ends, before any timer fires."""
     draft, frames, now = Draft(step="WO-1"), list[Message](), 0.0
     with draft.watched(frames.append):
-        pieces = Pieces(draft, lambda: now, never, set(), interval_s=interval_s, chars_max=chars_max)
+        pieces = Pieces(draft, lambda: now, set(), interval_s=interval_s, chars_left=chars_max)
         for at, text in said:
             now = at
             pieces.add(text)
@@ -40,30 +24,28 @@ def frames_of(said: list[tuple[float, str]], *, interval_s: float, chars_max: in
     return [frame.text for frame in frames if isinstance(frame, StreamDelta)]
 
 
-def test_the_first_piece_goes_out_at_once_and_the_others_once_per_interval():
+async def test_the_first_piece_goes_out_at_once_and_the_others_once_per_interval():
     said = [(0.0, "a"), (0.001, "b"), (0.002, "c"), (0.03, "d"), (0.04, "e")]
     assert frames_of(said, interval_s=0.02) == ["a", "bcd", "e"]
     assert frames_of(said, interval_s=0.0) == ["a", "b", "c", "d", "e"]
 
 
-def test_more_than_a_record_takes_is_not_sent_on():
+async def test_more_than_a_record_takes_is_not_sent_on():
     """A provider that never ends fills nobody's memory."""
     assert frames_of([(0.0, "abc"), (1.0, "def"), (2.0, "ghi")], interval_s=0.0, chars_max=4) == ["abc", "d"]
 
 
-def test_a_piece_that_is_no_text_of_the_wire_fails_nothing():
+async def test_a_piece_that_is_no_text_of_the_wire_fails_nothing():
     assert frames_of([(0.0, "a\ud800b")], interval_s=0.0) == ["a?b"]
 
 
-def test_many_answers_at_once_speak_less_often_each():
+async def test_many_answers_at_once_speak_less_often_each():
     now, frames, speaking = 0.0, list[Message](), set[Pieces]()
     drafts = [Draft(step=f"WO-{number}") for number in range(1000)]
     with ExitStack() as stack:
         for draft in drafts:
             stack.enter_context(draft.watched(frames.append))
-        all_of_them = [
-            Pieces(draft, lambda: now, never, speaking, interval_s=0.02, chars_max=10_000) for draft in drafts
-        ]
+        all_of_them = [Pieces(draft, lambda: now, speaking, interval_s=0.02, chars_left=10_000) for draft in drafts]
         for tick in range(200):
             now = tick * 0.025
             for pieces in all_of_them:
@@ -80,7 +62,7 @@ async def test_what_is_held_goes_out_when_its_interval_is_over():
     draft, frames = Draft(step="WO-1"), list[Message]()
     loop = asyncio.get_running_loop()
     with draft.watched(frames.append):
-        pieces = Pieces(draft, loop.time, loop.call_later, set(), interval_s=0.01, chars_max=100)
+        pieces = Pieces(draft, loop.time, set(), interval_s=0.01, chars_left=100)
         pieces.add("a")
         pieces.add("b")
         await asyncio.sleep(0.05)

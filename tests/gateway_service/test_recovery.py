@@ -70,7 +70,7 @@ def test_a_start_reads_on_from_the_newest_snapshot(cluster: Cluster) -> None:
     snapshots = of_type(entries, "BUDGET_SNAPSHOT")
     assert len(snapshots) >= 3
     assert len(seen) <= 2 * EVERY < len(entries)
-    state = cluster.service._current.account._state
+    state = cluster.service._current.account.state
     assert state.scopes == folded(cluster, entries).state.scopes and state.open == {}
     assert sum(scope.calls for name, scope in state.scopes.items() if name.startswith("session:")) == 10
 
@@ -98,7 +98,7 @@ def test_a_call_that_is_open_in_a_snapshot_is_closed_by_the_next_start(cluster: 
     assert "PROMPT_SENT:WO-open#1/1" not in seen
     ends = [entry for entry in of_type(entries, "PROMPT_FAILED") if entry.submission_id.endswith(":WO-open#1/1")]
     assert [entry.reason for entry in ends] == ["UNKNOWN_OUTCOME"]
-    state, whole = cluster.service._current.account._state, folded(cluster, entries)
+    state, whole = cluster.service._current.account.state, folded(cluster, entries)
     assert state.scopes == whole.state.scopes and state.open == whole._unended == {}
 
 
@@ -126,7 +126,7 @@ def test_without_a_snapshot_that_can_be_read_everything_is(cluster: Cluster) -> 
     seen, entries = cluster.run(scenario())
     assert of_type(entries, "BUDGET_SNAPSHOT")
     assert {entry.submission_id for entry in of_type(entries, "PROMPT_SENT")} <= set(seen)
-    assert cluster.service._current.account._state.scopes == folded(cluster, entries).state.scopes
+    assert cluster.service._current.account.state.scopes == folded(cluster, entries).state.scopes
 
 
 def check_snapshots(cluster: Cluster, entries: list[Entry]) -> int:

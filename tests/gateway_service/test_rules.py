@@ -12,7 +12,7 @@ from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.sections.gateway import ModelConfig, Route
 from hobus.gateway_service.pricing import compute_cost_usd, estimate_input_tokens, settle_fault, settle_response
-from hobus.gateway_service.routing import check_route, choose_route, find_model, may_try_again, pause_s
+from hobus.gateway_service.routing import check_route, choose_route, may_try_again, pause_s
 from hobus.gateway_service.validation import (
     OutputChecks,
     authenticate,
@@ -96,9 +96,9 @@ def test_a_fault_that_says_so_itself_is_an_unknown_outcome():
 
 
 def test_a_model_that_is_not_configured_has_no_prices():
-    assert find_model(Route(provider_id="big", model_id="big-2"), ROUTED) is not None
-    assert find_model(Route(provider_id="big", model_id="x"), ROUTED) is None
-    assert find_model(Route(provider_id="x", model_id="x"), ROUTED) is None
+    assert ROUTED.row("big", "big-2") is not None
+    assert ROUTED.row("big", "x") is None
+    assert ROUTED.row("x", "x") is None
 
 
 @pytest.mark.parametrize(

@@ -467,7 +467,7 @@ def test_orders_that_are_refused_are_not_remembered(make):
     for number in range(3):
         cluster.run(cluster.ask(prompt(f"WO-own{number}#1", text="x" * 400, token_budget=60)))
         cluster.run(cluster.ask(prompt(f"WO-session{number}#1", text="x" * 4000, token_budget=5000)))
-    assert not [name for name in cluster.service._current.account._state.scopes if name.startswith("work_order")]
+    assert not [name for name in cluster.service._current.account.state.scopes if name.startswith("work_order")]
 
 
 def test_an_orders_budget_is_only_said_in_mode_warn(make):

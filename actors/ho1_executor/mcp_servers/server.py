@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import structlog
@@ -24,7 +25,6 @@ from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResul
 from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, start_interpreter
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
 from hobus.bus.messages.work_order import ToolCall
-from hobus.config.limits import FILES_MAX_BYTES
 from hobus.config.secret_refs import list_referred, select_allowed
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 
@@ -118,36 +118,27 @@ class _Held(Struct):
     idle: asyncio.TimerHandle | None = None  # ends it
 
 
+@dataclass(eq=False, repr=False)
 class McpSource:
     """Keep one server connected: run `keep` as a task, `call` its tools; `on_change` hears of each change."""
 
-    def __init__(  # noqa: PLR0913 - what one server rests on, each by its name
-        self,
-        name: str,
-        config: McpServerConfig,
-        limits: ToolsConfig,
-        *,
-        given: Mapping[str, str],
-        random: Callable[[], float],
-        on_change: Callable[[], None],
-    ) -> None:
-        self.name = name
-        self.state: State = "starting"
-        self.detail = ""
-        self.refused: Sequence[str] = ()
-        self.tools: Mapping[str, ToolDefinition] = {}
-        self._config = config
-        self._limits = limits
-        self._given = select_allowed(list(list_referred(config.model_dump(mode="json"))), given)
-        self._random = random
-        self._on_change = on_change
-        self._names: Mapping[str, str] = {}
-        self._connection: ServerProcess | None = None
-        self.ended: list[ServerProcess] = []
-        self._settled = asyncio.Event()  # ready, or failed: a call need not wait
-        self._failures = 0
-        self._held: dict[str, _Held] = {}  # by whom
-        self._tasks: set[asyncio.Task[None]] = set()  # that keep those, or end them
+    name: str
+    config: McpServerConfig
+    limits: ToolsConfig
+    given: Mapping[str, str]
+    random: Callable[[], float]
+    on_change: Callable[[], None]
+    state: State = "starting"
+    detail: str = ""
+    refused: Sequence[str] = ()
+    tools: Mapping[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
+    ended: list[ServerProcess] = field(default_factory=list[ServerProcess])
+    _names: Mapping[str, str] = field(default_factory=dict[str, str])
+    _connection: ServerProcess | None = None
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)  # ready, or failed: a call need not wait
+    _failures: int = 0
+    _held: dict[str, _Held] = field(default_factory=dict[str, _Held])  # by whom
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])  # that keep those, or end them
 
     @property
     def pid(self) -> int | None:
@@ -179,7 +170,7 @@ class McpSource:
         A call whose server goes away under it is made again if it may be, once; else its outcome is unknown. Over time
         or cancelled: it has ended, or its server's process was killed, before this returns.
         """
-        if self._config.per != "worker":
+        if self.config.per != "worker":
             return await self._call_in_own(holder, tool, call, idempotency_key=idempotency_key, times=times)
         fields = {"arguments": call.arguments, "idempotency_key": idempotency_key}
         loop = asyncio.get_running_loop()
@@ -207,7 +198,7 @@ class McpSource:
         except TimeoutError:
             if not limit.expired():
                 raise
-            is_whole, own = loop.time() >= until, self._config.timeout_ms is not None
+            is_whole, own = loop.time() >= until, self.config.timeout_ms is not None
             setting = f"tools.mcp_servers.{self.name}.timeout_ms" if own else "tools.timeout_ms"
             over_s, bound = (times.all_s, "its turn's time") if is_whole else (times.silent_s, setting)
             over = f"{went}{tool.tool_id} ran over {over_s:.3f} s ({bound}) and was stopped"
@@ -258,8 +249,8 @@ class McpSource:
                 return None
             self._let_go(unused)
         source = McpSource(
-            self.name, self._config.model_copy(update={"per": "worker"}), self._limits,
-            given=self._given, random=self._random, on_change=_tell_nobody,
+            self.name, self.config.model_copy(update={"per": "worker"}), self.limits,
+            given=self.given, random=self.random, on_change=_tell_nobody,
         )  # fmt: skip
         task = asyncio.get_running_loop().create_task(source.keep())
         task.add_done_callback(lambda _task: self._tasks.discard(task) or self._reap_soon(source.ended))
@@ -283,23 +274,19 @@ class McpSource:
 
     async def _live(self) -> None:
         """Live one life of the process, from start to end."""
-        settings = self._limits.model_dump(include={"limits", "output_max_bytes"})
+        settings = self.limits.model_dump(include={"limits", "output_max_bytes"})
         configure = {
-            "server": self._config.model_dump(mode="json"),
-            "given": self._given,
-            "end_grace_s": limits.KILL_GRACE_MS / 1000,
-            "files_max_bytes": FILES_MAX_BYTES,
+            "server": self.config.model_dump(mode="json"),
+            "given": select_allowed(list(list_referred(self.config.model_dump(mode="json"))), self.given),
             "message_max_bytes": limits.MESSAGE_MAX_BYTES,
             "listed_max": limits.LISTED_MAX,
-            "definition_max_bytes": limits.DEFINITION_MAX_BYTES,
-            "errors_max_bytes": limits.ERRORS_MAX_BYTES,
             **settings,
         }
         began = asyncio.get_running_loop().time()
         try:
             self._connection = ServerProcess(configure, self._settled.clear)
             self.ended.append(self._connection)
-            await self._connection.serve(self._take_listing, connect_timeout_s=self._config.connect_timeout_ms / 1000)
+            await self._connection.serve(self._take_listing, connect_timeout_s=self.config.connect_timeout_ms / 1000)
         except NotConnected as error:
             self._failures += 1
             self._note_lost("failed", str(error))
@@ -318,20 +305,20 @@ class McpSource:
                 self._settled.set()  # calls are told so at once
 
     def _take_listing(self, who: str, listed: Sequence[Mapping[str, Any]]) -> None:
-        found = take_listed(self.name, self._config, listed)
+        found = take_listed(self.name, self.config, listed)
         self.tools, self._names = found.tools, found.names
         self.state, self.detail = "ready", make_printable(who)
         self.refused = [make_printable(line) for line in found.refused]
         self._settled.set()
         _log.info("mcp_server_ready", server=self.name, tools=len(found.tools), refused=len(found.refused))
-        self._on_change()
+        self.on_change()
 
     def _note_lost(self, state: State, detail: str) -> None:
         _log.warning("mcp_server_lost", server=self.name, state=state, detail=detail)
         self.state, self.detail, self.refused = state, make_printable(detail), ()
         if state == "failed":
             self.tools, self._names = {}, {}
-        self._on_change()
+        self.on_change()
 
     def _pause_s(self) -> float:
         """Return the back-off: doubled with each failure in a row, with jitter to spread workers out."""
@@ -339,7 +326,7 @@ class McpSource:
             return 0.0
         most = limits.RECONNECT_MAX_MS / 1000
         pause = min(most, limits.RECONNECT_MIN_MS / 1000 * 2 ** min(self._failures - 1, 30))
-        return pause * (0.5 + self._random() / 2)
+        return pause * (0.5 + self.random() / 2)
 
 
 def _tell_nobody() -> None:

@@ -24,13 +24,14 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
-from hobus.actors.ho1_executor.limits import MCP_INSTRUCTIONS_BYTES, MCP_PING_S, MCP_TOO_LARGE
+from hobus.actors.ho1_executor.limits import DEFINITION_MAX_BYTES, MCP_INSTRUCTIONS_BYTES, MCP_PING_S, MCP_TOO_LARGE
 from hobus.actors.ho1_executor.mcp_servers.listing import NO_RESULT, NOT_TAKEN, make_printable, render_content
 from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, make_environment, resolve_references, without
 from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, open_stdio
 from hobus.actors.ho1_executor.tools.definition import SERVER_SAYS, KeptFiles, ToolResult, cut, make_not_done
 from hobus.actors.ho1_executor.tools.host_process import Frames, HostGone
 from hobus.actors.ho1_executor.tools.protocol import list_result_fields, pack_frame
+from hobus.config.limits import FILES_MAX_BYTES
 
 CLIENT = mcp_types.Implementation(name="hobus", version="1")
 IDEMPOTENCY_KEY = "hobus/idempotency_key"
@@ -80,8 +81,8 @@ async def _open_streams(
     values, found = resolve_references(server["env"] if is_stdio else server["headers"], settings["given"])
     secret += found
     if is_stdio:
-        bounds = {name: settings[name] for name in ("message_max_bytes", "errors_max_bytes", "end_grace_s")}
-        async with open_stdio(server["command"], make_environment(values), traffic, **bounds) as streams:
+        most = settings["message_max_bytes"]
+        async with open_stdio(server["command"], make_environment(values), traffic, most) as streams:
             yield streams
     else:
 
@@ -197,10 +198,8 @@ class _Link:
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor or len(tools) > self._settings["listed_max"] * 2:
                 break
-        bounds = self._settings["definition_max_bytes"], self._settings["message_max_bytes"] // 2
-        await self._worker.send(
-            "listed", server=make_printable(self._who), tools=list_rows(tools, *bounds, self._about)
-        )
+        rows = list_rows(tools, DEFINITION_MAX_BYTES, self._settings["message_max_bytes"] // 2, self._about)
+        await self._worker.send("listed", server=make_printable(self._who), tools=rows)
 
     async def _list_again(self) -> None:
         while True:
@@ -274,7 +273,7 @@ class _Link:
         content, is_error = answer.get("content") or [], answer.get("isError", False)
         if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
             return make_not_done("tool_failed", f"the MCP server {NO_RESULT}")
-        files = KeptFiles(0 if is_error else self._settings["files_max_bytes"])
+        files = KeptFiles(0 if is_error else FILES_MAX_BYTES)
         text, truncated = cut(
             render_content(content, answer.get("structuredContent"), files), self._settings["output_max_bytes"]
         )

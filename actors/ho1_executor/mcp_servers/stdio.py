@@ -20,7 +20,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from msgspec import Struct, field
 
-from hobus.actors.ho1_executor.limits import MCP_LINE_END_BYTES, MCP_TOO_LARGE
+from hobus.actors.ho1_executor.limits import ERRORS_MAX_BYTES, KILL_GRACE_MS, MCP_LINE_END_BYTES, MCP_TOO_LARGE
 from hobus.actors.ho1_executor.mcp_servers.listing import NO_RESULT
 from hobus.bus.json_text import mend_json
 
@@ -49,16 +49,10 @@ class Traffic(Struct):
 
 
 @asynccontextmanager
-async def open_stdio(  # noqa: PLR0913 - one per bound
-    command: Sequence[str],
-    env: Mapping[str, str],
-    traffic: Traffic,
-    *,
-    message_max_bytes: int,
-    errors_max_bytes: int,
-    end_grace_s: float,
+async def open_stdio(
+    command: Sequence[str], env: Mapping[str, str], traffic: Traffic, message_max_bytes: int
 ) -> AsyncGenerator[Streams, None]:
-    """Yield the two streams of a started server, which then has `end_grace_s` to end by itself. Raises OSError."""
+    """Yield the two streams of a started server, which then has `KILL_GRACE_MS` to end by itself. Raises OSError."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -70,16 +64,16 @@ async def open_stdio(  # noqa: PLR0913 - one per bound
     to_session, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_read, process, to_session, traffic, end_grace_s)
+        tasks.start_soon(_read, process, to_session, traffic)
         tasks.start_soon(_write, process, from_session)
-        tasks.start_soon(_keep_errors, process, traffic, errors_max_bytes)
+        tasks.start_soon(_keep_errors, process, traffic)
         try:
             yield read_stream, write_stream
         finally:
             if process.stdin is not None:
                 process.stdin.close()
             with suppress(TimeoutError):
-                async with asyncio.timeout(end_grace_s):
+                async with asyncio.timeout(KILL_GRACE_MS / 1000):
                     await process.wait()
             tasks.cancel_scope.cancel()
 
@@ -88,7 +82,6 @@ async def _read(
     process: asyncio.subprocess.Process,
     to_session: MemoryObjectSendStream[SessionMessage | Exception],
     traffic: Traffic,
-    end_grace_s: float,
 ) -> None:
     """Read line by line until the server closes its output or says too much at once; then end the session's stream."""
     assert process.stdout is not None  # noqa: S101 - it was asked for
@@ -100,7 +93,7 @@ async def _read(
                 traffic.ended.set()
                 return
             if not line:
-                traffic.why_ended = await _end_of(process, traffic, end_grace_s)
+                traffic.why_ended = await _end_of(process, traffic)
                 traffic.ended.set()
                 return
             try:
@@ -161,10 +154,10 @@ def _answer(told: Any) -> Any:
     return answer | {"error": {"code": code if type(code) is int else mcp_types.INTERNAL_ERROR, "message": str(said)}}
 
 
-async def _end_of(process: asyncio.subprocess.Process, traffic: Traffic, end_grace_s: float) -> str:
+async def _end_of(process: asyncio.subprocess.Process, traffic: Traffic) -> str:
     """Return how a server ended that closed its output; its last words are read first."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(end_grace_s):
+        async with asyncio.timeout(KILL_GRACE_MS / 1000):
             await traffic.errors_read.wait()
             code = await process.wait()
             return f"it ended ({f'signal {-code}' if code < 0 else f'exit {code}'})"
@@ -180,9 +173,9 @@ async def _write(process: asyncio.subprocess.Process, from_session: MemoryObject
                 await process.stdin.drain()
 
 
-async def _keep_errors(process: asyncio.subprocess.Process, traffic: Traffic, max_bytes: int) -> None:
+async def _keep_errors(process: asyncio.subprocess.Process, traffic: Traffic) -> None:
     assert process.stderr is not None  # noqa: S101 - it was asked for
-    while piece := await process.stderr.read(max_bytes):
+    while piece := await process.stderr.read(ERRORS_MAX_BYTES):
         traffic.errors += piece
-        del traffic.errors[:-max_bytes]
+        del traffic.errors[:-ERRORS_MAX_BYTES]
     traffic.errors_read.set()

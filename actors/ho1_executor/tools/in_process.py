@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -44,31 +43,23 @@ class InProcessHost(Struct, frozen=True):
         return await self.checks[name]()
 
 
-class InProcessToolRunner:
+class InProcessToolRunner(Struct, frozen=True, kw_only=True):
     """Implement `bus.port.ToolRunner` without processes."""
 
-    def __init__(
-        self,
-        *,
-        tools: Mapping[str, ToolDefinition],
-        view: Mapping[str, Any],
-        bounds: Bounds,
-        checks: Mapping[str, Check] = MappingProxyType({}),
-    ) -> None:
-        self._tools = tools
-        self._view = view
-        self._bounds = bounds
-        self._checks = checks
+    tools: Mapping[str, ToolDefinition]
+    view: Mapping[str, Any]
+    bounds: Bounds
+    checks: Mapping[str, Check] = {}
 
     def available(self) -> Sequence[str]:
-        return sorted(self._tools)
+        return sorted(self.tools)
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
         """Run one call within `timeout_s`; `context["request"]` is its way out (`outside.Request`)."""
         plain = {name: value for name, value in context.items() if name != "request"}
-        host = InProcessHost(plain.pop("view", self._view), plain, context["request"], self._checks)
+        host = InProcessHost(plain.pop("view", self.view), plain, context["request"], self.checks)
         try:
             async with asyncio.timeout(timeout_s):
-                return await run_tool(self._tools, call.tool_id, call.arguments, host, self._bounds)
+                return await run_tool(self.tools, call.tool_id, call.arguments, host, self.bounds)
         except TimeoutError:
             return make_not_done("deadline_exceeded", f"{call.tool_id} ran over {timeout_s:.3f} s and was stopped")

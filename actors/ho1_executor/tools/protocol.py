@@ -20,8 +20,7 @@ Every frame is a map with its kind under `op`. A process of tools takes one call
 The process of an MCP server any number:
 
     worker -> process  configure {server, given, limits, output_max_bytes,                  once, first
-                                  files_max_bytes, message_max_bytes, listed_max,
-                                  definition_max_bytes, errors_max_bytes, end_grace_s}
+                                  message_max_bytes, listed_max}
                        call      {n, tool, arguments, idempotency_key}                      any number at once
                        cancel    {n}                                                        its result still comes
     process -> worker  listed    {server, tools: [{name, description, schema}]}             ready; again after a change

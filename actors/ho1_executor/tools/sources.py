@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -22,7 +23,6 @@ from hobus.bus import limits
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import REASON_MAX_CHARS, REFUSED_SHOWN_MAX, AnnounceTools, ToolSource, ToolWord
 from hobus.bus.messages.work_order import ToolCall
-from hobus.bus.settings import BusSettings
 from hobus.bus.text import cut
 from hobus.config.json_schema import find_input_schema_fault
 from hobus.config.secret_refs import select_allowed
@@ -33,48 +33,40 @@ _log = structlog.get_logger("ho1_executor")
 Announce = Callable[[AnnounceTools], None]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ToolSources:
-    """Implement `bus.port.ToolRunner` for a real worker; own the tasks that keep its servers connected."""
+    """Implement `bus.port.ToolRunner` for a real worker; own the tasks that keep its servers connected.
 
-    def __init__(  # noqa: PLR0913 - where tools come from, and two sets of limits
-        self,
-        *,
-        children: ChildToolRunner,
-        table: ToolTable,
-        servers: Mapping[str, McpServerConfig],
-        limits: ToolsConfig,
-        bus: BusSettings,
-        random: Callable[[], float],
-    ) -> None:
-        """Build from `children`, which has started; nothing else is started before `begin`."""
-        self._children = children
-        self._table = table
-        self._limits = limits
-        self._bus = bus
-        self._servers_wanted = servers
-        self._random = random
-        self._servers: dict[str, McpSource] = {}
-        self._python = ToolSource(name=PYTHON, kind="python", state="starting")
-        self._given: Mapping[str, str] = {}
-        self._announce: Announce = _to_nobody
-        self._tasks: list[asyncio.Task[None]] = []
+    `children` has started; nothing else is started before `begin`.
+    """
+
+    children: ChildToolRunner
+    table: ToolTable
+    servers: Mapping[str, McpServerConfig]
+    limits: ToolsConfig
+    random: Callable[[], float]
+    _servers: dict[str, McpSource] = field(default_factory=dict[str, McpSource])
+    _python: ToolSource = field(default_factory=lambda: ToolSource(name=PYTHON, kind="python", state="starting"))
+    _given: Mapping[str, str] = field(default_factory=dict[str, str])
+    _announce: Announce = lambda _tools: None  # before `begin` to nobody
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
 
     def give(self, given: Mapping[str, str]) -> None:
         """Give each process the variables that the configuration names for it. Before `begin`."""
         self._given = given
-        self._children.give(select_allowed(self._limits.environment, given))
+        self.children.give(select_allowed(self.limits.environment, given))
 
     def begin(self, announce: Announce) -> None:
         """Connect servers and load packages on the running loop, once; `announce` hears of every change."""
         self._announce = announce
         loop = asyncio.get_running_loop()
-        for name, config in self._servers_wanted.items():
+        for name, config in self.servers.items():
             server = McpSource(
-                name, config, self._limits, given=self._given, random=self._random, on_change=self._on_change
+                name, config, self.limits, given=self._given, random=self.random, on_change=self._on_change
             )
             self._servers[name] = server
             self._tasks.append(loop.create_task(server.keep(), name=name))
-        if self._children.entry_points:
+        if self.children.entry_points:
             self._tasks.append(loop.create_task(self._load_packages(), name=PYTHON))
         for task in self._tasks:
             task.add_done_callback(_notice_bug)
@@ -86,22 +78,22 @@ class ToolSources:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for server in self._servers.values():
             await server.close()
-        await self._children.close()
+        await self.children.close()
 
     def available(self) -> Sequence[str]:
         """Return the ids of tools that can be run here now, sorted."""
         servers = [tool_id for server in self._servers.values() for tool_id in server.tools]
-        packages = [tool.tool_id for tool in self._table.of(PYTHON)]
-        return sorted({*self._children.available(), *servers, *packages})
+        packages = [tool.tool_id for tool in self.table.of(PYTHON)]
+        return sorted({*self.children.available(), *servers, *packages})
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
-        tool = self._table.get(call.tool_id)
+        tool = self.table.get(call.tool_id)
         if tool is None:
             return make_not_done("tool_not_found", f"no tool {call.tool_id[:64]}")
         holder, remaining_s = context.pop("holder", ""), context.pop("remaining_s", timeout_s)
         server = self._servers.get(tool.source)
         if server is None:
-            return await self._children.run(call, context=context, timeout_s=timeout_s)
+            return await self.children.run(call, context=context, timeout_s=timeout_s)
         key = context["idempotency_key"]
         times = CallTimes(timeout_s, remaining_s)
         return await server.call(tool, call, holder=holder, idempotency_key=key, times=times)
@@ -109,9 +101,9 @@ class ToolSources:
     def announcement(self) -> AnnounceTools:
         """Return what can be run here now, and the state of each source."""
         able = set(self.available())
-        words, left_out = bound_words([make_word(tool) for name, tool in self._table.items() if name in able])
+        words, left_out = bound_words([make_word(tool) for name, tool in self.table.items() if name in able])
         sources = [ToolSource(name="builtin", kind="builtin", state="ready")]
-        if self._children.entry_points:
+        if self.children.entry_points:
             sources.append(self._python)
         for name, server in sorted(self._servers.items()):
             refused = bound_refused([*server.refused, *left_out.get(name, ())])
@@ -121,23 +113,23 @@ class ToolSources:
 
     def _on_change(self) -> None:
         for name, server in self._servers.items():
-            self._table.put(name, list(server.tools.values()))
+            self.table.put(name, list(server.tools.values()))
         self._announce(self.announcement())
 
     async def _load_packages(self) -> None:
         """Have each entry point described by a tool process, one after the other; report those that are no tools."""
         found: list[ToolDefinition] = []
         refused: list[str] = []
-        for name in self._children.entry_points:
-            result = await self._children.describe(name, timeout_s=self._limits.timeout_ms / 1000)
+        for name in self.children.entry_points:
+            result = await self.children.describe(name, timeout_s=self.limits.timeout_ms / 1000)
             tool = read_described(name, result)
             if isinstance(tool, str):
                 refused.append(make_printable(f"{name}: {tool}"))
             else:
                 found.append(tool)
                 if not tool.is_alone:
-                    self._children.share(name)
-        self._table.put(PYTHON, found)
+                    self.children.share(name)
+        self.table.put(PYTHON, found)
         detail = "" if found or not refused else "not one of them can be loaded"
         state = "failed" if refused else "ready"
         self._python = ToolSource(
@@ -190,7 +182,3 @@ def _notice_bug(task: asyncio.Task[None]) -> None:
     """Log a task that keeps a source and ended without being told to: a defect."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("tool_source_ended", source=task.get_name(), type=type(error).__name__, exc_info=error)
-
-
-def _to_nobody(_tools: AnnounceTools) -> None:
-    """Announce to nobody, before `begin`."""

@@ -15,13 +15,6 @@ from hobus.config.attention_rules import get_tokens
 from hobus.config.attention_template import OfTurn
 from hobus.config.prompt_contracts import get_contract_id
 
-OBJECTIVE = "active_intent"
-"""What the prompt pack calls what the session is for."""
-
-
-EARLIER = "earlier"
-"""What it calls what was said last."""
-
 
 async def assemble(run: Run) -> tuple[list[Segment], AssembledContext]:
     """Return what this run's classification is shown beside its message; the same whenever the run is driven."""
@@ -35,7 +28,8 @@ async def assemble(run: Run) -> tuple[list[Segment], AssembledContext]:
         user_input=run.input_text,
     )
     context = await attention.assemble(request, attention.choose_template(request), _make_sources(run))
-    shown = ((OBJECTIVE, context.of("liveness")), (EARLIER, context.of("history")))
+    # As the prompt pack calls what the session is for, and what was said last.
+    shown = (("active_intent", context.of("liveness")), ("earlier", context.of("history")))
     segments = [
         Segment(name=name, ref=part.ref, text=part.text) for name, fragments in shown for part in list_parts(fragments)
     ]

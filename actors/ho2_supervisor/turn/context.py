@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -54,18 +54,13 @@ OTHER = LOOKED_UP
 _NAMES = (recall.SEGMENT, HISTORY, OTHER)
 
 
-class PromptContext(NamedTuple):
-    """What a turn's prompts show beside system and message, and what is sent with the first order that shows it."""
-
-    segments: list[Segment]
-    entries: list[WriteEntry]
-
-
 Classify = Callable[[Sequence[Segment]], Coroutine[Any, Any, Classification]]
+Understood = tuple[Classification, list[Segment], list[WriteEntry]]
+"""A message's labels, what its prompts show beside it, and what is sent with the first order that shows that."""
 
 
-async def understand(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, PromptContext]:
-    """Return the message's labels and its prompts' context; memory is read while the message is classified."""
+async def understand(run: Run, limits: HistoryLimits, classify: Classify) -> Understood:
+    """Return what the turn's prompts need; memory is read while the message is classified."""
     try:
         return await _understand(run, limits, classify)
     except asyncio.CancelledError:
@@ -74,13 +69,13 @@ async def understand(run: Run, limits: HistoryLimits, classify: Classify) -> tup
         raise
 
 
-async def _understand(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, PromptContext]:
+async def _understand(run: Run, limits: HistoryLimits, classify: Classify) -> Understood:
     if run.is_errand:
-        return Classification(), PromptContext([], [])
+        return Classification(), [], []
     recorded = await _find_recorded(run)
     if recorded is not None:
         labels = await classify(())  # its order stands in the journal
-        return labels, PromptContext(recorded, [])
+        return labels, recorded, []
     is_classified = run.classification != "off"
     segments, run.beside = await classify_context.assemble(run) if is_classified else ([], None)
     named = run.named_template
@@ -110,7 +105,7 @@ async def _understand(run: Run, limits: HistoryLimits, classify: Classify) -> tu
         other = replace(request, work_order_id=f"{request.work_order_id}/projection")
         projection = await attention.assemble(other, template, sources | _show_liveness(run, alive))
         entries = [projected.make_computed(run, mode, projection), projected.make_compared(run, context, projection)]
-    return labels, PromptContext(make_segments(run, context), entries)
+    return labels, make_segments(run, context), entries
 
 
 async def _find_recorded(run: Run) -> list[Segment] | None:

@@ -155,18 +155,18 @@ async def _is_steered(run: Run, progress: Progress) -> bool:
 
 async def _understand(run: Run, progress: Progress) -> tuple[list[Segment], list[WriteEntry]]:
     """Return the prompt's inputs (those shown before, as they were) and the entries that leave with the prompt."""
-    labels, shown = await context.understand(
+    labels, shown, entries = await context.understand(
         run, _compute_history_limits(run), lambda beside: _classify(run, progress, beside)
     )
     contract = run.resources.snapshot.contracts[get_contract_id(run.agent, "synthesize")]
     is_told = "classification" in contract.input_schema.get("properties", {})  # for packs of one's own
     inputs = [
         Segment(name=INSTRUCTIONS, text=run.agent.system_prompt),
-        *shown.segments,
+        *shown,
         *([Segment(name="classification", text=labels.as_text())] if is_told else []),
-        *_make_asked(run, shown.segments),
+        *_make_asked(run, shown),
     ]
-    return inputs, shown.entries
+    return inputs, entries
 
 
 def _make_asked(run: Run, shown: Sequence[Segment]) -> list[Segment]:

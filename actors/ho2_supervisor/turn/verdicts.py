@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 
 from hobus.actors.ho2_supervisor.turn import chain
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.session import HeldCall, ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Receipt
 
-SENTENCES = MappingProxyType(
-    {
-        "BUDGET_EXHAUSTED": "This would exceed the token budget.",
-        "HIERARCHY_EXCEEDED": "This would exceed a budget above this session.",
-        "TURN_LIMIT": "This turn reached the limit of model calls.",
-        "NOT_ALLOCATED": "No budget is allocated for this.",
-        "FORBIDDEN": "This agent may not use that provider or model.",
-        "AUTH_ERROR": "The gateway did not accept the caller.",
-        "PROVIDER_NOT_FOUND": "There is no such provider of models.",
-        "MODEL_NOT_FOUND": "There is no such model.",
-        "PROVIDER_UNUSABLE": "The provider of the model cannot be used.",
-        "PROVIDER_REFUSED": "The provider of the model refused.",
-        "budget_exhausted": "The token budget of this turn is spent.",
-        "turn_limit_exceeded": "This turn reached the limit of model rounds.",
-        "tool_name_taken": "A tool of yours has the name of one of the agent's own; give it another name.",
-        "format_not_met": "The model's answer does not have the form that was asked for.",
-        "answer_cut": "The model gave no answer.",
-        "tool_invalid_args": "The model does not get its calls of tools right.",
-        "MODEL_UNFIT": "The model cannot take what was asked of it.",
-        "CONTEXT_TOO_LONG": "The conversation is longer than the model can read.",
-        "cancelled": "The turn was cancelled.",
-    }
-)
+SENTENCES: Mapping[str, str] = {
+    "BUDGET_EXHAUSTED": "This would exceed the token budget.",
+    "HIERARCHY_EXCEEDED": "This would exceed a budget above this session.",
+    "TURN_LIMIT": "This turn reached the limit of model calls.",
+    "NOT_ALLOCATED": "No budget is allocated for this.",
+    "FORBIDDEN": "This agent may not use that provider or model.",
+    "AUTH_ERROR": "The gateway did not accept the caller.",
+    "PROVIDER_NOT_FOUND": "There is no such provider of models.",
+    "MODEL_NOT_FOUND": "There is no such model.",
+    "PROVIDER_UNUSABLE": "The provider of the model cannot be used.",
+    "PROVIDER_REFUSED": "The provider of the model refused.",
+    "budget_exhausted": "The token budget of this turn is spent.",
+    "turn_limit_exceeded": "This turn reached the limit of model rounds.",
+    "tool_name_taken": "A tool of yours has the name of one of the agent's own; give it another name.",
+    "format_not_met": "The model's answer does not have the form that was asked for.",
+    "answer_cut": "The model gave no answer.",
+    "tool_invalid_args": "The model does not get its calls of tools right.",
+    "MODEL_UNFIT": "The model cannot take what was asked of it.",
+    "CONTEXT_TOO_LONG": "The conversation is longer than the model can read.",
+    "cancelled": "The turn was cancelled.",
+}
 """Verdict code -> the one sentence that the user reads."""
 
 

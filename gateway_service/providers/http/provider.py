@@ -36,14 +36,14 @@ Beside = Callable[..., Awaitable[Any]]
 """Runs a function beside the event loop, as `asyncio.to_thread` does."""
 
 
+@dataclass
 class RequestSent:
     """One request as its transport sees it."""
 
-    def __init__(self) -> None:
-        self.is_sent = False
-        """Whether a byte of it may have left: from then on nobody can say that the provider did not work on it."""
-        self.is_done = False
-        """Whether the answer came whole, or said that it is at its end, and was not only cut off."""
+    is_sent: bool = False
+    """Whether a byte of it may have left: from then on nobody can say that the provider did not work on it."""
+    is_done: bool = False
+    """Whether the answer came whole, or said that it is at its end, and was not only cut off."""
 
     async def trace(self, event: str, info: Mapping[str, Any]) -> None:  # noqa: ARG002 - the shape of the HTTP library's hook
         """Take note of what the HTTP library is about to do."""

@@ -76,7 +76,6 @@ def _make(  # noqa: PLR0913 - what a worker has of its machine
         table=table,
         servers=servers,
         limits=config.tools,
-        bus=config.bus,
         random=SystemClock().random,
     )
     actor = Executor(snapshot, runner, table, files)

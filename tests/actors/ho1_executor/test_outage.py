@@ -14,7 +14,7 @@ def test_an_outage_is_over_long_enough_at_its_border() -> None:
 def test_an_answer_or_another_fault_ends_it() -> None:
     outage = Outage(5.0)
     outage.saw("no_route", 10.0)
-    outage.is_over()
+    outage.saw("", 11.0)
     assert not outage.saw("no_route", 15.0)
     outage.saw("busy", 16.0)
     assert not outage.saw("peer_lost", 20.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import sys
 import time
 
 import pytest
@@ -600,11 +601,7 @@ def test_a_key_is_hidden_in_whole_and_in_part():
 async def test_a_missing_sdk_says_what_to_install(monkeypatch):
     """The extra of its kind; nothing was sent."""
     provider = instance(OPENAI, "http://127.0.0.1:1")
-
-    async def beside(_function):
-        raise ModuleNotFoundError("No module named 'openai'", name="openai")
-
-    monkeypatch.setattr(provider, "beside", beside)
+    monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(GatewayError, match=r"openai is not installed; pip install 'hobus\[openai\]'") as caught:
         await provider.prepare()
     assert caught.value.code == "PROVIDER_UNUSABLE"

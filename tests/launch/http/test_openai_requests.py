@@ -22,13 +22,13 @@ def test_parts_of_a_message_are_texts_of_their_own(texts, said, role):
     chat = ChatRequest.model_validate(
         {"model": "ADMIN", "messages": [{"role": role, "content": parts, **of_call}, *asked]}
     )
-    assert chat.transcript(9)[0].text == said
+    assert chat.transcript()[0].text == said
     if role == "tool":
         item = {"type": "function_call_output", "call_id": "CALL-1", "output": parts}
     else:
         item = {"role": role, "content": parts}
     response = ResponsesRequest.model_validate({"model": "ADMIN", "input": [item, *asked]})
-    assert response.transcript(9)[0].text == said
+    assert response.transcript()[0].text == said
 
 
 OF_A_MODEL = [{"type": "output_text", "text": "Be brief."}, {"type": "refusal", "refusal": "Be brief."}]
@@ -49,17 +49,17 @@ def test_a_models_words_are_refused_in_a_message_of_somebody_else(part, role):
         ):
             if is_refused:
                 with pytest.raises(Problem) as refused:
-                    request.transcript(9)
+                    request.transcript()
                 assert (refused.value.status, part["type"] in str(refused.value)) == (400, True)
             else:
-                assert request.transcript(9)[0].text == "Be brief."
+                assert request.transcript()[0].text == "Be brief."
 
 
 def test_a_users_message_has_no_field_refusal():
     """It is a field of a model's message: there it is what was said."""
     said = [{"role": role, "content": None, "refusal": "Be brief."} for role in ("assistant", "user")]
     chat = ChatRequest.model_validate({"model": "ADMIN", "messages": said})
-    assert [one.text for one in chat.transcript(9)] == ["Be brief.", ""]
+    assert [one.text for one in chat.transcript()] == ["Be brief.", ""]
 
 
 @pytest.mark.parametrize("any_model", [True, False])
