@@ -114,10 +114,8 @@ class BreakerDesk:
         self._breakers[key] = after
         if after != before and key in self._lines:
             self._lines[key].has_moved.set()
-        if after.state != before.state:
-            self._note(key, before, after, code)
-
-    def _note(self, key: tuple[str, str], before: BreakerState, after: BreakerState, code: str) -> None:
+        if after.state == before.state:
+            return
         self._changes += 1
         _log.warning("breaker_changed", provider=key[0], model=key[1], before=before.state, after=after.state)
         wall, now = self.bus.now(), self.bus.clock.monotonic()

@@ -11,7 +11,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ids import DEGRADED, get_order_of_call
 from hobus.config.assets import AgentFile
-from hobus.config.json_schema import SchemaFault, Validator, get_validator
+from hobus.config.json_schema import SchemaFault, get_validator
 from hobus.config.sections.gateway import Route
 from hobus.gateway_service.limits import KEY_MAX_CHARS
 from hobus.gateway_service.vectors import VectorPrompt
@@ -103,7 +103,6 @@ class OutputChecks:
     def __init__(self, schemas: Mapping[str, dict[str, Any]], *, errors_max: int) -> None:
         """Take the `schemas` by contract id."""
         self._schemas = schemas
-        self._validators: dict[str, Validator] = {}  # of those that were needed
         self._errors_max = errors_max
 
     def checked(self, prompt: Prompt, response: PromptResponse) -> PromptResponse:
@@ -124,13 +123,7 @@ class OutputChecks:
             except (ValueError, RecursionError):
                 return ["$: not JSON"]
         try:
-            faults = self._get_validator(prompt.contract_id).faults(value)
+            faults = get_validator(schema).faults(value)
         except SchemaFault as fault:
             return [f"output_schema {fault}"]
         return [f"{fault.place}: {fault.rule}" for fault in faults]
-
-    def _get_validator(self, contract_id: str) -> Validator:
-        found = self._validators.get(contract_id)
-        if found is None:
-            found = self._validators[contract_id] = get_validator(self._schemas[contract_id])
-        return found

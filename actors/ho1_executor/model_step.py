@@ -119,18 +119,8 @@ class ModelStep(Struct, frozen=True):
         number = 0
         while True:
             number += 1
-            prompt = make_prompt(
-                order,
-                checked,
-                messages,
-                () if tools_digest in self.told else tools,
-                number=number,
-                tools_digest=tools_digest,
-                used_tokens=usage.total_tokens,
-                is_streamed=order.wo_type == "synthesize" and job.draft.is_watched,
-                due_at=job.due_at,
-                is_dispatching=job.is_dispatching,
-            )
+            told = () if tools_digest in self.told else tools
+            prompt = make_prompt(job, checked, messages, told, number=number, tools_digest=tools_digest)
             response = await self._ask(job, prompt, tools)
             usage.add_response(response)
             # The outcome before the content: whatever a refusal or an error carries as text is no answer.
@@ -263,22 +253,19 @@ def is_spent(order: WorkOrder, used_tokens: int) -> bool:
 
 
 def make_prompt(  # noqa: PLR0913 - one argument per thing that differs between calls
-    order: WorkOrder,
+    job: Job,
     checked: CheckedContract,
     messages: Sequence[PromptMessage],
     tools: Sequence[ToolSpec],
     *,
     number: int,
-    used_tokens: int,
-    is_streamed: bool,
-    due_at: str | None,
-    is_dispatching: bool = False,
     tools_digest: bytes | None = None,
 ) -> Prompt:
     """Build the call number `number` of an order, with the limits of its contract and its own.
 
     The gateway keeps it within the order's budget: it knows what the prompt counts, and what earlier calls used.
     """
+    order, used_tokens = job.order, job.usage.total_tokens
     contract, limits = checked.contract, order.constraints
     if is_spent(order, used_tokens):
         raise WorkOrderFault(
@@ -302,9 +289,9 @@ def make_prompt(  # noqa: PLR0913 - one argument per thing that differs between 
         tools_digest=tools_digest,
         output_schema=contract.output_schema if checked.wants_json else None,
         structured_output=contract.boundary.structured_output,
-        stream=is_streamed,
-        due_at=due_at,
-        is_dispatching=is_dispatching,
+        stream=order.wo_type == "synthesize" and job.draft.is_watched,
+        due_at=job.due_at,
+        is_dispatching=job.is_dispatching,
         idempotency_key=call_key(order.wo_id, number),
     )
 

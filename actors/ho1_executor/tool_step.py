@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -17,14 +16,13 @@ from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.outside import ReadText, make_request_way
 from hobus.actors.ho1_executor.tools.table import make_builtin_view
 from hobus.bus.errors import GatewayError, LedgerError, WorkOrderFault
-from hobus.bus.json_text import write_json
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry
 from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, ToolFile, WorkOrder
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus, ToolRunner
 from hobus.config.assets import AgentFile, explain_withheld, names
-from hobus.config.json_schema import Validator, get_validator
+from hobus.config.json_schema import get_validator
 from hobus.config.schema import AdminConfig
 from hobus.config.schema_defaults import with_defaults
 from hobus.config.snapshot import Snapshot
@@ -109,9 +107,9 @@ class ToolStep(Struct, frozen=True):
             raise WorkOrderFault("tool_not_permitted", f"{call.tool_id} is not in this order's tools_allowed")
         if agent is None or not (is_rule or agent.may_use(call.tool_id, writes=tool.writes)):
             raise WorkOrderFault("tool_not_permitted", _describe_refusal(order.agent_id, agent, tool))
-        if _has_defaults(tool) and (arguments := with_defaults(tool.parameters, call.arguments)) is not call.arguments:
+        if (arguments := with_defaults(tool.parameters, call.arguments)) is not call.arguments:
             call = call.model_copy(update={"arguments": arguments})
-        if faults := list_schema_faults(_get_validator(tool), call.arguments):
+        if faults := list_schema_faults(get_validator(tool.parameters), call.arguments):
             raise WorkOrderFault("tool_invalid_args", f"{call.tool_id}: {'; '.join(faults)}")
         return call, tool, agent
 
@@ -202,18 +200,6 @@ class ToolStep(Struct, frozen=True):
                     return starts
                 starts.append(entry)
         return starts
-
-
-@lru_cache(maxsize=1024)
-def _get_validator(tool: ToolDefinition) -> Validator:
-    """Return the validator of the tool's arguments; the schema was checked when the tool was."""
-    return get_validator(tool.parameters)
-
-
-@lru_cache(maxsize=1024)
-def _has_defaults(tool: ToolDefinition) -> bool:
-    """Return whether the tool's schema may have something to fill in."""
-    return '"default"' in write_json(tool.parameters)
 
 
 def _describe_refusal(agent_id: str, agent: AgentFile | None, tool: ToolDefinition) -> str:

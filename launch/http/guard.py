@@ -132,18 +132,16 @@ class Guard:
         return key
 
 
-def _find_principal(scope: Scope, key: HttpKey) -> str:
-    """Return the key's name, or the user of it that a header names."""
-    headers = Headers(scope=scope)
-    user = next(filter(None, map(headers.get, USER_HEADERS)), None)
-    return name_person(key.principal, user) if user else key.principal
-
-
 def _find_who(scope: Scope, key: HttpKey) -> tuple[HttpKey, str]:
-    """Return key and person of a request: those that another door names if it passes one on. Raises Problem."""
+    """Return key and person of a request: the key's name, or the user of it that a header names.
+
+    Those that another door names if it passes one on. Raises Problem.
+    """
+    headers = Headers(scope=scope)
     if key.may != "cell":
-        return key, _find_principal(scope, key)
-    person = Headers(scope=scope).get(PERSON_HEADER, "")
+        user = next(filter(None, map(headers.get, USER_HEADERS)), None)
+        return key, name_person(key.principal, user) if user else key.principal
+    person = headers.get(PERSON_HEADER, "")
     shown = key.on_behalf_of(person)
     if shown is None:
         raise Problem(400, "invalid_input", f"a key of another door says whose request it is ({PERSON_HEADER})")

@@ -90,11 +90,6 @@ def call_item(call: CallerCall, *, is_begun: bool = False) -> dict[str, Any]:
 # --- chat completions -------------------------------------------------------------------------------------------------
 
 
-def derive_completion_id(session_id: str, input_id: str) -> str:
-    """Return the id of a chat completion: one for each turn, however often it is asked for."""
-    return f"chatcmpl-{sha256(f'{session_id}/{input_id}'.encode()).hexdigest()[:29]}"
-
-
 def finish_reason(result: TurnResult) -> str:
     """Return why an answer ends; whoever parses a form reads a refusal from its own field, and the answer is whole."""
     if result.caller_calls:
@@ -116,7 +111,8 @@ class ChatEvents:
     def __init__(self, body: ChatRequest, session_id: str, input_id: str, created: int) -> None:
         self._body = body
         self._session_id = session_id
-        self._about = {"id": derive_completion_id(session_id, input_id), "created": created, "model": body.model}
+        turn = sha256(f"{session_id}/{input_id}".encode()).hexdigest()[:29]  # one id, however often it is asked for
+        self._about = {"id": f"chatcmpl-{turn}", "created": created, "model": body.model}
         self._usage: dict[str, Any] = {"usage": None} if (body.stream_options or {}).get("include_usage") else {}
 
     def whole(self, result: TurnResult) -> dict[str, Any]:

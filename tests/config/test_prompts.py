@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,10 +14,13 @@ from hobus.actors.ho1_executor.contracts import (
     judge_output,
     make_label_inputs,
 )
+from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.model_step import make_prompt
 from hobus.actors.ho1_executor.prompts import load_pack, render
+from hobus.actors.ho1_executor.receipts import OrderUsage
 from hobus.bus.messages.gateway import Prompt, PromptResponse, ToolSpec
 from hobus.bus.messages.work_order import Segment
+from hobus.bus.port import Bus
 from hobus.config.prompt_pack import parse_pack
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
 
@@ -44,9 +47,8 @@ def prompt_for(contract_id: str, specs: list[ToolSpec] | None = None, **given: s
     inputs = gather_inputs(checked, segments, standing)
     made = order(constraints={"prompt_contract_id": contract_id, "token_budget": 100_000}, input_context=[])
     messages = render(load_pack(shipped_snapshot().prompt_packs, checked.contract.prompt_pack_id), inputs, made)
-    return checked, make_prompt(
-        made, checked, messages, specs or [], number=1, used_tokens=0, is_streamed=False, due_at=None
-    )
+    job = Job(cast("Bus", None), made, OrderUsage(0.0), is_repeat=False, deadline=0.0, trace="")
+    return checked, make_prompt(job, checked, messages, specs or [], number=1)
 
 
 async def answered(prompt: Prompt) -> PromptResponse:

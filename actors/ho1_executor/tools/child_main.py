@@ -133,7 +133,12 @@ class ToolProcess:
     async def _make_result(self, asked: Mapping[str, Any]) -> ToolResult:
         if asked["op"] == "describe":
             entry = self.settings["entry_points"].get(asked["tool_id"], asked["tool_id"])
-            return describe(entry, self.settings["definition_max_bytes"])
+            module = importlib.import_module(ENTRY_POINTS)
+            try:
+                said = module.describe_entry_point(entry, self.settings["definition_max_bytes"])
+            except module.BadEntryPoint as bad:
+                return make_not_done("tool_failed", str(bad))
+            return ToolResult(ok=True, code="", text=said)
         if asked["tool_id"] in self._faults:
             return make_not_done("tool_failed", self._faults[asked["tool_id"]])
         context = dict(asked["context"])
@@ -233,14 +238,6 @@ def serve(descriptor: int, streams: StandardStreams) -> None:
             runner.run(process.serve_all())
         else:
             process.serve_alone(runner)
-
-
-def describe(entry: str, max_bytes: int) -> ToolResult:
-    module = importlib.import_module(ENTRY_POINTS)
-    try:
-        return ToolResult(ok=True, code="", text=module.describe_entry_point(entry, max_bytes))
-    except module.BadEntryPoint as bad:
-        return make_not_done("tool_failed", str(bad))
 
 
 def main() -> None:

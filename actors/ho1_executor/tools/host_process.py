@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, NoReturn
 
@@ -48,15 +49,13 @@ class CallNotBegun(Exception):
     """Say that the process has not begun this call, and never will: another one may take it."""
 
 
+@dataclass(slots=True, eq=False)
 class Frames:
     """Send and receive frames over a connected socket."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, max_bytes: int = sys.maxsize
-    ) -> None:
-        self._reader = reader
-        self.writer = writer
-        self._max_bytes = max_bytes
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    max_bytes: int = sys.maxsize
 
     def write(self, op: str, **fields: Any) -> None:
         """Send one frame, or nothing where nothing can be sent any more."""
@@ -72,8 +71,8 @@ class Frames:
     async def receive(self) -> dict[str, Any]:
         """Return the next frame. Raises HostGone."""
         try:
-            size = read_frame_size(await self._reader.readexactly(PREFIX_BYTES), self._max_bytes)
-            return unpack_frame(await self._reader.readexactly(size))
+            size = read_frame_size(await self.reader.readexactly(PREFIX_BYTES), self.max_bytes)
+            return unpack_frame(await self.reader.readexactly(size))
         except BadFrame:
             raise HostGone("sent something that is not an answer") from None
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -83,7 +82,7 @@ class Frames:
         """Return whether the other end closes the socket in that time; drop what it says until then."""
         with suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(limit_s):
-                while await self._reader.read(PREFIX_BYTES * FRAME_OVERHEAD_BYTES):
+                while await self.reader.read(PREFIX_BYTES * FRAME_OVERHEAD_BYTES):
                     pass
                 return True
         return False

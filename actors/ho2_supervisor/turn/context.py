@@ -40,6 +40,7 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages import transcript
 from hobus.bus.messages.base import make_from
 from hobus.bus.messages.ledger import WriteEntry
+from hobus.bus.messages.memory import Labels
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import LOOKED_UP, Segment
 from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace, LeftOut
@@ -162,7 +163,9 @@ def _make_sources(
 
     def show_learned(config: OfTurn, room: Room) -> Iterator[Fragment]:
         tokens = budget.ho3_bias_budget if config.max_tokens is None else get_tokens(config.max_tokens, budget)
-        for one in recall.weigh_lines(run, labels, found, tokens):
+        about = Labels(domain=list(labels.domain), task=list(labels.task))
+        most = recall.TokenBudget(tokens, run.config.attention.chars_per_token)
+        for one in recall.weigh(found.biases, about, most, run.requested.at):
             run.weighed[one.artifact.artifact_id] = one
             fragment = Fragment("memory", one.artifact.artifact_id, (TextPart(None, one.artifact.context_line),))
             if not one.left_out and fragment.chars <= room.account.chars_left:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from hobus.actors.ho2_supervisor.session.intents import IntentFact
@@ -35,21 +34,19 @@ class Rule(NamedTuple):
     conflict: str = ""
 
 
-RULESET: Mapping[tuple[Held, Signal], Rule] = MappingProxyType(
-    {
-        ("none", "new"): Rule("declare"),
-        ("none", "continue"): Rule("declare"),
-        ("none", "unclear"): Rule("declare"),
-        ("none", ""): Rule("declare"),
-        ("none", "close"): Rule("noop"),
-        ("one", "continue"): Rule("continue"),
-        ("one", ""): Rule("continue"),
-        ("one", "new"): Rule("supersede"),
-        ("one", "close"): Rule("close"),
-        ("one", "unclear"): Rule("continue", "unclear_signal"),
-        **dict.fromkeys(product(("several",), SIGNALS), Rule("continue", "several_active")),
-    }
-)
+RULESET: Mapping[tuple[Held, Signal], Rule] = {
+    ("none", "new"): Rule("declare"),
+    ("none", "continue"): Rule("declare"),
+    ("none", "unclear"): Rule("declare"),
+    ("none", ""): Rule("declare"),
+    ("none", "close"): Rule("noop"),
+    ("one", "continue"): Rule("continue"),
+    ("one", ""): Rule("continue"),
+    ("one", "new"): Rule("supersede"),
+    ("one", "close"): Rule("close"),
+    ("one", "unclear"): Rule("continue", "unclear_signal"),
+    **dict.fromkeys(product(("several",), SIGNALS), Rule("continue", "several_active")),
+}
 """Active intents x signal -> rule (docs/glossary.md, intent)."""
 
 

@@ -10,23 +10,12 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment
-from hobus.actors.ho2_supervisor.learning.learning import Recalled, Weighed
-from hobus.actors.ho2_supervisor.turn.classification import Classification
-from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.actors.ho2_supervisor.learning.learning import Weighed
 from hobus.bus.messages.ids import normalise_words, parse_iso
 from hobus.bus.messages.memory import ArtifactFacts, Bias, Labels
 from hobus.bus.messages.work_order import LEARNED, Segment
 
 SEGMENT = LEARNED
-
-
-def weigh_lines(run: Run, labels: Classification, found: Recalled, budget_tokens: int) -> list[Weighed]:
-    """Return what is in force, strongest first, and what of it this turn's labels and the budget admit."""
-    if not found.biases:
-        return []
-    turn_labels = Labels(domain=list(labels.domain), task=list(labels.task))
-    budget = TokenBudget(budget_tokens, run.config.attention.chars_per_token)
-    return weigh(found.biases, turn_labels, budget, run.requested.at)
 
 
 def make_segments(lines: Sequence[Fragment]) -> list[Segment]:
