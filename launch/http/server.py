@@ -42,23 +42,23 @@ class Bounded(H11Protocol):
     head_timeout_ms: ClassVar[int]
     leaving: ClassVar[set[Bounded]]
     """Those that were told no and have not closed yet; they count for themselves."""
-    headless: ClassVar[dict[Bounded, None]]
-    """Those whose first request is not there yet, the oldest first."""
+    idle: ClassVar[dict[Bounded, None]]
+    """Those of which no request is under way: its head is not there yet, or its answer is out; the longest first."""
     _timer: asyncio.TimerHandle | None = None
     _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Refuse one connection more than too many: the one that has asked for nothing yet for longest, else this one.
+        """Refuse one connection more than too many: the one that has asked for nothing for longest, else this one.
 
-        Else somebody who opens thousands before they ask would keep out everybody who asks at once.
+        Else somebody who opens thousands, or keeps them open, would keep out everybody who asks at once.
         """
         super().connection_made(transport)
         if len(self.connections) - len(self.leaving) > self.bounds.connections_max:
-            refused = next(iter(self.headless), self)
+            refused = next(iter(self.idle), self)
             refused.turn_away(_TOO_MANY)
             if refused is self:
                 return
-        self.headless[self] = None
+        self.idle[self] = None
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
@@ -71,8 +71,8 @@ class Bounded(H11Protocol):
         if self.conn.their_state is h11.IDLE:
             self._expect_head()
         else:
-            self.headless.pop(self, None)
             self._forget_head()
+        self._note_idle()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request; uvicorn does so in another shape, and not where an answer has begun."""
@@ -83,6 +83,7 @@ class Bounded(H11Protocol):
     def on_response_complete(self) -> None:
         """Set the timer of the next request, which may have begun already."""
         super().on_response_complete()
+        self._note_idle()
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
             self._expect_head()
 
@@ -98,14 +99,14 @@ class Bounded(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the timers of this connection."""
         self.leaving.discard(self)
-        self.headless.pop(self, None)
+        self.idle.pop(self, None)
         self._forget_head()
         self._forget_stuck()
         super().connection_lost(exc)
 
     def turn_away(self, problem: Problem) -> None:
         """Tell it no, and let it go."""
-        self.headless.pop(self, None)
+        self.idle.pop(self, None)
         has_begun = self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
         if has_begun or len(self.leaving) >= limits.REFUSALS_MAX:
             self.transport.abort()
@@ -115,6 +116,12 @@ class Bounded(H11Protocol):
         self.transport.write(as_bytes(problem))
         self.transport.write_eof()
         self._timer = self.loop.call_later(self.head_timeout_ms / 1000, self.transport.abort)
+
+    def _note_idle(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.idle.pop(self, None)
+        elif self not in self.leaving and not self.transport.is_closing():
+            self.idle.setdefault(self)
 
     def _expect_head(self) -> None:
         if self._timer is None:
@@ -160,7 +167,7 @@ def make_server(app: ASGIApp, config: HttpConfig, *, head_timeout_ms: int) -> Do
         http=type(
             "BoundedByConfig",
             (Bounded,),
-            {"bounds": config, "head_timeout_ms": head_timeout_ms, "leaving": set(), "headless": {}},
+            {"bounds": config, "head_timeout_ms": head_timeout_ms, "leaving": set(), "idle": {}},
         ),
         ws="none",
         loop="none",

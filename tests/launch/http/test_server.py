@@ -41,9 +41,9 @@ class Port:
         return self.server.config.http_protocol_class.leaving
 
     @property
-    def headless(self):
-        """Who has not asked yet."""
-        return self.server.config.http_protocol_class.headless
+    def idle(self):
+        """Who has no request under way."""
+        return self.server.config.http_protocol_class.idle
 
     async def open(self, data=b""):
         """A connection, on which this was sent."""
@@ -191,7 +191,7 @@ async def test_more_connections_than_allowed_are_refused_and_the_others_served(t
     begun = f"POST /v1/sessions HTTP/1.1\r\n{HEAD}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{"
     async with serving(tmp_path, connections_max=20) as port:
         held = [await port.open(begun) for _ in range(20)]
-        while port.headless or len(port.server.server_state.connections) < len(held):
+        while port.idle or len(port.server.server_state.connections) < len(held):
             await asyncio.sleep(0.01)
         said = await asyncio.gather(*(port.said(f"GET /healthz HTTP/1.1\r\n{HEAD}\r\n") for _ in range(150)))
         assert {one[:2] for one in said} <= {(503, "too_many_connections"), (0, "")}
@@ -219,7 +219,18 @@ async def test_a_crowd_that_asks_for_nothing_keeps_nobody_out(tmp_path):
         assert {status for status, _, _ in said} == {200}
         first = await asyncio.gather(*(ended(*one) for one in crowd[:40]))
         assert {one[:2] for one in first} == {(503, "too_many_connections")}
-        assert len(port.headless) <= 20 and not (port.headless.keys() & port.leaving)
+        assert len(port.idle) <= 20 and not (port.idle.keys() & port.leaving)
+
+
+@pytest.mark.parametrize("asked", ["GET /healthz HTTP/1.1\r\n", "POST /v1/sessions HTTP/1.1\r\nContent-Length: 9\r\n"])
+async def test_a_crowd_that_was_answered_and_stays_keeps_nobody_out(tmp_path, asked):
+    """Whether it may ask again, or owes the rest of a body that nobody wants."""
+    async with serving(tmp_path, connections_max=20) as port:
+        for _ in range(2):
+            crowd = [await port.open(f"{asked}{HEAD.replace(KEY, KEY[::-1])}\r\n") for _ in range(20)]
+            assert all(await asyncio.gather(*(reader.readuntil(b"\r\n\r\n") for reader, _ in crowd)))
+            said = [await port.said(f"GET /healthz HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n") for _ in range(10)]
+            assert {status for status, _, _ in said} == {200}
 
 
 @OF_STRANGERS
