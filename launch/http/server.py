@@ -43,7 +43,7 @@ class Bounded(H11Protocol):
     leaving: ClassVar[set[Bounded]]
     """Those that were told no and have not closed yet; they count for themselves."""
     idle: ClassVar[dict[Bounded, None]]
-    """Those of which no request is under way: its head is not there yet, or its answer is out; the longest first."""
+    """Those that have no whole request under way, the longest first; whose body comes is idle once it was refused."""
     _timer: asyncio.TimerHandle | None = None
     _stuck: asyncio.TimerHandle | None = None
 
@@ -54,7 +54,7 @@ class Bounded(H11Protocol):
         """
         super().connection_made(transport)
         if len(self.connections) - len(self.leaving) > self.bounds.connections_max:
-            refused = next(iter(self.idle), self)
+            refused = next((one for one in self.idle if one.is_idle), self)
             refused.turn_away(_TOO_MANY)
             if refused is self:
                 return
@@ -117,8 +117,14 @@ class Bounded(H11Protocol):
         self.transport.write_eof()
         self._timer = self.loop.call_later(self.head_timeout_ms / 1000, self.transport.abort)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no request under way, or owes the rest of one that is answered."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.response_started
+
     def _note_idle(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
+        has_one = self.cycle is not None and not self.cycle.response_complete
+        if has_one and self.conn.their_state is not h11.SEND_BODY:
             self.idle.pop(self, None)
         elif self not in self.leaving and not self.transport.is_closing():
             self.idle.setdefault(self)

@@ -43,7 +43,7 @@ class Port:
     @property
     def idle(self):
         """Who has no request under way."""
-        return self.server.config.http_protocol_class.idle
+        return {one for one in self.server.config.http_protocol_class.idle if one.is_idle}
 
     async def open(self, data=b""):
         """A connection, on which this was sent."""
@@ -219,7 +219,7 @@ async def test_a_crowd_that_asks_for_nothing_keeps_nobody_out(tmp_path):
         assert {status for status, _, _ in said} == {200}
         first = await asyncio.gather(*(ended(*one) for one in crowd[:40]))
         assert {one[:2] for one in first} == {(503, "too_many_connections")}
-        assert len(port.idle) <= 20 and not (port.idle.keys() & port.leaving)
+        assert len(port.idle) <= 20 and not (port.idle & port.leaving)
 
 
 @pytest.mark.parametrize("asked", ["GET /healthz HTTP/1.1\r\n", "POST /v1/sessions HTTP/1.1\r\nContent-Length: 9\r\n"])
