@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Collection, Iterable
+from contextlib import closing
 from pathlib import Path
 
 from hobus.bus.errors import ConfigError, RuntimeFault
@@ -21,6 +22,8 @@ from hobus.bus.zeromq.key_book import list_damaged
 from hobus.config.files import SHIPPED
 from hobus.config.gates.finding import TITLES
 from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch.cells import membership
+from hobus.launch.cells.map import CellMap
 from hobus.launch.cluster import config_changed, identity, run_file
 from hobus.launch.cluster.config_changed import list_changed_beside
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, find_holder, make_longest_socket
@@ -88,6 +91,17 @@ def check_configuration(home: Home, run: RunFile | None) -> tuple[DoctorFinding,
     if packages := installed_in(home):
         own += f"; {format_count(len(packages), 'package')} installed"
     return make_ok("configuration", f"{own}; digest {snapshot.digest[:19]}"), snapshot
+
+
+def check_cells(home: Home) -> list[DoctorFinding]:
+    """Check whether the map of cells can be read; nothing where this home is no cell."""
+    try:
+        if (own := membership(home.root)) is None:
+            return []
+        with closing(CellMap(own.map)) as cells:
+            return [make_ok("cells", f"{own.name}, one of {len(cells.cells())}")]
+    except RuntimeFault as fault:
+        return [fail("cells", fault.detail, str(fault.facts["next"]))]
 
 
 def _find_given(home: Home, run: RunFile | None) -> Path | None:

@@ -19,10 +19,9 @@ from hobus.bus.zeromq import curve, key_book
 from hobus.bus.zeromq.key_book import KeyFiles, WorkerFile, enrolled_in, read_tokens, read_workers
 from hobus.launch.cli.commands.cluster_options import ask
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
-from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import find_cluster
 from hobus.launch.cluster.endpoints import is_every_host, split_address
-from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.console.errors import UsageFault, format_next_command, format_next_here, make_os_fault
 from hobus.launch.console.output import format_duration, format_minute, format_zone, note, say
 from hobus.launch.console.view import Columns, print_rows
@@ -311,7 +310,7 @@ def _select_workers(home: Home, pattern: str) -> list[WorkerFile]:
 
 def _revoke(home: Home, name: str) -> None:
     """Revoke a worker's key or a token, by its broker if there is one: it alone may change what it runs with."""
-    if home.bound() and run_file.read(home.run_file) is not None:
+    if home.bound() and find_holder(home) is not None:
         ask(find_cluster(home), "broker", RevokeKey(name=name), Done)
     else:
         KeyFiles(home.keys, version="", config_digest="").revoke(name)

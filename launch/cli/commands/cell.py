@@ -16,7 +16,7 @@ from hobus.bus.messages.ids import KEY_PREFIX, format_iso
 from hobus.launch.cells import CellMembership, find_path, membership
 from hobus.launch.cells.carrying import CellSide
 from hobus.launch.cells.far import connect_far, serve
-from hobus.launch.cells.map import Cell, CellMap, Move, choose_cell
+from hobus.launch.cells.map import Cell, CellMap, Move, choose_cell, make_file
 from hobus.launch.cells.moving import move as made
 from hobus.launch.cli.commands.access import parse_seconds
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
@@ -79,12 +79,17 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
     if not home.ledger.is_dir():
         raise UsageFault(f"no cluster has run in {home.root}", hint=format_next_command("up --detach", home.root))
     mine = membership(home.root)
+    if mine is None and any(key.principal == _FRONT and key.may != "cell" for key in keys.list_keys(home)):
+        said = f"{home.root} has a key named {_FRONT}, as the other cells' doors will have"
+        raise UsageFault(said, hint=format_next_command("keys list", home.root))
     where = mine.map if mine and where is None else _map_at(home, where)
     listing = format_next_command("cell list", home.root)
     if mine and mine != CellMembership(name=name, map=where):
         raise UsageFault(f"this home is already cell {mine.name} of a map", hint=listing)
     at = f"{host}:{home.root}" if host else str(home.root)
     try:
+        if mine is None and "://" not in where:
+            make_file(Path(where))
         with closing(CellMap(where)) as cells:
             taken = [one.name for one in cells.cells().values() if url.rstrip("/") == one.url or one.name == name]
             if taken and (mine is None or taken != [name]):
@@ -95,7 +100,7 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
     except OSError as error:
         raise make_os_fault(error, doing="the cell cannot be added") from error
     say(f"cell {name} at {url.rstrip('/')}")
-    note("restart its doors, which then route: ", format_next_command("restart http/1", home.root))
+    note("restart each of its doors, which then route: ", format_next_command("restart http/1", home.root))
 
 
 def _map_at(home: Home, where: str | None) -> str:
@@ -114,9 +119,6 @@ def _map_at(home: Home, where: str | None) -> str:
 def _make_key(home: Home, cells: CellMap, *, is_new: bool) -> str:
     """Make a key of this home's door for the others', in place of one before; all of them sign sessions alike."""
     secret = cells.secret()
-    if is_new and any(key.principal == _FRONT and key.may != "cell" for key in keys.list_keys(home)):
-        said = f"{home.root} has a key named {_FRONT}, as the other cells' doors will have"
-        raise UsageFault(said, hint=format_next_command("keys list", home.root))
     if is_new and secret and any(key.may == "use" for key in keys.list_keys(home)):
         said = f"{home.root} has clients' keys, whose sessions are signed with its own secret"
         raise UsageFault(f"{said}: add a cell before it has keys", hint=format_next_command("keys list", home.root))
@@ -185,7 +187,8 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
     with closing(CellMap(own.map)) as cells:
         target = _find_cell(cells, name, home).name
         if cells.find_cell(who) is None:
-            asyncio.run(_list_people(home, own, cells, *cells.cells().values()))
+            unlisted = (one for one in cells.cells().values() if not cells.is_listed(one.name))
+            asyncio.run(_list_people(home, own, cells, *unlisted))
         if cells.find_cell(who) is None:
             raise UsageFault(f"no cell knows {who}", hint=format_next_command("cell list", home.root))
         asyncio.run(_move(home, own, cells, who, target, wait_s))
@@ -207,7 +210,8 @@ def remove(*, home: Home, name: str, wait: str) -> None:
         if not others:
             hint = "add another one in its own home: hobus cell add NAME --url URL --map MAP"
             raise UsageFault(f"no other cell accepts new people: {name} is the last one", hint=hint)
-        asyncio.run(_list_people(home, own, cells, leaving))
+        if cells.people(name) or not cells.is_listed(name):  # else its cluster need not run
+            asyncio.run(_list_people(home, own, cells, leaving))
         cells.put(leaving._replace(is_open=False))
         for who in cells.people(name):
             asyncio.run(_move(home, own, cells, who, choose_cell(who, others), wait_s))
@@ -224,13 +228,12 @@ def serve_command(*, home: Home) -> None:
     asyncio.run(serve(find_cluster(home)))
 
 
-async def _list_people(home: Home, own: CellMembership, cells: CellMap, *listed: Cell) -> None:
+async def _list_people(home: Home, own: CellMembership, cells: CellMap, *unlisted: Cell) -> None:
     """Enter people who were in these homes before each was a cell, which no door may have done yet."""
-    for one in listed:
-        if not cells.is_listed(one.name):
-            async with AsyncExitStack() as stack:
-                side = await _connect_side(home, own, one, stack)
-                cells.list_people(one.name, list(await side.people()))
+    for one in unlisted:
+        async with AsyncExitStack() as stack:
+            side = await _connect_side(home, own, one, stack)
+            cells.list_people(one.name, list(await side.people()))
 
 
 async def _move(  # noqa: PLR0913, PLR0917 - who, from where, to where
@@ -249,6 +252,8 @@ async def _move(  # noqa: PLR0913, PLR0917 - who, from where, to where
             for side in sides.values():
                 await side.people()  # may take a while, in which the door refuses nobody
             begun = cells.begin(who, target, _read_clock_us())
+            if not {begun.source, begun.target} <= sides.keys():
+                continue  # another command began a move meanwhile
             one = await made(cells, begun, sides, wait_s=wait_s, now_us=_read_clock_us, said=tell_move)
         if cells.find_cell(who) == target:
             return say(f"{who} is in cell {one.target}")

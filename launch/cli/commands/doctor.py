@@ -40,6 +40,7 @@ def doctor(*, home: Home) -> Output:
         *of_tools,
         *checkup.place(home, snapshot, clock),
         *of_cluster,
+        *checkup.check_cells(home),
     ]
     if run is not None:
         found += [

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.errors import BusError
-from hobus.launch.cells.map import NEXT, REFUSING, Cell, CellMap, choose_cell
+from hobus.launch.cells.map import NEXT, REFUSING, Cell, CellMap, choose_cell, make_file
 from tests.postgres import postgres
 
 OPEN: list[CellMap] = []
@@ -25,7 +25,7 @@ def server():
 def path(request, tmp_path):
     """Where a map is."""
     if request.param == "file":
-        yield str(tmp_path / "cells.sqlite")
+        yield str(make_file(tmp_path / "cells.sqlite"))
     else:
         where = request.getfixturevalue("server").where
         found = opened(where)
@@ -131,7 +131,7 @@ def test_a_move_to_where_the_person_is_is_done(path):
 def test_two_who_make_one_move_make_each_step_once(order):
     """Whoever is behind changes nothing: the person is at the target once it is reached, and no step comes twice."""
     with tempfile.TemporaryDirectory() as directory:
-        found = CellMap(Path(directory) / "cells.sqlite")
+        found = CellMap(make_file(Path(directory) / "cells.sqlite"))
         _make_steps(found, order)
         found.close()
 

@@ -7,7 +7,7 @@ import asyncio
 import httpx2
 import pytest
 
-from hobus.launch.cells.map import Cell, CellMap
+from hobus.launch.cells.map import Cell, CellMap, make_file
 from hobus.launch.http.app import make_app
 from hobus.launch.http.cells import Cells
 from hobus.launch.http.keys import HttpKey
@@ -26,7 +26,7 @@ class Unreachable(httpx2.AsyncBaseTransport):
 def door(tmp_path):
     """A cluster with two doors: one that routes and is no cell itself, and the one of cell b; cell c is away."""
     with SimulatedDoor() as made:
-        made.map = CellMap(tmp_path / "cells.sqlite")
+        made.map = CellMap(make_file(tmp_path / "cells.sqlite"))
         made.map.put(Cell("b", "http://127.0.0.1", "", "k-front"))
         made.map.put(Cell("c", "http://c.example", "", "k-front"))
         for cell, people in (("b", ["alice", "alice/bob", "bob"]), ("c", ["alice/carl"])):
@@ -140,7 +140,7 @@ def test_a_door_that_is_a_cell_itself_keeps_who_was_there(door, tmp_path):
             return (await http.post("/v1/sessions", json={})).json()
 
     session = door.run(begin(0))["session_id"]
-    here = CellMap(tmp_path / "own.sqlite")
+    here = CellMap(make_file(tmp_path / "own.sqlite"))
     here.put(Cell("a", "http://a.example", "", ""))
     here.put(Cell("c", "http://c.example", "", "k-front"))
     routing = Cells(door.doors[1], "a", here, httpx2.AsyncClient(transport=Unreachable()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,19 @@ def test_a_key_named_as_other_doors_is_not_taken_away(said, tmp_path):
     keys.create(make_home(tmp_path / "a"), "front", new_id=lambda: "1" * 20, now_us=1, ttl_s=None)
     assert refused(said("a", "add", "a", "--url", A), "has a key named front", "keys list")
     assert [key.may for key in keys.list_keys(make_home(tmp_path / "a"))] == ["use"]
+    assert refused(said("b", "add", "b", "--url", B, "--map", str(tmp_path / "a")), "there is no map of cells in")
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b"no map" * 100)])
+def test_a_map_that_is_gone_or_damaged_is_told_and_not_made_anew(said, capsys, tmp_path, harm):
+    """In a new one people would be placed anew; `hobus doctor` sees it, too."""
+    said("a", "add", "a", "--url", A)
+    harm(tmp_path / "a" / "cells.sqlite")
+    code, told = said("a", "list")
+    assert code and "the map of cells" in told and "next:" in told
+    code, told, _ = run(capsys, "doctor", "--home", str(tmp_path / "a"))
+    assert code and "the map of cells" in told
+    assert said("a", "add", "a", "--url", A)[0]
 
 
 @pytest.mark.parametrize(
