@@ -6,11 +6,13 @@ import json
 import resource
 import signal
 import subprocess
+from pathlib import Path
 
 import psutil
 import pytest
 
 from bench.cluster import Cluster, eventually
+from bench.far_worker import FarWorker, token_of, workers
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.home import find_holder
 from hobus.launch.console import exit_codes
@@ -71,6 +73,20 @@ def test_a_process_that_never_reached_the_broker_ends_with_its_launcher(cluster:
     broker.kill()
     eventually(lambda: not new.is_running() or new.status() == psutil.STATUS_ZOMBIE, within_s=3)
     assert cluster("down").code == 0
+
+
+def test_keys_and_tokens_are_revoked_after_the_launchers_death(cluster: Cluster, tmp_path: Path):
+    """Nobody is there to be asked: what is written counts for the next cluster."""
+    with workers(tmp_path / "far") as started:
+        cluster.up("--listen", "127.0.0.1:0")
+        started.append(FarWorker(tmp_path / "far" / "one", ["join", token_of(cluster, "--uses", "2")]).works())
+        address = cluster("ps", "--json").json["listens"]
+        psutil.Process(cluster.run().launcher_pid).kill()
+        assert cluster("keys revoke", "ho1/remote-*").code == cluster("token revoke", "join-*").code == 0
+        eventually(lambda: not cluster.living())
+        cluster.up("--listen", address)
+        assert started[0].ended(60) == exit_codes.REFUSED
+        assert cluster("token list", "--json").json["tokens"] == []
 
 
 def test_a_launcher_that_stands_still_is_named_and_not_waited_for(cluster: Cluster):
