@@ -120,10 +120,10 @@ class Bounded(H11Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether it has no request under way, or owes the rest of one that is answered."""
-        return self.cycle is None or self.cycle.response_complete or self.cycle.response_started
+        return not self.cycle or self.cycle.response_complete or self.cycle.response_started
 
     def _note_idle(self) -> None:
-        has_one = self.cycle is not None and not self.cycle.response_complete
+        has_one = self.cycle and not self.cycle.response_complete
         if has_one and self.conn.their_state is not h11.SEND_BODY:
             self.idle.pop(self, None)
         elif self not in self.leaving and not self.transport.is_closing():
