@@ -16,6 +16,8 @@ ANSWER_MIN_TOKENS = 16
 """Where the window leaves less, no answer is asked for: it would be cut in its first words, and paid for."""
 ESTIMATE_MARGIN = 8
 """A prompt may be this part longer than its estimate by letters: so much of a window is left free of the answer."""
+MESSAGE_TOKENS = 8
+"""And so much for each message: what a model's template puts around it."""
 
 FIRST_WINDOW = 32
 """Calls that a provider gets at once when it is back; they double with each round that it answers."""

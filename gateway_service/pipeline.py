@@ -261,7 +261,8 @@ class Pipeline(Struct, frozen=True):
             window = known(ask.route.model_id)
         if window is None or isinstance(ask.prompt, VectorPrompt):  # of which each has the window for itself
             return ask
-        cap = routing.answer_cap(ask.prompt.max_tokens, ask.route, estimate, window)
+        framed = estimate + limits.MESSAGE_TOKENS * len(ask.prompt.messages)
+        cap = routing.answer_cap(ask.prompt.max_tokens, ask.route, framed, window)
         return records.change_request(ask, ask.route, max_tokens=cap)
 
     async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:

@@ -552,13 +552,13 @@ def test_an_answer_gets_what_the_window_of_its_model_leaves(make, is_stated):
 
     async def turn():
         asked = [
-            prompt(f"WO-{n}#1", text="x" * size, max_tokens=900) for n, size in enumerate((40, 1600, 3500, 3504, 4000))
+            prompt(f"WO-{n}#1", text="x" * size, max_tokens=900) for n, size in enumerate((40, 1600, 3468, 3472, 4000))
         ]
         return [await cluster.ask(one) for one in asked], await cluster.entries(rests_s=2)
 
     answers, entries = cluster.run(turn())
-    assert [one.max_tokens for one in provider.prompts] == [900, 550, 16]
-    assert [payload(one).max_tokens for one in of_type(entries, "PROMPT_SENT")] == [900, 550, 16]
+    assert [one.max_tokens for one in provider.prompts] == [900, 541, 16]
+    assert [payload(one).max_tokens for one in of_type(entries, "PROMPT_SENT")] == [900, 541, 16]
     assert [one.error_code for one in answers] == ["", "", "", "CONTEXT_TOO_LONG", "CONTEXT_TOO_LONG"]
     assert "budget.history_budget" in answers[3].error_message and "context_tokens" in answers[3].error_message
 

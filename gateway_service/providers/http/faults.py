@@ -117,7 +117,7 @@ _CONTEXT = re.compile(
     r"context[ _-]?(length|size|window|limit)|prompt is too long|maximum (context|prompt)|input is too long"
     r"|(input|prompt|tokens?)\b.{0,80}\b(exceed\w*|too (long|large|many))\b"
     r".{0,80}\b(context|maximum|limit|tokens|window)"
-    r"|reduce the length of the (messages|prompt|input)",
+    r"|reduce the length of the (messages|prompt|input)|longer than the max\w*.{0,20}\blength|range of input length",
     re.IGNORECASE | re.DOTALL,
 )
 """How servers say that a prompt, with its answer, is longer than the model can read."""

@@ -309,6 +309,8 @@ async def test_a_whole_answer_to_a_request_for_a_stream_is_the_answer(kind, answ
         (400, {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}),
         (400, {"message": "input length and `max_tokens` exceed context limit: 199000 + 4096 > 200000"}),
         (400, {"message": "The input token count (40000) exceeds the maximum number of tokens allowed (32768)."}),
+        (400, {"message": "The decoder prompt (length 5000) is longer than the maximum model length of 4096."}),
+        (400, {"message": "Range of input length should be [1, 129024]"}),
         (422, {"message": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"}),
         (400, {"message": "Please reduce the length of the messages or completion."}),
         (400, {"message": "Input length exceeds the maximum tokens supported by this model."}),
