@@ -107,7 +107,9 @@ class CellSide:
         question = Query(where={"session_id": session_id}, limit=_PAGE, with_bodies=True)
         async with aclosing(self._read_pages(question)) as pages:
             async for page in pages:
-                news = {digest for digest in map(_get_digest, page) if digest} - digests
+                begun = (read_recorded(entry) for entry in page if entry.event_type == RunRequested.entry_name)
+                runs = (one.event.event for one in begun if one is not None)
+                news = {run.config_digest for run in runs if isinstance(run, RunRequested)} - digests
                 digests |= news
                 of_session = [entry for entry in page if entry.stream not in _MEMORY]
                 yield [*await self._read_configurations(sorted(news)), *of_session]
@@ -222,10 +224,3 @@ def _as_written(entry: Entry) -> WriteEntry:
     if len(bodies) != len(entry.body_lengths):
         raise LedgerError("erased", f"{entry.submission_id} lacks a text: a session with an erased one stays")
     return WriteEntry._make((*entry[:_WRITTEN], bodies))
-
-
-def _get_digest(entry: Entry) -> str:
-    """Return the configuration that a run began under; empty: the entry begins none."""
-    if entry.event_type != RunRequested.entry_name or (said := read_recorded(entry)) is None:
-        return ""
-    return said.event.event.config_digest if isinstance(said.event.event, RunRequested) else ""

@@ -16,6 +16,7 @@ import httpx2
 import structlog
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hobus.launch.cells.carrying import CellSide
@@ -29,12 +30,8 @@ from hobus.launch.http.sse import ClientGone, run_until_gone, wait_disconnected
 _NAMES_USER = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/embeddings"})
 """Paths whose body may say for which user it is."""
 _OWN = "/v1/models"
-_BETWEEN_TWO = frozenset(
-    {
-        b"host", b"authorization", b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"te",
-        b"upgrade", b"origin", b"date", b"server", PERSON_HEADER.encode(),
-    }
-)  # fmt: skip
+_OF_ONE = "host authorization connection keep-alive transfer-encoding content-length te upgrade origin date server"
+_BETWEEN_TWO = frozenset(f"{_OF_ONE} {PERSON_HEADER}".encode().split())
 """Headers that are about one connection, or about whose request it is there."""
 _log = structlog.get_logger("http")
 P = ParamSpec("P")
@@ -74,7 +71,10 @@ class Cells:
         if key is None or key.may != "use" or scope["path"].startswith(_OWN):
             await self._app(scope, receive, send)
             return
-        body = await _read_whole(receive)
+        try:
+            body = await Request(scope, receive).body()
+        except ClientDisconnect:
+            raise ClientGone from None
         person = _find_person(scope, body)
         cell, is_moving = await self._place(person)
         if is_moving:
@@ -164,17 +164,6 @@ def _find_person(scope: Scope, body: bytes) -> str:
         if user := named.user or named.safety_identifier:
             return name_person(principal, user)
     return principal
-
-
-async def _read_whole(receive: Receive) -> bytes:
-    parts: list[bytes] = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return b"".join(parts)
 
 
 def _make_receive(body: bytes, receive: Receive) -> Receive:

@@ -11,7 +11,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Coroutine, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import structlog
@@ -48,10 +48,29 @@ _log = structlog.get_logger()
 
 
 def become_member(home: WorkerHome, token: JoinToken) -> None:
-    """Make this directory a worker's of the token's cluster. Raises CommandError, ConfigError, OSError."""
+    """Make this directory a worker's of the token's cluster: enrol a key of its own by the token, once.
+
+    Raises CommandError, ConfigError, OSError.
+    """
     curve.check_available()
     with _hold(home, "worker"):
-        _join(home, token)
+        cluster = home.cluster()
+        if cluster is not None and cluster.broker_key != curve.encode_key(token.broker_key).decode():
+            raise RefusedFault(
+                f"{home.home.root} belongs to a worker of another cluster ({cluster.name} at {cluster.address})",
+                hint="hobus worker join TOKEN --home DIR, with a directory of its own for each cluster",
+            )
+        if cluster is not None and home.has_key:  # which counts, whatever has become of the token
+            home.joined(cluster.model_copy(update={"address": token.address}))
+            return
+        pair = home.pair()
+        ends = CurveEnds(
+            token.address, curve.encode_key(token.broker_key), curve.derive_pair(curve.encode_key(token.secret))
+        )
+        joined = asyncio.run(join(ends, pair, _choose_bootstrap(home).config, clock=SystemClock(), host=_HOST))
+        home.joined(joined)
+        say(f"joined {joined.address} as {joined.name} with the key {pair.fingerprint}")
+        _log.info("joined", address=joined.address, name=joined.name, key=pair.fingerprint)
 
 
 def run(home: WorkerHome, *, slots: int | None, grace_s: float | None, handed: int | None) -> int:
@@ -94,27 +113,6 @@ def _hold(home: WorkerHome, name: str) -> Generator[None]:
             yield
     finally:
         lock.release()
-
-
-def _join(home: WorkerHome, token: JoinToken) -> None:
-    """Enrol a key of its own by the token, once."""
-    cluster = home.cluster()
-    if cluster is not None and cluster.broker_key != curve.encode_key(token.broker_key).decode():
-        raise RefusedFault(
-            f"{home.home.root} belongs to a worker of another cluster ({cluster.name} at {cluster.address})",
-            hint="hobus worker join TOKEN --home DIR, with a directory of its own for each cluster",
-        )
-    if cluster is not None and home.has_key:  # which counts, whatever has become of the token
-        return home.joined(cluster.model_copy(update={"address": token.address}))
-    pair = home.pair()
-    ends = CurveEnds(
-        token.address, curve.encode_key(token.broker_key), curve.derive_pair(curve.encode_key(token.secret))
-    )
-    joined = asyncio.run(join(ends, pair, _choose_bootstrap(home).config, clock=SystemClock(), host=_HOST))
-    home.joined(joined)
-    say(f"joined {joined.address} as {joined.name} with the key {pair.fingerprint}")
-    _log.info("joined", address=joined.address, name=joined.name, key=pair.fingerprint)
-    return None
 
 
 def _rotate(home: WorkerHome, cluster: JoinedCluster, config: AdminConfig) -> None:
@@ -168,7 +166,6 @@ class _Life:
         self._cluster = cluster
         self._snapshot = snapshot
         self._config = snapshot.config
-        self._is_outdated = False
         self._drained: Ending | None = None
         self._clock = SystemClock()
         self._ends = home.ends(cluster)
@@ -191,12 +188,11 @@ class _Life:
                     note("draining")
                     config = self._config.launcher
                     signalled_s = DRAIN_SHARE * (config.drain_ms / 1000 if grace_s is None else grace_s)
-                    has_time = self._is_outdated or self._drained  # nobody who sent a signal waits
-                    # A second signal ends it at once.
-                    stopping = peer.stop(config.finish_ms / 1000 if has_time else signalled_s)
+                    # Nobody who sent a signal waits; a second one ends it at once.
+                    stopping = peer.stop(config.finish_ms / 1000 if self._drained else signalled_s)
                     if unfinished := await self._run_until_told(stopping):
                         note(f"{format_count(unfinished, 'order')} did not end in time: given back to the cluster")
-                return ending or self._drained or ("other_config" if self._is_outdated else "told")
+                return ending or self._drained or "told"
         finally:
             await made.close()
 
@@ -232,25 +228,20 @@ class _Life:
         await peer.start(timeout_s=_FOR_EVER_S)
         return await read_snapshot(peer, self._home)
 
-    async def _work(self, peer: Peer, made: Made) -> Ending:
+    async def _work(self, peer: Peer, made: Made) -> Ending | None:
+        """Return where the cluster has gone over to another configuration."""
         await peer.start(timeout_s=_FOR_EVER_S)
         made.begin(peer.announce)
         collector.settle()
         brings = f"{format_count(made.slots, 'slot')}, {format_count(len(made.tools), 'tool')}"
         say(f"working for {self._cluster.address} as {peer.instance}: {brings}; Ctrl-C drains")
         _log.info("process_started", role="ho1", instance=peer.instance, slots=made.slots, tools=list(made.tools))
-        heeding = asyncio.get_running_loop().create_task(self._heed(peer))
-        try:
-            raise await peer.failed()
-        finally:
-            heeding.cancel()
-
-    async def _heed(self, peer: Peer) -> None:
-        """End where the cluster has gone over to another configuration."""
         while peer.cluster_digest in ("", self._snapshot.digest):
-            await peer.sleep(WATCH_INTERVAL_MS / 1000)
-        self._is_outdated = True
-        self._end()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WATCH_INTERVAL_MS / 1000):
+                    raise await peer.failed()
+        self._drained = "other_config"
+        return None
 
     # --- how it ends ------------------------------------------------------------------------------------------------
 

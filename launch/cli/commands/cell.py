@@ -16,7 +16,7 @@ from hobus.bus.messages.ids import KEY_PREFIX, format_iso
 from hobus.launch.cells import CellMembership, find_path, membership
 from hobus.launch.cells.carrying import CellSide
 from hobus.launch.cells.far import connect_far, serve
-from hobus.launch.cells.map import Cell, CellMap, Move, choose_cell, make_file
+from hobus.launch.cells.map import Cell, CellMap, choose_cell, make_file
 from hobus.launch.cells.moving import move as made
 from hobus.launch.cli.commands.access import parse_seconds
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
@@ -240,10 +240,6 @@ async def _move(  # noqa: PLR0913, PLR0917 - who, from where, to where
     home: Home, own: CellMembership, cells: CellMap, who: str, target: str, wait_s: float
 ) -> None:
     """Move a person; a move that is under way is brought to its end before."""
-
-    def tell_move(one: Move) -> None:
-        note(f"{who}: {one.source} to {one.target}, {one.step}")
-
     while True:
         on_way, found = cells.move_of(who), cells.cells()
         ends = sorted({on_way.source, on_way.target} if on_way else {target, cells.find_cell(who) or ""})
@@ -254,7 +250,10 @@ async def _move(  # noqa: PLR0913, PLR0917 - who, from where, to where
             begun = cells.begin(who, target, _read_clock_us())
             if not {begun.source, begun.target} <= sides.keys():
                 continue  # another command began a move meanwhile
-            one = await made(cells, begun, sides, wait_s=wait_s, now_us=_read_clock_us, said=tell_move)
+            one = await made(
+                cells, begun, sides, wait_s=wait_s, now_us=_read_clock_us,
+                said=lambda step: note(f"{who}: {step.source} to {step.target}, {step.step}"),
+            )  # fmt: skip
         if cells.find_cell(who) == target:
             return say(f"{who} is in cell {one.target}")
 
