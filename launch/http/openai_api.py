@@ -186,8 +186,9 @@ async def _answer_turn_of(
     said = body.transcript()
     given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
     agent_id, overrides = openai_requests.choose_agent(door.snapshot, body)
-    ignored += openai_requests.list_not_taken(door.snapshot, agent_id or door.config.host.agent_id, body, said)
-    ignored += openai_requests.list_unseen(door.snapshot, agent_id or door.config.host.agent_id, overrides, api, said)
+    asked_agent = agent_id or door.config.host.agent_id
+    ignored += openai_requests.list_not_taken(door.snapshot, asked_agent, overrides, body, said)
+    ignored += openai_requests.list_unseen(door.snapshot, asked_agent, overrides, api, said)
     previous = body.previous_response_id if isinstance(body, ResponsesRequest) else None
     if previous is not None:
         given, said = await find_session_id(door, get_principal(request), find_session(previous)), _select_new(said)

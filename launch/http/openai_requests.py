@@ -492,18 +492,24 @@ def list_unseen(
     return [f"{'messages' if api == 'chat' else 'input'}.images"]
 
 
+_UNSENT = {"offline": _DRAWN, "anthropic": ("seed",)}
+"""By kind of provider, besides what an instance omits."""
 _CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 def list_not_taken(
-    snapshot: Snapshot, agent_id: str, request: ChatRequest | ResponsesRequest, said: Sequence[TranscriptMessage]
-) -> list[str]:
-    """Return the names of what the request says and its agent does not take: of a cap, not all; on an errand, tools."""
+    snapshot: Snapshot, agent_id: str, config: SessionConfig | None, request: ChatRequest | ResponsesRequest,
+    said: Sequence[TranscriptMessage],
+) -> list[str]:  # fmt: skip
+    """Return what the request says and its agent or provider does not take: of a cap, not all; on an errand, tools."""
     agent = snapshot.agents[agent_id]
-    drawn = () if agent.takes_sampling else _DRAWN
+    instance = snapshot.config.gateway.providers[
+        snapshot.choose_model_for(agent, "synthesize", request=config).provider
+    ]
+    unsent = {*_UNSENT.get(instance.kind, ()), *getattr(instance, "omit", ())} if agent.takes_sampling else _DRAWN
     cap = snapshot.contracts[get_contract_id(agent, "synthesize")].boundary.max_tokens
     return [
-        *(name for name in drawn if getattr(request, name) is not None),
+        *(name for name in _DRAWN if name in unsent and getattr(request, name) is not None),
         *(name for name in _CAPS if (getattr(request, name, None) or 0) > cap),
         *(["tools"] if request.tools and agent.is_errand(said[-1].text) else []),
     ]

@@ -1,11 +1,13 @@
 """What OpenAI's requests say, as messages of a transcript."""
 
 from base64 import encodebytes
+from dataclasses import replace
 
 import pytest
 
-from bench.builders import shipped_with
-from hobus.launch.http.openai_requests import ChatRequest, ContentPart, ResponsesRequest, find_model
+from bench.builders import shipped_snapshot, shipped_with
+from bench.gateway.servers import ANTHROPIC, OPENAI
+from hobus.launch.http.openai_requests import ChatRequest, ContentPart, ResponsesRequest, find_model, list_not_taken
 from hobus.launch.http.problems import Problem
 
 
@@ -82,3 +84,27 @@ def test_the_bytes_of_an_image_may_stand_in_lines():
     data = b"\x89PNG\r\n\x1a\n" + bytes(300)
     url = f"data:image/png;base64,{encodebytes(data).decode()}"
     assert ContentPart(type="image_url", image_url={"url": url}).image("x").data == data
+
+
+@pytest.mark.parametrize(
+    ("kind", "omit", "named"),
+    [
+        (OPENAI, [], []),
+        (OPENAI, ["temperature"], ["temperature"]),
+        (ANTHROPIC, ["temperature"], ["temperature", "seed"]),
+    ],
+)
+def test_what_a_provider_does_not_send_of_a_request_is_named(kind, omit, named):
+    """An evaluation at 0 that its model never hears of says so."""
+    gateway = shipped_snapshot().config.gateway
+    mine = {**kind, "base_url": "http://127.0.0.1:1/v1", "omit": omit}
+    providers = {"offline": gateway.model_dump()["providers"]["offline"], "mine": mine}
+    config = type(gateway).model_validate(
+        {**gateway.model_dump(), "providers": providers, "default_route": {"provider_id": "mine", "model_id": "tiny"}}
+    )
+    shipped = shipped_snapshot()
+    snapshot = replace(shipped, config=shipped.config.model_copy(update={"gateway": config}))
+    request = ChatRequest.model_validate(
+        {"model": "ADMIN", "messages": [{"role": "user", "content": "hi"}], "temperature": 0, "top_p": 1, "seed": 3}
+    )
+    assert list_not_taken(snapshot, "ADMIN", None, request, request.transcript()) == named
