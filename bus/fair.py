@@ -47,6 +47,11 @@ def name_key_principal(key: str) -> str:
     return key if key.startswith(_KEY) else f"{_KEY}{key}"
 
 
+def get_owner(principal: str) -> str:
+    """Return the principal as records name who owns a session: `key/<name>`, `key/<name>/<user>`; others as they are."""
+    return principal.removeprefix(_CLIENT) if principal.startswith(_KEY) else principal
+
+
 @lru_cache(maxsize=_PRINCIPALS_KEPT)
 def is_client(principal: str) -> bool:
     """Return whether the principal is a client's process or a key, and not a service."""

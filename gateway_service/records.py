@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hobus.bus.errors import GatewayError
+from hobus.bus.fair import get_owner
 from hobus.bus.messages.base import make_from, pack
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, SeenImage, list_texts
 from hobus.bus.messages.ids import (
@@ -114,7 +115,7 @@ def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool, princ
     key_of = pack([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id])
     asked = hashlib.sha256(key_of + said + _pack_manner(prompt)).digest()
     about = get_provenance(prompt)
-    of_whom = principal if isinstance(prompt, VectorPrompt) else ""
+    of_whom = get_owner(principal) if isinstance(prompt, VectorPrompt) else ""
     return PromptCall(
         prompt, route, _digest_request(prompt, route, said), asked, trace, is_degraded, said, about, of_whom
     )

@@ -88,7 +88,7 @@ def test_texts_become_vectors_recorded_counted_and_of_their_person(made):
     )  # fmt: skip
     sent, received = prompts(door)
     about, used = read_body(sent), read_body(received)
-    assert (sent.event_type, about.principal, about.vector_numbers) == ("PROMPT_SENT", "client/key/alice/bob", 0)
+    assert (sent.event_type, about.principal, about.vector_numbers) == ("PROMPT_SENT", "key/alice/bob", 0)
     assert sent.provenance.agent_id == door.snapshot.config.host.agent_id
     assert (received.event_type, used.input_tokens, used.output_tokens, used.cost_usd) == (
         "PROMPT_RECEIVED", 6, 0, pytest.approx(12e-6),
