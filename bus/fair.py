@@ -48,7 +48,7 @@ def name_key_principal(key: str) -> str:
 
 
 def get_owner(principal: str) -> str:
-    """Return the principal as records name who owns a session: `key/<name>`, `key/<name>/<user>`; others as they are."""
+    """Return the principal as records name it: `key/<name>`, `key/<name>/<user>`; others as they are."""
     return principal.removeprefix(_CLIENT) if principal.startswith(_KEY) else principal
 
 
