@@ -149,6 +149,10 @@ def test_people_in_two_clusters_and_one_who_moves(make_cluster, tmp_path):
     assert sum(one.startswith("SessionArrived:") for one in journal) == 2
     assert a.record_verdict() == b.record_verdict() == "ok"
     assert a("session replay", talk.session_id).code == 0
+    assert b("down").code == 0
+    assert a("cell remove", "a").code != 0, "nobody is where its people would go to"
+    assert all(row["takes_new"] for row in json.loads(a("cell list", "--json").out)["cells"])
+    b.up("--http", "127.0.0.1:0")
     assert a("cell remove", "b").code == 0
     with Client(url, key, user=users["b"]) as client:
         eventually(client.sessions)  # the index is some tenths of a second behind

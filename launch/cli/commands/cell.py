@@ -210,8 +210,8 @@ def remove(*, home: Home, name: str, wait: str) -> None:
         if not others:
             hint = "add another one in its own home: hobus cell add NAME --url URL --map MAP"
             raise UsageFault(f"no other cell accepts new people: {name} is the last one", hint=hint)
-        if cells.people(name) or not cells.is_listed(name):  # else its cluster need not run
-            asyncio.run(_list_people(home, own, cells, leaving))
+        if cells.people(name) or not cells.is_listed(name):  # else nobody's cluster need run
+            asyncio.run(_list_people(home, own, cells, leaving, *(cells.cells()[one] for one in others)))
         cells.put(leaving._replace(is_open=False))
         for who in cells.people(name):
             asyncio.run(_move(home, own, cells, who, choose_cell(who, others), wait_s))
@@ -228,9 +228,9 @@ def serve_command(*, home: Home) -> None:
     asyncio.run(serve(find_cluster(home)))
 
 
-async def _list_people(home: Home, own: CellMembership, cells: CellMap, *unlisted: Cell) -> None:
+async def _list_people(home: Home, own: CellMembership, cells: CellMap, *asked: Cell) -> None:
     """Enter people who were in these homes before each was a cell, which no door may have done yet."""
-    for one in unlisted:
+    for one in asked:
         async with AsyncExitStack() as stack:
             side = await _connect_side(home, own, one, stack)
             cells.list_people(one.name, list(await side.people()))
