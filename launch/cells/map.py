@@ -259,7 +259,7 @@ def _open_server(where: str) -> Any:
         psycopg = importlib.import_module("psycopg")
     except ImportError:
         raise BusError(
-            "unavailable", "a map of cells on PostgreSQL needs psycopg: pip install 'hobus[cells]'"
+            "unavailable", "a map of cells on PostgreSQL needs psycopg", facts={"next": "pip install 'hobus[cells]'"}
         ) from None
     # A server that is away, or hangs, is told within these seconds.
     return psycopg.connect(

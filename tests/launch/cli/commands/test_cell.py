@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -82,6 +83,15 @@ def test_a_map_that_is_gone_or_damaged_is_told_and_not_made_anew(said, capsys, t
     code, told, _ = run(capsys, "doctor", "--home", str(tmp_path / "a"))
     assert code and "the map of cells" in told
     assert said("a", "add", "a", "--url", A)[0]
+
+
+def test_a_server_without_its_library_is_told_with_the_mend(said, capsys, tmp_path, monkeypatch):
+    """By `hobus doctor`, too."""
+    said("a", "add", "a", "--url", A)
+    find_path(tmp_path / "a").write_text('{"name": "a", "map": "postgresql://127.0.0.1:1/cells"}')
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    for answer in (said("a", "list"), run(capsys, "doctor", "--home", str(tmp_path / "a"))[:2]):
+        assert answer[0] and "needs psycopg" in answer[1] and "hobus[cells]" in answer[1]
 
 
 @pytest.mark.parametrize(
