@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from hobus.bus.clock import SystemClock
 from hobus.bus.messages.control import PeerRow
 from hobus.bus.paging import is_held
 from hobus.launch.cli.commands.options import with_home
@@ -122,12 +123,13 @@ def _drain_elsewhere(home: Home, pattern: str, idlest: int | None, *, no_wait: b
     if not told:
         why = f"no worker {pattern[:80]} is connected" if peers is not None else "the broker does not answer"
         raise UsageFault(why, hint=format_next_command("ps", home.root))
+    began = SystemClock().now()
     for instance in told:
         send_command(home, LeaveCommand(actor=instance, then="stay"), is_followed=not no_wait)
     names = ", ".join(instance.partition("@")[0] for instance in told)
     if no_wait:
         return say(f"draining: {names}")
-    if cut_off := asyncio.run(_wait_gone(home, told)):
+    if cut_off := asyncio.run(_wait_gone(home, told, began)):
         raise CommandError(
             f"unfinished work was given back (launcher.finish_ms): {', '.join(cut_off)}",
             hint=format_next_command("ps", home.root),
@@ -137,19 +139,21 @@ def _drain_elsewhere(home: Home, pattern: str, idlest: int | None, *, no_wait: b
     return None
 
 
-async def _wait_gone(home: Home, instances: Iterable[str]) -> list[str]:
-    """Wait until these are gone; return those that had not finished in their time."""
+async def _wait_gone(home: Home, left: list[str], began: float) -> list[str]:
+    """Wait until these, told at `began`, are gone; return those that were there for all of the time they had."""
     place = place_of(home, find_running(home))
     config = place.snapshot.config.launcher
     async with connect_bus(place, "operator") as bus:
-        began, timeout_s, late = bus.now(), config.client_timeout_ms / 1000, list[str]()
-        while left := [one for one in instances if await is_held(bus, one, timeout_s=timeout_s)]:
-            elapsed_ms = (bus.now() - began) * 1000
-            if elapsed_ms > config.finish_ms - 2 * COMMAND_POLL_MS:
-                late = late or left
-            if elapsed_ms > config.finish_ms + config.drain_ms:
-                raise CommandError(f"not done in time: {', '.join(left)}", hint=format_next_command("ps", home.root))
+        timeout_s, late = config.client_timeout_ms / 1000, list[str]()
+        while left:
             await bus.sleep(COMMAND_POLL_MS / 1000)
+            held = [one for one in left if await is_held(bus, one, timeout_s=timeout_s)]
+            elapsed_ms = (bus.now() - began) * 1000
+            if elapsed_ms > config.finish_ms:
+                late += [one for one in left if one not in held]
+            if held and elapsed_ms > config.finish_ms + config.drain_ms:
+                raise CommandError(f"not done in time: {', '.join(held)}", hint=format_next_command("ps", home.root))
+            left = held
     return late
 
 
