@@ -240,12 +240,6 @@ class CellMap:
         return move._replace(step=after)
 
 
-def make_file(path: Path) -> Path:
-    """Make an empty map, or leave the one that is there: for its user alone, as it holds keys. Raises OSError."""
-    path.touch(mode=0o600)
-    return path
-
-
 def _open_file(path: Path) -> Any:
     """Open a file that is there: in a new one everybody would be placed anew."""
     db = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=_WAITS_S, isolation_level=None)

@@ -88,14 +88,11 @@ class WorkerHome:
         """Return the keys that take the place of its own, made when first asked for. Raises ConfigError, OSError."""
         return curve.keep_pair(self._find(_NEXT_KEY), after_loss="another one is made")
 
-    @property
-    def has_next_key(self) -> bool:
-        """Return whether the key is being rotated: the cluster may know only the next one by now."""
-        return self._find(_NEXT_KEY).exists()
-
-    def use_next_key(self) -> None:
-        """Make the next key the worker's own. Raises OSError."""
-        self._find(_NEXT_KEY).replace(self._find(_KEY))
+    def use_next_key(self) -> bool:
+        """Make the next key the worker's own; return False if there is none. Raises OSError."""
+        if is_rotating := self._find(_NEXT_KEY).exists():
+            self._find(_NEXT_KEY).replace(self._find(_KEY))
+        return is_rotating
 
     def cluster(self) -> JoinedCluster | None:
         """Return whose worker it is; None before it has joined. Raises CommandError if damaged, or a cluster's home."""

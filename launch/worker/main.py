@@ -124,11 +124,13 @@ def _rotate(home: WorkerHome, cluster: JoinedCluster, config: AdminConfig) -> No
         _log.warning("key_not_rotated", reason=str(fault))
 
 
-def _use_next_key(home: WorkerHome) -> None:
-    home.use_next_key()
+def _use_next_key(home: WorkerHome) -> bool:
+    if not home.use_next_key():
+        return False
     fingerprint = home.pair().fingerprint
     note(f"works with another key from now on: {fingerprint}")
     _log.info("key_rotated", key=fingerprint)
+    return True
 
 
 def _choose_bootstrap(home: WorkerHome) -> Snapshot:
@@ -233,8 +235,8 @@ class _Life:
         await peer.start(timeout_s=_FOR_EVER_S)
         made.begin(peer.announce)
         collector.settle()
-        brings = f"{format_count(made.slots, 'slot')}, {format_count(len(made.tools), 'tool')}"
-        say(f"working for {self._cluster.address} as {peer.instance}: {brings}; Ctrl-C drains")
+        slots = format_count(made.slots, "slot")
+        say(f"working for {self._cluster.address} as {peer.instance}: {slots}; Ctrl-C drains")
         _log.info("process_started", role="ho1", instance=peer.instance, slots=made.slots, tools=list(made.tools))
         while peer.cluster_digest in ("", self._snapshot.digest):
             with suppress(TimeoutError):
@@ -278,8 +280,8 @@ class _Life:
 
     def _on_connection_event(self, event: Happened) -> None:
         """End this worker for a refused key; whatever else happens to the connection, it is tried for ever."""
-        if event.what == "refused" and self._home.has_next_key and self._link is not None:
-            _use_next_key(self._home)  # it was enrolled, and this worker did not hear of it
+        if event.what == "refused" and self._link is not None and _use_next_key(self._home):
+            # The next key was enrolled, and this worker did not hear of it.
             self._ends = self._home.ends(self._cluster)
             self._link.use(self._ends)
             return

@@ -28,7 +28,7 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.launch.cells.carrying import CellSide
-from hobus.launch.cells.map import Cell, CellMap, Move, make_file
+from hobus.launch.cells.map import Cell, CellMap, Move
 from hobus.launch.cells.moving import move
 from hobus.launch.lab.simulated import BROKER
 from tests.journals import check_record
@@ -85,7 +85,8 @@ class Cells:
 
     def __init__(self, directory: Path) -> None:
         snapshot = shipped_snapshot()
-        self.path = make_file(directory / "cells.sqlite")
+        self.path = directory / "cells.sqlite"
+        self.path.touch()
         self.map = CellMap(self.path)
         self.clusters = {
             "a": SimulatedCluster(snapshot, seed=1),

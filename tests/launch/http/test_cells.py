@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import httpx2
 import pytest
 
-from hobus.launch.cells.map import Cell, CellMap, make_file
+from hobus.launch.cells.map import Cell, CellMap
 from hobus.launch.http.app import make_app
 from hobus.launch.http.cells import Cells
 from hobus.launch.http.keys import HttpKey
@@ -22,11 +23,16 @@ class Unreachable(httpx2.AsyncBaseTransport):
         raise httpx2.ConnectError("nobody listens")
 
 
+def _make_map(path: Path) -> CellMap:
+    path.touch()
+    return CellMap(path)
+
+
 @pytest.fixture
 def door(tmp_path):
     """A cluster with two doors: one that routes and is no cell itself, and the one of cell b; cell c is away."""
     with SimulatedDoor() as made:
-        made.map = CellMap(make_file(tmp_path / "cells.sqlite"))
+        made.map = _make_map(tmp_path / "cells.sqlite")
         made.map.put(Cell("b", "http://127.0.0.1", "", "k-front"))
         made.map.put(Cell("c", "http://c.example", "", "k-front"))
         for cell, people in (("b", ["alice", "alice/bob", "bob"]), ("c", ["alice/carl"])):
@@ -140,7 +146,7 @@ def test_a_door_that_is_a_cell_itself_keeps_who_was_there(door, tmp_path):
             return (await http.post("/v1/sessions", json={})).json()
 
     session = door.run(begin(0))["session_id"]
-    here = CellMap(make_file(tmp_path / "own.sqlite"))
+    here = _make_map(tmp_path / "own.sqlite")
     here.put(Cell("a", "http://a.example", "", ""))
     here.put(Cell("c", "http://c.example", "", "k-front"))
     routing = Cells(door.doors[1], "a", here, httpx2.AsyncClient(transport=Unreachable()))

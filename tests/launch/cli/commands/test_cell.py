@@ -55,6 +55,7 @@ def test_a_home_is_one_cell_and_a_cell_is_one_home(said, tmp_path):
     for name in "ab":
         assert [key.may for key in keys.list_keys(make_home(tmp_path / name))] == ["cell"]
         assert find_path(tmp_path / name).stat().st_mode & 0o077 == 0, "it may name a server with a password"
+    assert all(one.stat().st_mode & 0o077 == 0 for one in (tmp_path / "a").glob("cells.sqlite*")), "it holds keys"
 
 
 def test_a_later_cell_has_no_clients_yet(said, tmp_path):
@@ -121,8 +122,8 @@ def test_who_and_what_nobody_knows_is_told(said, tmp_path, capsys):
     assert said("a", "move", "alice", "a")[0] == exit_codes.UNREACHABLE, "whether she is here, its cluster knows"
     with closing(CellMap(tmp_path / "a" / "cells.sqlite")) as cells:
         cells.list_people("a", [])
-    assert refused(said("a", "move", "alice", "a"), "no cell knows alice")
-    assert refused(said("a", "move", "Alice/..", "a"), "expected the name of a key")
+    assert refused(said("a", "move", "alice", "a"), "no cell knows 'alice'")
+    assert refused(said("a", "move", "Alice/..", "a"), "no cell knows")
     assert refused(said("a", "remove", "a"), "a is the last one", "hobus cell add")
     find_path(tmp_path / "a").write_text("{")
     assert refused(said("a", "list"), "cell.json is damaged")
@@ -136,3 +137,40 @@ def test_a_cell_on_another_machine_is_told_from_one_here(said, tmp_path):
             cells.put(Cell(name, f"http://{name}", f"/nowhere/{name}", "k"))
         cells.list_people("b", ["alice"])
     assert refused(said("a", "move", "alice", "c"), "the home of cell", "is not on this machine", "--ssh HOST")
+
+
+class Nobody:
+    """A side of a move at which nobody has a session."""
+
+    async def people(self):
+        return {}
+
+    async def memory(self, _person):
+        for page in ():
+            yield page
+
+    async def remember(self, _person):
+        pass
+
+
+def test_a_move_that_another_command_began_meanwhile_is_ended_first(said, tmp_path, monkeypatch):
+    """Its ends are not the ones that this command had reached: those are reached, then the person goes on."""
+    said("a", "add", "a", "--url", A)
+    with closing(CellMap(tmp_path / "a" / "cells.sqlite")) as cells:
+        for name in "bc":
+            cells.put(Cell(name, f"http://{name}", "", "k"))
+        cells.list_people("a", ["alice"])
+
+        class Meanwhile(Nobody):
+            async def people(self):
+                if not cells.moves() and cells.find_cell("alice") == "a":
+                    cells.begin("alice", "c", 1)
+                return {}
+
+        async def connect(_home, _own, _one, _stack):
+            return Meanwhile()
+
+        monkeypatch.setattr("hobus.launch.cli.commands.cell._connect_side", connect)
+        code, err = said("a", "move", "alice", "b")
+        assert (code, cells.find_cell("alice"), cells.moves()) == (exit_codes.OK, "b", []), err
+        assert "alice: a to c, leaving" in err and "alice: c to b, leaving" in err
