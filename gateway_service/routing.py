@@ -80,8 +80,8 @@ def answer_cap(max_tokens: int, route: Route, estimate: int, window: int) -> int
 def describe_window_mend(provider_id: str) -> str:
     """Return what helps where a conversation is longer than its model can read."""
     return (
-        "begin a new session, say less in one turn, lower budget.history_budget, choose a model with a larger window, "
-        f"or correct context_tokens of this one in gateway.providers.{provider_id}.models"
+        "begin a new session, say less in one turn, lower budget.history_budget or tools.output_max_bytes, choose a "
+        f"model with a larger window, or correct context_tokens of this one in gateway.providers.{provider_id}.models"
     )
 
 

@@ -560,7 +560,8 @@ def test_an_answer_gets_what_the_window_of_its_model_leaves(make, is_stated):
     assert [one.max_tokens for one in provider.prompts] == [900, 541, 16]
     assert [payload(one).max_tokens for one in of_type(entries, "PROMPT_SENT")] == [900, 541, 16]
     assert [one.error_code for one in answers] == ["", "", "", "CONTEXT_TOO_LONG", "CONTEXT_TOO_LONG"]
-    assert "budget.history_budget" in answers[3].error_message and "context_tokens" in answers[3].error_message
+    for setting in ("budget.history_budget", "tools.output_max_bytes", "context_tokens"):
+        assert setting in answers[3].error_message
 
 
 def test_counters_add_up(make):
