@@ -60,6 +60,8 @@ LATE_LOG_TIMEOUT_MS = 60_000
 """What a turn taught is logged once more for so long where HO3 did not acknowledge it before the answer."""
 LATE_LOGS_MAX = 256
 """So many turns at once: memory, while HO3 is away."""
+RESULT_MIN_CHARS = 500
+"""A tool's result is not cut below this for a model whose window is too small: it would say nothing."""
 HISTORY_OF_WINDOW = 1 / 2
 """Of a model's window, at most so much goes to earlier turns."""
 CONTEXT_OF_WINDOW = 3 / 4

@@ -11,6 +11,7 @@ goes on from (`goes_on`). The gateway has it (`whole`); where it has not, as aft
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -27,6 +28,8 @@ UNKNOWN = "history_unknown"
 """Code of the gateway's fault for a prompt that goes on from a text which it has not."""
 _MARK, _CALLS, _END = "\x1e", "\x1f", "\n"
 _ROLES: Mapping[str, Literal["user", "assistant", "tool"]] = {"user": "user", "assistant": "assistant", "tool": "tool"}
+_BEHIND_ANSWER = re.compile(rf"{_MARK}assistant{_END}[^{_MARK}{_CALLS}]*(?={_MARK}user{_END})")
+"""Up to where a person's message follows an answer: between two turns."""
 _CALLED = Decoder(list[ToolCall])
 _KEPT, _KEPT_CHARS = 4096, 4096
 """Messages that are made once, as nearly all of a prompt stood in the one before. Only speed depends on these."""
@@ -64,6 +67,12 @@ def goes_on(order: WorkOrder, last: Told | None) -> WorkOrder:
     new = said.model_copy(update={"text": said.text[last.chars :]})
     inputs = [new if one is said else one for one in order.input_context]
     return order.model_copy(update={"input_context": inputs, "history_after": last.digest})
+
+
+def find_newer_half(text: str) -> int:
+    """Return where the turns begin that make at most half of this text; its end: none does."""
+    begins = (match.end() for match in _BEHIND_ANSWER.finditer(text))
+    return next((place for place in begins if place >= len(text) / 2), len(text))
 
 
 def join_whole(known: str, new: str, after: bytes) -> str | None:

@@ -13,7 +13,7 @@ bytes. Nothing is guessed: an array of another length, or a field of another typ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,7 @@ from hobus.bus.record.entry import HASH_BYTES
 from hobus.bus.record.payload import name_packed, read_payload
 from hobus.bus.record.payloads.orders import SignalsNamed
 from hobus.bus.record.session_facts import RunRequested, SessionEvent, SessionStarted
-from hobus.bus.record.text_parts import is_list
+from hobus.bus.record.text_parts import join, read_parts
 
 _HEAD = ("run", "round", "step", "session_epoch", "step_epoch", "at")
 _SHA256 = "sha256:"
@@ -383,8 +383,11 @@ def read_learned(due: Entry | None) -> tuple[list[str], Remembered | None]:
     )
 
 
-def find_own_text(entry: Recorded, ref: str) -> str | None:
-    """Return the text behind a ref into this very entry; None if the ref leads elsewhere, or the text was erased."""
+def find_own_text(entry: Recorded, ref: str, known: Mapping[str, str] | None = None) -> str | None:
+    """Return the text behind a ref into this very entry; None if the ref leads elsewhere, or the text was erased.
+
+    One that is made of parts is put together of the texts that are `known` by their refs, if all of them are.
+    """
     try:
         submission_id, number = split_body_ref(ref)
     except ValueError:
@@ -392,7 +395,9 @@ def find_own_text(entry: Recorded, ref: str) -> str | None:
     if submission_id != entry.submission_id or number >= len(entry.bodies):
         return None
     body = entry.bodies[number]
-    return None if body is None or is_list(body) else body.decode(errors="replace")
+    if body is None or (parts := read_parts(body)) is None:
+        return None if body is None else body.decode(errors="replace")
+    return join(parts, known) if known and all(of is None or of in known for of, _ in parts) else None
 
 
 def find_body(entry: Entry | WriteEntry, ref: str) -> bytes:

@@ -105,6 +105,7 @@ class OwnedSession:
         self.older_lines: text_parts.KeptText | None = None  # of its history, as an order recorded them last
         self.instructions: dict[str, str] = {}  # its agent's, as an order recorded them last -> where they stand
         self.told: Told | None = None  # of its history, as a model was asked with it last
+        self.too_long: dict[tuple[str | None, str | None], int] = {}  # provider, model -> tokens that it could not read
         self.untold: Remembered | None = None  # of what a turn stated that was answered before that was known
         self._bus = resources.bus
         self._client = resources.client

@@ -16,6 +16,8 @@ from hobus.actors.ho2_supervisor.turn.history import ERASED
 from hobus.bus.record.text_parts import TextPart
 
 PRIORITIES = ("intent", "failed", "open", "memory")
+_SHORTENED = "CONTEXT_TOO_LONG"
+"""Of a prompt that was shortened and asked again, or that ended its turn: another fact of it fills the window more."""
 _LEAD = "active intent: "
 
 
@@ -27,7 +29,7 @@ def make_liveness_fragments(
     told = [one for one in reversed(active) if one in shown]
     return [
         *(_make_intent(intent_id, state.intents[intent_id].objective, objectives) for intent_id in told),
-        *(_make_failed(life) for life in orders if life.status == "failed"),
+        *(_make_failed(life) for life in orders if life.status == "failed" and life.reason != _SHORTENED),
         *(
             make_fragment("liveness", life.wo_id, f"without an end: {_describe_order(life)}")
             for life in orders

@@ -98,7 +98,8 @@ class RunMemo(Struct):
             case events.OrderDispatched():
                 self.orders[event.wo_id] = event.order
                 results = [one for each in event.order.exchanges for one in each.results]
-                self._keep(entry, [*results, *_list_beside(event.order)])
+                self._keep(entry, results, self.texts)
+                self._keep(entry, _list_beside(event.order))
                 self.dispatched_in[event.wo_id] = tenure
             case events.OrderEnded():
                 self.receipts.setdefault(event.wo_id, event.receipt)
@@ -113,8 +114,8 @@ class RunMemo(Struct):
             case _:
                 pass
 
-    def _keep(self, entry: Recorded, said: list[Segment]) -> None:
-        own = {ref: find_own_text(entry, ref) for one in said if (ref := one.ref) is not None}
+    def _keep(self, entry: Recorded, said: list[Segment], known: Mapping[str, str] | None = None) -> None:
+        own = {ref: find_own_text(entry, ref, known) for one in said if (ref := one.ref) is not None}
         self.texts |= {ref: text for ref, text in own.items() if text is not None}
 
     def classified(self) -> dict[str, Any] | None:

@@ -212,6 +212,11 @@ class Effects:
             return self.make_one_segment(name, parts)
         return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
 
+    def show_stretch(self, shown: Segment, start: int, end: int) -> TextPart:
+        """Return a stretch of a text that an order of this run has shown, by its ref where it has one."""
+        ref = shown.ref or self._refs.get(shown.text)
+        return TextPart(ref, shown.text[start:end], f"{start}:{end}" if ref else "")
+
     @property
     def has_open_model_calls(self) -> bool:
         """Return whether an order to a model was sent and has no receipt: its cost is unknown."""

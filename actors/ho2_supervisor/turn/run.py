@@ -5,6 +5,7 @@ What it does beyond itself goes through `effects.py`, by which a run that is dri
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -111,10 +112,20 @@ class Run:
         return run.config
 
     def compute_window_share(self, share: float) -> int | None:
-        """Return this share of the model's window in tokens; None: the configuration does not say its size."""
+        """Return this share of the model's window in tokens; None: nothing is known of its size.
+
+        The configuration says it, and what the model could not read in this session.
+        """
         chosen = self.run_config
-        row = self.config.gateway.row(chosen.provider, chosen.model)
-        return None if row is None or row.context_tokens is None else int(row.context_tokens * share)
+        row, too_long = self.config.gateway.row(chosen.provider, chosen.model), self.session.too_long
+        known = [row and row.context_tokens, too_long.get((chosen.provider, chosen.model))]
+        return min((int(tokens * share) for tokens in known if tokens is not None), default=None)
+
+    def note_too_long(self, shown: Sequence[Segment]) -> None:
+        """Note that the model's window is smaller than a prompt of these texts."""
+        tokens = sum([len(one.text) for one in shown]) // self.config.attention.chars_per_token
+        asked = self.run_config.provider, self.run_config.model
+        self.session.too_long[asked] = min(tokens, self.session.too_long.get(asked, tokens))
 
     @cached_property
     def classification(self) -> Literal["before", "beside", "off"]:

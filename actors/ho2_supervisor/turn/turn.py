@@ -30,6 +30,7 @@ from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.effects import OpenOrder
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.actors.ho2_supervisor.turn.shortening import shorten
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
 from hobus.bus.messages.given_history import cut_middle, find_own_words, split_stretches
@@ -99,6 +100,8 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
         receipt = await _synthesize(run, inputs, progress)
         if receipt.state == "failed" and receipt.wo_id in run.memo.given_up:
             continue  # the run failed with it, and goes on since
+        if chain.get_failure_code(receipt) == "CONTEXT_TOO_LONG" and shorten(run, inputs, progress.exchanges):
+            continue
         output = _require_output(receipt)
         progress.parent = receipt.wo_id
         progress.tokens_used += receipt.cost.total_tokens
