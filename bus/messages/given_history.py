@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import takewhile
 from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
+from msgspec.json import Decoder
 
+from hobus.bus.json_text import write_json
 from hobus.bus.messages.base import Record
+from hobus.bus.messages.work_order import ToolCall
 
 _INSTRUCTIONS = "Instructions of the caller:"
 _EXCHANGE = "Said earlier in this conversation:"
 _WORDS = "Message:"
 _CUT = " … "
-_BEGINS = re.compile(rf"^(?:(user|assistant): |{_EXCHANGE}$|({_WORDS})$)", re.MULTILINE)
+_BEGINS = re.compile(rf"^(?:(user|assistant|calls|result): |{_EXCHANGE}$|({_WORDS})$)", re.MULTILINE)
 """Where a part begins, once the whole begins as one with a history does."""
+_CALLS = Decoder(list[ToolCall])
 
 
 class GivenMessage(Record):
@@ -49,7 +55,7 @@ def tell_history(messages: Sequence[GivenMessage]) -> str:
 def with_history(instructions: Sequence[str], exchange: Sequence[str], words: str) -> str:
     """Return the words behind what was said before them; alone where nothing was.
 
-    `exchange`: messages as `user: …` or `assistant: …`.
+    `exchange`: messages as `user: …` or `assistant: …`; behind one of these `tell_calls`.
     """
     parts = ([_INSTRUCTIONS, *map(_cut_within, instructions), ""] if instructions else []) + (
         [_EXCHANGE, *(f"{said[:1]}{_cut_within(said[1:])}" for said in exchange), ""] if exchange else []
@@ -57,16 +63,24 @@ def with_history(instructions: Sequence[str], exchange: Sequence[str], words: st
     return "\n".join([*parts, _WORDS, words]) if parts else words
 
 
+def tell_calls(calls: Sequence[ToolCall], results: Sequence[str]) -> list[str]:
+    """Return the parts of an exchange that say what an assistant called, and what each call brought, in that order."""
+    asked = write_json([call.model_dump(exclude_defaults=True) for call in calls])
+    return [f"calls: {asked}", *(f"result: {said if said.strip() else '(nothing)'}" for said in results)]
+
+
 def _cut_within(text: str) -> str:
     return _BEGINS.sub(lambda match: f" {match[0]}", text)
 
 
 class Stretch(NamedTuple):
-    """A part of such a message: who said the characters from `start` to `end` (system, user or assistant)."""
+    """A part of such a message: who said the characters from `start` to `end` (system, user, assistant or tool)."""
 
     role: str
     start: int
     end: int
+    calls: tuple[ToolCall, ...] = ()  # of an assistant's, which may be empty then
+    call_id: str = ""  # of a tool's: the call that it answers
 
 
 def split_stretches(message: str) -> list[Stretch]:
@@ -82,8 +96,36 @@ def split_stretches(message: str) -> list[Stretch]:
         if role and (said := message[start : match.start()].rstrip("\n")):
             found.append(Stretch(role, start, start + len(said)))
         if match[2]:
-            return [*found, Stretch("user", match.end() + 1, len(message))]
+            return [*_pair_results(found, message), Stretch("user", match.end() + 1, len(message))]
         role, start = match[1] or "", match.end()
+    return []
+
+
+def _pair_results(found: Sequence[Stretch], message: str) -> list[Stretch]:
+    """Give calls to who asked for them; what is no call with all its results belongs to the part before it."""
+    told, waits = list[Stretch](), list[ToolCall]()
+    for number, one in enumerate(found, 1):
+        if one.role == "calls":
+            results = takewhile(lambda following: following.role == "result", found[number:])
+            waits = _read_calls(message[one.start : one.end], len(list(results)))
+        if one.role == "calls" and waits:
+            has_words = bool(told) and told[-1].role == "assistant" and not told[-1].calls
+            asker = told.pop() if has_words else Stretch("assistant", one.start, one.start)
+            told.append(asker._replace(calls=tuple(waits)))
+        elif one.role == "result" and waits:
+            told.append(one._replace(role="tool", call_id=waits.pop(0).call_id))
+        elif one.role in ("calls", "result"):
+            last = told.pop() if told else one._replace(role="user")
+            told.append(last._replace(end=one.end))
+        else:
+            told.append(one)
+    return told
+
+
+def _read_calls(text: str, count: int) -> list[ToolCall]:
+    with suppress(ValueError):
+        if len(calls := _CALLS.decode(text)) == count:
+            return calls
     return []
 
 

@@ -8,13 +8,17 @@ anybody else begins a new one, into whose first message the given history is wri
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import takewhile
 from typing import NamedTuple
 
+from hobus.bus.json_text import is_within, read_json
 from hobus.bus.limits import IMAGES_TURNS
 from hobus.bus.messages import given_history
+from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import derive_requested_id, derive_turn_key
 from hobus.bus.messages.ledger import (
     Entries,
@@ -28,6 +32,7 @@ from hobus.bus.messages.ledger import (
     Written,
     name_session_stream,
 )
+from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.port import Bus
 from hobus.bus.record.payload import pack_payload, read_payload
 from hobus.bus.record.payloads.governance import TranscriptDelivered
@@ -64,6 +69,17 @@ class TranscriptMessage(NamedTuple):
     call_id: str = ""  # of a tool's message: the call that it answers
     images: tuple[GivenImage, ...] = ()  # which its text names
 
+    def read_calls(self) -> list[ToolCall]:
+        """Return the calls as a model is shown them; none where the arguments of one are no JSON object."""
+        with suppress(ValueError, RecursionError):
+            said = [read_json(call.arguments.strip() or "{}") for call in self.calls]
+            if all(isinstance(one, dict) and is_within(one, PARAMETERS_DEPTH_MAX) for one in said):
+                return [
+                    ToolCall(call_id=f"{n:03d}", provider_call_id=call.call_id, tool_id=call.name, arguments=arguments)
+                    for n, (call, arguments) in enumerate(zip(self.calls, said, strict=True), 1)
+                ]
+        return []
+
     def __str__(self) -> str:
         asked = [f"[asked for {call.name} {call.arguments} as {call.call_id}]" for call in self.calls]
         who = f"{self.role} ({self.call_id})" if self.call_id else self.role
@@ -87,15 +103,30 @@ def derive_transcript_id(principal: str, messages: Iterable[TranscriptMessage]) 
 def with_history(messages: Sequence[TranscriptMessage]) -> str:
     """Return the first message of a new session: the last one, behind all that was said before it elsewhere.
 
-    Results of calls that were handed out elsewhere are part of what was said.
+    Calls that were handed out elsewhere, and their results, are part of what was said.
     """
     *earlier, last = messages
     words = last.text
     if last.role == "tool":
         words, earlier = "Go on with these results.", list(messages)
     instructions = [said.text for said in earlier if said.role == "system"]
-    exchange = [f"user: {said}" if said.role == "tool" else str(said) for said in earlier if said.role != "system"]
-    return given_history.with_history(instructions, exchange, words)
+    exchange = _list_exchange([said for said in earlier if said.role != "system"])
+    return given_history.with_history(instructions, list(exchange), words)
+
+
+def _list_exchange(said: Sequence[TranscriptMessage]) -> Iterator[str]:
+    """Yield the parts of what was said; calls without a result for each, or that cannot be read, are told in words."""
+    place = 0
+    while place < len(said):
+        one, place = said[place], place + 1
+        after = list(takewhile(lambda following: following.role == "tool", said[place:]))
+        results, calls = {each.call_id: each.text for each in after}, one.read_calls()
+        if calls and len(after) == len(calls) and results.keys() == {call.call_id for call in one.calls}:
+            yield from [f"assistant: {one.text}"] if one.text else ()
+            yield from given_history.tell_calls(calls, [results[call.call_id] for call in one.calls])
+            place += len(after)
+        else:
+            yield f"user: {one}" if one.role == "tool" else str(one)
 
 
 def list_new_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...]:

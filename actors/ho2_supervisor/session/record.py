@@ -20,7 +20,7 @@ from hobus.actors.ho2_supervisor.turn import history as history_rules
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, HistoryLimits
 from hobus.bus.limits import IMAGES_TURNS
 from hobus.bus.messages import session
-from hobus.bus.messages.ids import RunId, get_position, is_beside
+from hobus.bus.messages.ids import RunId, derive_completed_id, get_position, is_beside
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import LOOKED_UP, Exchange, Receipt, Segment, ToolFile, WorkOrder
 from hobus.bus.record import session_facts as events
@@ -124,16 +124,21 @@ class RunMemo(Struct):
         receipt = self.receipts.get(asked[-1]) if asked else None
         return None if receipt is None or receipt.output_result is None else receipt.output_result.parsed
 
-    def delivered(self, objectives: Mapping[str, str]) -> DeliveredTurn:
+    def delivered(self, objectives: Mapping[str, str], earlier: DeliveredTurn | None) -> DeliveredTurn:
         """Return what the run was asked, and what later prompts show behind its answer.
 
         Rounds with tool calls or with a person's words, no drafts, no notes on them; and what its message had beside
-        it, as far as its own orders brought that, or intents did (ref -> words). A run that goes on from calls of its
-        caller's tells nothing of them: its turn's words do.
+        it, as far as its own orders brought that, or intents did (ref -> words). With the results of calls of its
+        caller's a run goes on with the turn that asked for them (`earlier`), and both are one.
         """
         asked = [order for order in self.orders.values() if order.wo_type == "synthesize"]
         turn = DeliveredTurn(self.requested.input_id, self.requested.input_ref, "", self.input_text, texts={})
-        if not asked or self.requested.continues is not None:
+        if (continues := self.requested.continues) is not None:
+            has_asked = derive_completed_id(continues.removeprefix("WO-").partition(".")[0])
+            if earlier is None or not earlier.reply_ref.startswith(f"{has_asked}/"):
+                return turn
+            turn = earlier
+        if not asked:
             return turn
         kept: list[Exchange] = []
         for one in asked[-1].exchanges:
@@ -141,11 +146,14 @@ class RunMemo(Struct):
             if one.tool_calls or steers:
                 kept.append(one.model_copy(update={"said": steers} | ({} if one.tool_calls else {"text": Segment()})))
         beside = _list_beside(asked[-1])
+        if continues is not None:
+            brought = zip(self.requested.results, self.results, strict=True)
+            read = {one.content_ref: text for one, text in brought if text is not None} | self.texts
+            return replace(turn, rounds=tuple(kept)).with_texts(read)
         known = {ref: text for ref, text in objectives.items() if has_own_words(ref)} | self.texts
         lacking = {one.name for one in beside if one.ref is not None and one.ref not in known}
         beside = [one for one in beside if one.name not in lacking]
-        texts = history_rules.cut_beginnings(history_rules.list_refs(kept, beside), known)
-        return replace(turn, rounds=tuple(kept), beside=tuple(beside), texts=texts)
+        return replace(turn, rounds=tuple(kept), beside=tuple(beside)).with_texts(known)
 
     def _note_decided(self, before: SessionState) -> None:
         command, batch = before.received_command and before.received_command.command, before.tool_batch
@@ -374,7 +382,7 @@ class SessionRecord:
             asked = (
                 DeliveredTurn(end.input_id, known.input_ref, "")
                 if self.run is None
-                else self.run.delivered(self.objectives)
+                else self.run.delivered(self.objectives, next(reversed(self.history.turns), None))
             )
             turn = with_reply(asked, entry, end, result)
             self.history = history_rules.remember(self.history, turn, self.limits)
@@ -440,7 +448,8 @@ def make_ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRu
 
 def with_reply(turn: DeliveredTurn, entry: Recorded, end: End, result: TurnResult | None) -> DeliveredTurn:
     """Return the turn with what this entry answered."""
-    tool_ids = () if result is None else tuple(dict.fromkeys(call.tool_id for call in result.tool_calls))
+    called = () if result is None else [call.tool_id for call in result.tool_calls]
+    tool_ids = tuple(dict.fromkeys((*turn.tool_ids, *called)))
     return replace(turn, reply_ref=end.reply_ref, reply_text=reply_in(entry, end, result), tool_ids=tool_ids)
 
 

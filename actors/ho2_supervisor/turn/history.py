@@ -143,8 +143,18 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
             self,
             input_text=texts.get(self.input_ref) if self.input_text is None else self.input_text,
             reply_text=texts.get(self.reply_ref) if self.reply_text is None else self.reply_text,
-            texts=cut_beginnings(list_refs(self.rounds, self.beside), texts) if self.texts is None else self.texts,
-        )
+            texts={} if self.texts is None else self.texts,
+        ).with_texts(texts if self.texts is None else {})
+
+    def with_texts(self, texts: Mapping[str, str]) -> DeliveredTurn:
+        """Return the turn with what it has not read of its rounds, as much of each as later prompts show.
+
+        One more character of a longer one tells that there is more.
+        """
+        if self.texts is None:
+            return self
+        known, refs = {**texts, **self.texts}, list_refs(self.rounds, self.beside)
+        return replace(self, texts={ref: known[ref][: HISTORY_RESULT_CHARS + 1] for ref in refs if ref in known})
 
 
 def _cut_own_words(ref: str, text: str | None) -> TextPart:
@@ -159,10 +169,11 @@ def list_given(ref: str, text: str) -> list[TextPart]:
     """Return the messages that a client told of before a person's own words."""
     parts: list[TextPart] = []
     for one in given_history.split_stretches(text)[:-1]:
-        said = [_stretch(ref, text, one)]
+        said = [_stretch(ref, text, one)] if one.start < one.end else []
         if one.role == "system":  # of whoever holds the conversation: this agent's makers did not say it
             said = [TextPart(None, "<caller_instructions>\n"), *said, TextPart(None, "\n</caller_instructions>")]
-        parts += _make_message("user" if one.role == "system" else one.role, *said)
+        role = "user" if one.role == "system" else one.role
+        parts += _make_message(role, *said, call_id=one.call_id, calls=one.calls)
     return parts
 
 
@@ -174,11 +185,6 @@ def list_refs(rounds: Sequence[Exchange], beside: Sequence[Segment]) -> tuple[st
     """Return the refs of what was said in these rounds and of what stood beside their message."""
     said = (one for exchange in rounds for one in (exchange.text, *exchange.results, *exchange.said))
     return tuple(one.ref for one in (*said, *beside) if one.ref is not None)
-
-
-def cut_beginnings(refs: Sequence[str], texts: Mapping[str, str]) -> dict[str, str]:
-    """Return as much of these texts as later prompts show, and one more character of a longer one, which tells it."""
-    return {ref: texts[ref][: HISTORY_RESULT_CHARS + 1] for ref in refs if ref in texts}
 
 
 class ToldTurn(NamedTuple):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hobus.bus.messages.session import CallerCall
+from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from hobus.launch.http import openai_answers, openai_requests, transcript
 from hobus.launch.http.problems import Problem
 from hobus.launch.http.transcript import Called, TranscriptMessage
@@ -130,22 +131,53 @@ def test_the_choice_of_a_tool_is_kept(door, choice, called):
     assert [call.function.name for call in message.tool_calls or ()] == ([called] if called else [])
 
 
-def test_results_of_calls_that_nobody_knows_begin_a_new_session_with_their_history(door):
-    """As any transcript that was not delivered like this does: the model reads what was said."""
+@pytest.mark.parametrize("arguments", ['{"city": "Bern"}', "", "no JSON"])
+def test_calls_that_a_client_tells_of_reach_the_model_as_calls_with_their_results(door, monkeypatch, arguments):
+    """By their ids, in the order of the calls; what cannot be read as a call is told in words."""
+    asked = []
+    monkeypatch.setattr(OfflineProvider, "complete", hear(asked, OfflineProvider.complete))
 
     async def work():
-        call = {"id": "call_x", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+        calls = [
+            {"id": f"call_{name}", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+            for name in "xy"
+        ]
         said = [
             {"role": "user", "content": ASKS},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "assistant", "content": "I look.", "tool_calls": calls},
+            {"role": "tool", "tool_call_id": "call_y", "content": "rainy"},
             {"role": "tool", "tool_call_id": "call_x", "content": "sunny"},
         ]
         return await door.openai().chat.completions.create(model="ADMIN", messages=said, tools=TOOLS)
 
     assert door.run(work()).outcome == "success"
-    [entry] = [entry for entry in door.cluster.entries() if entry.event_type == "RunRequested"]
-    text = (entry.bodies[1] or b"").decode()
-    assert "assistant: [asked for get_weather {} as call_x]\nuser: tool (call_x): sunny\n" in text
+    told = [
+        (one.role, one.text, [(call.provider_call_id, call.arguments) for call in one.tool_calls], one.tool_call_id)
+        for one in asked[-1].messages
+        if one.role != "system"
+    ]
+    if arguments == "no JSON":
+        text = "I look. [asked for get_weather no JSON as call_x] [asked for get_weather no JSON as call_y]"
+        assert told[1:3] == [("assistant", text, [], ""), ("user", "tool (call_y): rainy", [], "")]
+    else:
+        given = json.loads(arguments or "{}")
+        assert told == [
+            ("user", ASKS, [], ""),
+            ("assistant", "I look.", [("call_x", given), ("call_y", given)], ""),
+            ("tool", "sunny", [], "001"),
+            ("tool", "rainy", [], "002"),
+            ("user", "Go on with these results.", [], ""),
+        ]
+
+
+def hear(asked, complete):
+    """A model's call that also says what it is asked."""
+
+    async def heard(self, prompt, **how):
+        asked.append(prompt)
+        return await complete(self, prompt, **how)
+
+    return heard
 
 
 @pytest.mark.parametrize(

@@ -253,3 +253,36 @@ def test_a_later_message_shows_what_was_asked_for_and_opens_calls_of_its_own() -
         assert '[asked the caller for get_weather {"city": "Bern"} as call_11111111_1_3_001]' in text_of(
             rig.pool.orders[-1], "history"
         )
+
+
+@pytest.mark.parametrize("is_struck", [False, True])
+def test_later_prompts_show_calls_that_were_answered_as_the_messages_that_they_were(is_struck: bool) -> None:
+    """The turn that asked and those that brought results are one, as its model saw it: a prefix of what follows.
+
+    So, too, for an owner that reads it from the record.
+    """
+    with Rig(script=asks_thrice, agent={"classification": "off"}) as rig:
+        rig.run(rig.start_session())
+        calls = rig.run(rig.turn("i1", "weather?", run_overrides=THEIRS)).caller_calls
+        for number in (2, 3):
+            given = [CallResult(tool_call_id=call.tool_call_id, content=f"sunny {number}") for call in calls]
+            calls = rig.run(rig.turn(f"i{number}", "", results=given, run_overrides=THEIRS)).caller_calls
+        if is_struck:
+            rig.world.kill(rig.instances[0])
+            rig.supervise()
+        rig.run(rig.turn("i4", "and now?"))
+        shown = text_of(rig.pool.orders[-1], "history")
+        called = '\x1f[{"call_id":"001","tool_id":"%s","arguments":%s}]'
+        weather = called % ("get_weather", '{"city":"Bern"}')
+        assert shown.splitlines() == [
+            "user: weather?",
+            "assistant: " + called % ("list_packages", "{}"), "tool: own result",
+            "assistant: I look." + weather, "tool: sunny 2",
+            "assistant: I look." + weather, "tool: sunny 3",
+            "assistant: own result, sunny 2, sunny 3",
+        ]  # fmt: skip
+
+
+def asks_thrice(order: WorkOrder) -> Answer:
+    """As `asks_twice`, and the caller's tool once more."""
+    return asks_twice(order.model_copy(update={"exchanges": order.exchanges[:1]} if len(order.exchanges) == 2 else {}))
