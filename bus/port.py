@@ -180,7 +180,7 @@ class Anew(str):
 class Provider(Protocol):
     """One model provider instance.
 
-    One that knows has `window(model_id)` besides: tokens that prompt and answer may have together, None: not known.
+    One that knows has `async window(model_id)` besides: tokens of prompt and answer together; None: not known.
     """
 
     @property

@@ -7,6 +7,8 @@ WRITTEN_MAX_CHARS = 2000
 
 CONNECT_TIMEOUT_MS = 5000
 """Until a connection to a provider stands: a server that is there answers within a round trip or two."""
+LIST_WAIT_MS = 1000
+"""The first calls to a provider wait so long for its list of models, which says their windows; then it comes beside."""
 POOL_REQUESTS_MAX = 32
 """Requests at once in one pool of connections to a provider: each begin and end looks through all of them."""
 CALLS_MAX = 4096

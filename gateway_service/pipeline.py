@@ -242,6 +242,7 @@ class Pipeline(Struct, frozen=True):
         try:
             async with asyncio.timeout(self._compute_left(running, until)) if may_wait else nullcontext():
                 await self.providers[provider_id].prepare()
+                window = await self._find_window(ask, model)
                 self.loaded.add(provider_id)
                 if sees:
                     ask = await images.fill_images(ask, self.sender.ledger)
@@ -251,19 +252,20 @@ class Pipeline(Struct, frozen=True):
             what = f"provider {provider_id} was still being loaded when the deadline passed"
             raise GatewayError("DEADLINE_EXCEEDED", what) from None
         estimate = pricing.estimate_input_tokens(ask.prompt, self.config.attention.chars_per_token)
-        return self._cap_to_window(ask, model, estimate), estimate
-
-    def _cap_to_window(self, ask: PromptCall, model: ModelConfig | None, estimate: int) -> PromptCall:
-        """Return the request with a cap of its answer that its model's window has room for. Raises CONTEXT_TOO_LONG."""
-        provider = self.providers[ask.route.provider_id]
-        window = model.context_tokens if model is not None else None
-        if window is None and (known := getattr(provider, "window", None)) is not None:
-            window = known(ask.route.model_id)
-        if window is None or isinstance(ask.prompt, VectorPrompt):  # of which each has the window for itself
-            return ask
+        if window is None:
+            return ask, estimate
         framed = estimate + limits.MESSAGE_TOKENS * len(ask.prompt.messages)
         cap = routing.answer_cap(ask.prompt.max_tokens, ask.route, framed, window)
-        return records.change_request(ask, ask.route, max_tokens=cap)
+        return records.change_request(ask, ask.route, max_tokens=cap), estimate
+
+    async def _find_window(self, ask: PromptCall, model: ModelConfig | None) -> int | None:
+        """Return what this prompt and its answer may have together; None: there is no such bound, or none is known."""
+        if isinstance(ask.prompt, VectorPrompt):  # of whose texts each has it for itself
+            return None
+        if model is not None and model.context_tokens is not None:
+            return model.context_tokens
+        known = getattr(self.providers[ask.route.provider_id], "window", None)
+        return None if known is None else await known(ask.route.model_id)
 
     async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
         """Run stages 6 to 11: one reservation, at most one send, exactly one end."""

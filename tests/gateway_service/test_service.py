@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from unittest.mock import AsyncMock
 
 import pytest
 from structlog.testing import capture_logs
@@ -547,7 +548,7 @@ def test_an_answer_gets_what_the_window_of_its_model_leaves(make, is_stated):
     shipped = {"kind": "offline", "latency_ms": 0, "any_model": False, "concurrency_max": 4, "models": [model]}
     provider = Scripted()
     if not is_stated:
-        provider.window = {"offline-rules-1": 1000}.get
+        provider.window = AsyncMock(return_value=1000)
     cluster = make(provider, gateway={"providers": {"offline": shipped}})
 
     async def turn():

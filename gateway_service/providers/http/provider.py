@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -125,6 +125,7 @@ class HttpProvider:
     _loading: asyncio.Future[SdkClient] | None = None
     _windows: dict[str, int] | None = None
     _looking: asyncio.Future[None] | None = None
+    _awaits_list: bool = True
     _closes_alone: set[str] = field(default_factory=set[str])
     """Models whose newest answer began with thinking without its opening."""
 
@@ -211,14 +212,18 @@ class HttpProvider:
         content = SpokenText(closes_alone=model_id in self._closes_alone, thinks_first=is_known)
         return AnswerReader(self._wire, ToolNames.of(prompt), model_id, content)
 
-    def window(self, model_id: str) -> int | None:
+    async def window(self, model_id: str) -> int | None:
         """Return the tokens of prompt and answer together, as the model's server says; None: not known (yet).
 
-        The server is asked beside the first call, and again only where it could not answer.
+        The server is asked before the first call, and again, beside later ones, only where it could not answer.
         """
         if self._windows is None:
             self._windows, self._looking = {}, asyncio.ensure_future(self._look_for_windows())
-        return self._windows.get(model_id)
+        if self._looking is not None and self._awaits_list:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limits.LIST_WAIT_MS / 1000):
+                    await asyncio.shield(self._looking)
+        return (self._windows or {}).get(model_id)
 
     async def _look_for_windows(self) -> None:
         try:
@@ -227,6 +232,8 @@ class HttpProvider:
             self._windows = None if fault.retryable and fault.facts.get("unbilled") else {}
         else:
             self._windows = {str(item["id"]): size for item in found if (size := read_window(item))}
+        finally:
+            self._awaits_list = False
 
     async def _answer(
         self,

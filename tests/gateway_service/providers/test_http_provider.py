@@ -21,11 +21,13 @@ from bench.gateway.servers import (
     piece,
     serving,
     sse,
+    whole,
 )
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Sampling, Segment, ToolCall
 from hobus.bus.port import Anew
+from hobus.gateway_service import limits
 from hobus.gateway_service.providers.http import openai_wire
 from tests.gateway_service.servers import answering, by_path, message_events, streaming
 
@@ -391,12 +393,31 @@ async def test_the_models_of_a_server_are_listed(kind):
     ],
 )  # fmt: skip
 async def test_a_server_is_asked_for_the_windows_of_its_models(said, window):
-    """Beside the first call and once; a model that it does not tell of has none."""
+    """Once, and whoever comes first waits for it; a model that it does not tell of has none."""
     async with serving(by_path(models=answering({"data": [{"id": "tiny", **said}]}))) as server:
         provider = instance(OPENAI, server.url)
-        assert provider.window("tiny") is None
+        firsts = [provider.window(name) for name in ("tiny", "other", "tiny")]
+        assert await asyncio.gather(*firsts) == [window, None, window]
+        assert (await provider.window("tiny"), len(server.requests)) == (window, 1)
+        await provider.close()
+
+
+async def test_a_list_that_does_not_come_holds_the_first_calls_up_for_a_moment_alone(monkeypatch):
+    """They go on without it, and later ones have what came."""
+    monkeypatch.setattr(limits, "LIST_WAIT_MS", 20)
+    comes = asyncio.Event()
+
+    async def list_late(_request, writer):
+        await comes.wait()
+        writer.write(whole({"data": [{"id": "tiny", "max_model_len": 4096}]}))
+        await writer.drain()
+
+    async with serving(list_late) as server:
+        provider = instance(OPENAI, server.url)
+        assert await provider.window("tiny") is None
+        comes.set()
         await provider._looking
-        assert (provider.window("tiny"), provider.window("other"), len(server.requests)) == (window, None, 1)
+        assert await provider.window("tiny") == 4096
         await provider.close()
 
 
@@ -406,7 +427,7 @@ async def test_a_server_that_lists_nothing_is_asked_again_only_if_it_could_not(s
     async with serving(by_path(models=answering({}, status))) as server:
         provider = instance(OPENAI, server.url)
         for _ in range(2):
-            assert provider.window("tiny") is None
+            assert await provider.window("tiny") is None
             await provider._looking
         assert len(server.requests) == asked
 
