@@ -6,7 +6,7 @@ time, ids and randomness from here and nowhere else, so that a turn can be simul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -175,6 +175,14 @@ class Anew(str):
     """A piece of an answer before which all earlier ones are taken back: they were no part of it."""
 
     __slots__ = ()
+
+
+class Used(str):
+    """The last piece of an answer that is given up, without words: the tokens that it has used by then."""
+
+    __slots__ = ("tokens",)
+
+    tokens: Mapping[str, int]
 
 
 class Provider(Protocol):

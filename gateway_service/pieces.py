@@ -8,10 +8,10 @@ them together stay below FRAMES_PER_S: whoever reads takes more at a time, and n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from hobus.bus.port import Anew
+from hobus.bus.port import Anew, Used
 from hobus.bus.streaming import Draft
 from hobus.gateway_service.limits import FRAMES_PER_S
 
@@ -26,6 +26,7 @@ class Pieces:
     interval_s: float
     chars_left: int  # an answer beyond it cannot be recorded, so it will be none
     said_chars: int = 0  # what came so far
+    used: Mapping[str, int] = field(default_factory=dict[str, int])  # by an answer that was given up
     _held: str = ""
     _due: float = field(init=False)
     _spoke_at: float = field(init=False)
@@ -37,6 +38,9 @@ class Pieces:
 
     def add(self, text: str) -> None:
         """Take the provider's next piece; whatever it holds, it fails nothing."""
+        if isinstance(text, Used):
+            self.used = text.tokens
+            return
         if isinstance(text, Anew):
             self._stop()
             self._held = ""

@@ -272,13 +272,14 @@ class Sender(Struct):
         except asyncio.CancelledError:
             is_due = self._is_due(ask)
             late = self._make_late(ask, self.bus.clock.monotonic() - started if is_due else pieces.silent_s)
-            came = "; what had come is charged, by its length" if pieces.said_chars else ""
+            by = "as it says" if pieces.used else "by its length"
+            came = f"; what had come is charged, {by}" if pieces.said_chars or pieces.used else ""
             fault = GatewayError("CANCELLED", f"cancelled while the provider worked{came}")
             if is_due or late.code == "PROVIDER_TIMEOUT":  # callers give up on a provider that hangs
                 fault = late
-            if pieces.said_chars:
+            if came:
                 said = pricing.estimate_text_tokens(pieces.said_chars, self.config.attention.chars_per_token)
-                fault.facts |= {"input_tokens": attempt.estimate, "output_tokens": max(1, said)}
+                fault.facts |= {"input_tokens": attempt.estimate, "output_tokens": max(1, said), **pieces.used}
             passage.ended(fault)
             self._record_failed(attempt, fault)
             raise

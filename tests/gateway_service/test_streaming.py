@@ -12,10 +12,11 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.streams import StreamDelta, StreamReset
-from hobus.bus.port import Anew
+from hobus.bus.port import Anew, Used
 from hobus.launch.http.openai_answers import Delivered
 from tests.bus.test_streaming import shown
-from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts
+from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, hang, payload
+from tests.rig import of_type
 
 
 @pytest.fixture
@@ -103,6 +104,33 @@ def test_what_was_only_thought_is_taken_back_at_once(cluster):
     sent = Delivered()
     told = "".join([*map(sent.take, frames), sent.finish(response.content)])
     assert told == "secret stuff\n\nvisible"
+
+
+def test_a_stream_that_its_client_closes_is_charged_as_its_provider_says(cluster):
+    """Not by the lengths of what was asked and came."""
+    cut = Used()
+    cut.tokens = {"input_tokens": 20, "output_tokens": 1, "cached_tokens": 8}
+
+    async def act(_prompt: Prompt) -> PromptResponse:
+        tell = cluster.provider.on_delta
+        assert tell is not None
+        tell("x" * 40)
+        try:
+            return await hang(_prompt)
+        finally:
+            tell(cut)
+
+    async def give_up():
+        heard: list[Message] = []
+        call = asyncio.ensure_future(ask(cluster, heard, prompt(stream=True, text="y" * 400)))
+        while not shown(heard):
+            await asyncio.sleep(0.1)
+        call.cancel()
+        return await cluster.entries(rests_s=2)
+
+    cluster.provider.act = act
+    [failed] = of_type(cluster.run(give_up()), "PROMPT_FAILED")
+    assert payload(failed).tokens == 21 and "as it says" in payload(failed).message
 
 
 def test_what_a_provider_says_fails_no_call(cluster):

@@ -19,7 +19,7 @@ import structlog
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.work_order import ToolCall
-from hobus.bus.port import Anew
+from hobus.bus.port import Anew, Used
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import limits, pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
@@ -251,14 +251,31 @@ class HttpProvider:
                 raise BadAnswer(_IN_PIECES)
             return answer
         async with aclosing(client.stream(wire.PATH, body, timeout_s)) as events:
-            async for event in self._read_until_whole(events, reader, timeout_s):
-                had_closed = reader.content.has_closed_alone
-                text = hide_key(reader.add(event), self._key)
-                if reader.content.has_closed_alone and not had_closed:
-                    on_delta(Anew(text))
-                elif text:
-                    on_delta(text)
+            try:
+                async for event in self._read_until_whole(events, reader, timeout_s):
+                    had_closed = reader.content.has_closed_alone
+                    text = hide_key(reader.add(event), self._key)
+                    if reader.content.has_closed_alone and not had_closed:
+                        on_delta(Anew(text))
+                    elif text:
+                        on_delta(text)
+            except asyncio.CancelledError:
+                if reader.has_begun or reader.usage:
+                    on_delta(self._count_used(prompt, reader))
+                raise
         return reader.ended(is_done=_is_done())
+
+    def _count_used(self, prompt: Prompt, reader: AnswerReader) -> Used:
+        """Return what came of an answer by its length, and the rest as its provider has told it."""
+        told, used = reader.response(), Used()
+        came = told.model_copy(update={"output_tokens": 0})
+        counted = pricing.with_usage(prompt, came, self.chars_per_token, thought_chars=reader.thought_chars)
+        used.tokens = {
+            "input_tokens": counted.input_tokens,
+            "output_tokens": max(told.output_tokens, counted.output_tokens),
+            "cached_tokens": told.cached_tokens,
+        }
+        return used
 
     async def _read_until_whole(
         self, events: AsyncGenerator[Any], answer: AnswerReader, timeout_s: float

@@ -26,9 +26,10 @@ from bench.gateway.servers import (
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Sampling, Segment, ToolCall
-from hobus.bus.port import Anew
+from hobus.bus.port import Anew, Used
 from hobus.gateway_service import limits
 from hobus.gateway_service.providers.http import openai_wire
+from hobus.gateway_service.providers.http.reader import AnswerReader
 from tests.gateway_service.servers import answering, by_path, message_events, streaming
 
 SCHEMA = {
@@ -582,3 +583,43 @@ async def test_a_stream_of_a_model_that_thinks_first_tells_nothing_of_its_thinki
         provider, told = instance(OPENAI, server.url, models=[row]), []
         answer = await ask(provider, on_delta=told.append)
     assert ("".join(told), answer.content) == ("7!", "7!")
+
+
+THINKS = ({"type": "thinking", "thinking": ""}, [{"type": "thinking_delta", "thinking": "t" * 40}])
+STARTED = [event for event in message_events(THINKS) if event[0] != "ping"][:3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "events", "used"),
+    [
+        (ANTHROPIC, STARTED[:1], (20, 1, 8)),
+        (ANTHROPIC, STARTED, (20, 10, 8)),
+        (OPENAI, [piece(content="x" * 40), {"choices": [], "usage": {"prompt_tokens": 7}}], (7, 10, 0)),
+        (OPENAI, [piece(content="x" * 40)], (2, 10, 0)),
+        (OPENAI, [piece(content="<think>" + "t" * 40)], (2, 10, 0)),
+    ],
+)
+async def test_a_stream_that_is_given_up_says_what_it_has_used(monkeypatch, kind, events, used):
+    """What its provider said of that by then, thoughts included; the rest by its length."""
+    is_read, heard, left = asyncio.Event(), list[str](), [*events]
+    add = AnswerReader.add
+
+    def count(self, event):
+        left.pop()
+        if not left:
+            is_read.set()
+        return add(self, event)
+
+    async def behave(request, writer):
+        await streaming(events)(request, writer)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(AnswerReader, "add", count)
+    async with serving(behave) as server:
+        call = asyncio.ensure_future(ask(instance(kind, server.url), on_delta=heard.append))
+        await is_read.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    assert isinstance(told := heard[-1], Used) and told == ""
+    assert tuple(told.tokens.values()) == used
