@@ -77,6 +77,8 @@ class Registry:
     def add(self, session_id: str, loading: asyncio.Task[OwnedSession]) -> None:
         """Add a session that is being loaded; let idle ones go beyond the bound."""
         self._loadings[session_id] = loading
+        if len(self._loadings) <= self._sessions_max:
+            return
         for idle_id, idle in list(self._loadings.items()):
             if len(self._loadings) <= self._sessions_max:
                 return
