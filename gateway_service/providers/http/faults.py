@@ -206,7 +206,7 @@ def _classify_error(
         page = f"{asked.config.base_url} answers with a web page, and not with JSON; correct base_url"
         return GatewayError("PROVIDER_REFUSED", f"provider {asked.provider_id}: {page}", facts={"unbilled": True})
     if body is not None:  # said in the place of an answer, or in the middle of one
-        fault = _make_status_fault(_find_status(body), {}, body, asked)
+        fault = _make_status_fault(_find_status(body), {}, body, asked, answered="200 with an error in it")
         if cost:  # what was made is paid for
             del fault.facts["unbilled" if "unbilled" in fault.facts else "unknown"]
             fault.facts |= cost
@@ -227,10 +227,12 @@ def _classify_error(
     )
 
 
-def _make_status_fault(status: int, headers: Mapping[str, str], body: Any, asked: AskedProvider) -> GatewayError:
-    """Return the fault of an answer with an error's status."""
+def _make_status_fault(
+    status: int, headers: Mapping[str, str], body: Any, asked: AskedProvider, *, answered: str = ""
+) -> GatewayError:
+    """Return the fault of an answer with an error's status, or with an error that stands for it (`answered`)."""
     said = _quote_provider(body, asked)
-    who = f"provider {asked.provider_id} answered {status}"
+    who = f"provider {asked.provider_id} answered {answered or status}"
     retry_after = retry_after_ms(headers, asked.now)
     facts: dict[str, Any] = {"status": status}
     facts |= {} if retry_after is None else {"retry_after_ms": retry_after}

@@ -206,7 +206,7 @@ async def test_an_error_inside_a_200_is_the_one_that_it_is(kind, streamed, behav
     cost = "unknown" if status == 502 else "unbilled"
     assert (fault.facts["status"], fault.facts[cost]) == (status, True) and f"It says: {FELL}" in fault.detail
     words = {401: "does not accept the key", 429: "takes no more for now"}.get(status, "it failed")
-    assert words in fault.detail
+    assert words in fault.detail and "provider mine answered 200 with an error in it" in fault.detail
 
 
 @pytest.mark.parametrize(
