@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, list_parts
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.turn import history, intents
-from hobus.actors.ho2_supervisor.turn.blocks import compile_unsafe, make_harmless, make_whole_harmless
+from hobus.actors.ho2_supervisor.turn.blocks import compile_unsafe, make_whole_harmless
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.text_parts import TextPart
@@ -47,16 +47,14 @@ def count_chars_left(run: Run, config: OfTurn, room: Room) -> int:
 def _make_sources(run: Run) -> dict[str, FragmentSource]:
     unsafe = compile_unsafe(run.resources.snapshot.prompt_packs)
 
-    def show_alive(config: OfTurn, room: Room) -> Iterator[Fragment]:
-        for found in intents.show_active_objective(run):
-            fragment = make_whole_harmless(found, unsafe)
-            if fragment.chars <= count_chars_left(run, config, room):
-                yield fragment
+    def show(fragments: Sequence[Fragment]) -> FragmentSource:
+        def yield_fitting(config: OfTurn, room: Room) -> Iterator[Fragment]:
+            for fragment in [make_whole_harmless(one, unsafe) for one in fragments]:
+                if fragment.chars <= count_chars_left(run, config, room):
+                    yield fragment
 
-    def show_said(config: OfTurn, room: Room) -> Iterator[Fragment]:
-        for input_id, line in history.list_newest_lines(run.history):
-            fragment = Fragment("history", input_id, make_harmless([TextPart(None, line)], unsafe))
-            if fragment.chars <= count_chars_left(run, config, room):
-                yield fragment
+        return yield_fitting
 
-    return {"liveness": show_alive, "history": show_said}
+    newest = history.list_newest_lines(run.history)
+    said = [Fragment("history", input_id, (TextPart(None, line),)) for input_id, line in newest]
+    return {"liveness": show(intents.show_active_objective(run)), "history": show(said)}

@@ -67,13 +67,6 @@ def weigh(artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, a
     return found
 
 
-def select_biases(
-    artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, as_of_ts: str
-) -> list[ArtifactFacts]:
-    """Return the artifacts whose lines go into this turn's prompt, strongest first."""
-    return [one.artifact for one in weigh(artifacts, turn_labels, budget, as_of_ts) if not one.left_out]
-
-
 def score(bias: Bias, as_of_ts: str) -> float:
     """Return the rank: weight x decay x recency; recency = decay_modifier ** days since the consolidation."""
     artifact = bias.artifact

@@ -24,25 +24,19 @@ def shorten(run: Run, inputs: list[Segment], exchanges: list[Exchange]) -> bool:
     Whichever is longer; later turns of the session show less from the start. Return False where nothing is left to cut.
     """
     said = [one for one in inputs if one.name == HISTORY and one.text != _NOT_SHOWN]
-    results = [one for each in exchanges for one in each.results if len(one.text) > RESULT_MIN_CHARS]
+    results = [len(one.text) for each in exchanges for one in each.results if len(one.text) > RESULT_MIN_CHARS]
     run.note_too_long([*inputs, *(one for each in exchanges for one in (each.text, *each.results, *each.said))])
-    if not said and not results:
-        return False
-    longest = max(len(one.text) for one in results) if results else 0
+    longest = max(results, default=0)
     if said and len(said[0].text) >= longest:
-        inputs[:] = [_drop_older(run, one) if one is said[0] else one for one in inputs]
-        return True
-    most = max(RESULT_MIN_CHARS - len(_CUT), longest // 2)
-    exchanges[:] = [
-        each.model_copy(update={"results": [_cut_end(run, one, most) for one in each.results]}) for each in exchanges
-    ]
-    return True
-
-
-def _drop_older(run: Run, said: Segment) -> Segment:
-    start, end = find_newer_half(said.text), len(said.text)
-    newer = [run.effects.show_stretch(said, start, end)] if start < end else []
-    return _join(run, said, [TextPart(None, _NOT_SHOWN), *newer])
+        start, end = find_newer_half(said[0].text), len(said[0].text)
+        newer = [run.effects.show_stretch(said[0], start, end)] if start < end else []
+        shorter = _join(run, said[0], [TextPart(None, _NOT_SHOWN), *newer])
+        inputs[:] = [shorter if one is said[0] else one for one in inputs]
+    elif longest:
+        most = max(RESULT_MIN_CHARS - len(_CUT), longest // 2)
+        cut = [[_cut_end(run, one, most) for one in each.results] for each in exchanges]
+        exchanges[:] = [each.model_copy(update={"results": of}) for each, of in zip(exchanges, cut, strict=True)]
+    return bool(said or longest)
 
 
 def _cut_end(run: Run, result: Segment, most: int) -> Segment:

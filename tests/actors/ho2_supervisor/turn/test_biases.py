@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, score, select_biases, weigh
+from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, score, weigh
 from hobus.bus.messages.memory import Bias, InForce, Labels
 from tests.actors.ho2_supervisor.remembering import bias
 
@@ -17,7 +17,9 @@ SYSTEM = Labels(domain=["system"])
 
 def chosen(*biases: Bias, labels: Labels = SYSTEM, tokens: int = 1000) -> list[str]:
     """Ids of the selected artifacts."""
-    return [one.artifact_id for one in select_biases(biases, labels, TokenBudget(tokens, 4), AS_OF)]
+    return [
+        one.artifact.artifact_id for one in weigh(biases, labels, TokenBudget(tokens, 4), AS_OF) if not one.left_out
+    ]
 
 
 @pytest.mark.parametrize(
@@ -101,9 +103,9 @@ def test_the_sign_at_the_end_of_a_line_is_none_of_its_words() -> None:
 def test_the_line_is_passed_on_verbatim() -> None:
     """What was learned is copied, never edited."""
     line = "  Ünïcode, “quotes” and {{ braces }} stay.  "
-    [one] = select_biases([bias("ART-1", context_line=line)], SYSTEM, TokenBudget(1000, 4), AS_OF)
-    assert isinstance(one, InForce)
-    assert one.context_line == line
+    [one] = weigh([bias("ART-1", context_line=line)], SYSTEM, TokenBudget(1000, 4), AS_OF)
+    assert isinstance(one.artifact, InForce)
+    assert one.artifact.context_line == line
 
 
 def test_each_line_that_is_left_out_has_its_reason() -> None:
