@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from itertools import pairwise
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -241,3 +242,20 @@ def test_no_prompt_repeats_a_text_of_its_pack(talk):
             parts = [part for message in read_body(entry, 1).messages for part in message.parts]
             assert any(isinstance(part, int) for part in parts)
             assert not texts & {part.text for part in parts if not isinstance(part, int)}
+
+
+def test_a_conversation_outlasts_a_window_that_its_models_server_alone_states():
+    """The gateway refuses what is too long before it is sent, the turn goes on without its oldest part, and later ones."""
+    snapshot = shipped_snapshot()
+    provider = Listens(snapshot)
+    provider.window = AsyncMock(return_value=2500)
+    words = "Please repeat the last thing that I said before this, and mind every word of it, for I do. " * 3
+    with SimulatedCluster(snapshot, providers={"offline": provider}) as cluster:
+        first = cluster.ask(words, input_id="in-0")
+        results = [cluster.ask(f"{words}{n}", input_id=f"in-{n}", session_id=first.session_id) for n in range(1, 30)]
+        entries = cluster.entries()
+    assert [one.outcome for one in results] == ["success"] * 29
+    refused = [one for one in entries if one.event_type == "PROMPT_REJECTED"]
+    assert {one.reason for one in refused} == {"CONTEXT_TOO_LONG"} and len(refused) <= 2
+    sizes = [sum(len(text) for _, text in asked) // 4 for asked in provider.asked.values()]
+    assert max(sizes) < 2500
