@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, list_parts
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
-from hobus.actors.ho2_supervisor.turn import history, intents
+from hobus.actors.ho2_supervisor.turn import intents
 from hobus.actors.ho2_supervisor.turn.blocks import compile_unsafe, make_whole_harmless
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.messages.work_order import Segment
@@ -55,6 +55,6 @@ def _make_sources(run: Run) -> dict[str, FragmentSource]:
 
         return yield_fitting
 
-    newest = history.list_newest_lines(run.history)
-    said = [Fragment("history", input_id, (TextPart(None, line),)) for input_id, line in newest]
+    # The newest turn's line is enough to tell a first message from a later one.
+    said = [Fragment("history", one.input_id, (TextPart(None, one.text),)) for one in run.history.lines[-1:]]
     return {"liveness": show(intents.show_active_objective(run)), "history": show(said)}

@@ -143,8 +143,8 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
             self,
             input_text=texts.get(self.input_ref) if self.input_text is None else self.input_text,
             reply_text=texts.get(self.reply_ref) if self.reply_text is None else self.reply_text,
-            texts={} if self.texts is None else self.texts,
-        ).with_texts(texts if self.texts is None else {})
+            texts=self.texts or {},
+        ).with_texts(texts)
 
     def with_texts(self, texts: Mapping[str, str]) -> DeliveredTurn:
         """Return the turn with what it has not read of its rounds, as much of each as later prompts show.
@@ -418,8 +418,3 @@ def _cut_beginning(part: TextPart) -> tuple[TextPart, ...]:
     if len(part.text) <= HISTORY_RESULT_CHARS:
         return (part,)
     return part._replace(text=part.text[:HISTORY_RESULT_CHARS], stretch=f"0:{HISTORY_RESULT_CHARS}"), _CUT
-
-
-def list_newest_lines(history: History) -> list[tuple[str, str]]:
-    """Return (input id, line) of the newest turn: enough to tell a first message from a later one."""
-    return [(line.input_id, line.text) for line in history.lines[-1:]]

@@ -15,7 +15,6 @@ from hobus.actors.ho2_supervisor.turn.history import (
     History,
     HistoryLimits,
     digest_turn,
-    list_newest_lines,
     make_line,
     remember,
     show_history,
@@ -150,7 +149,6 @@ def history_of(*turns: DeliveredTurn, limits: HistoryLimits = LIMITS) -> History
 def test_first_turn_has_no_history() -> None:
     """Nothing was said: no segment, no line."""
     assert parts(History(), LIMITS) == []
-    assert list_newest_lines(History()) == []
 
 
 def line(number: int) -> str:
