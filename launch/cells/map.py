@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import importlib
 import sqlite3
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from hobus.bus.disk import RealDisk
 from hobus.bus.errors import BusError
 
 Step = Literal["leaving", "copying", "arriving", "sweeping", "returning", "done"]
@@ -78,12 +79,23 @@ class CellMap:
         self.is_server = self.where.startswith(("postgresql://", "postgres://"))
         """Whether it takes longer to ask than a file."""
         self._db: Any = None
-        self._is_begun = False
+        self._is_begun = self._is_held = False
 
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
         self._db = None
+
+    def hold(self) -> Callable[[], object] | None:
+        """Be the one who changes cells and moves people, until what is returned is called or the process ends.
+
+        None: somebody else is.
+        """
+        if not self.is_server:
+            self.cells()  # of a map that is not there nothing is made
+            return RealDisk(Path(self.where).parent).lock("cells.sqlite.lock")
+        self._is_held = bool(self._rows("select pg_try_advisory_lock(?)", _LOCK + 1)[0][0])
+        return self.close if self._is_held else None
 
     def _run(self, statement: str, *values: str | int | None) -> list[Any]:
         """Return the rows of one statement of the SQL that both engines understand; `?` stands for a value."""
@@ -100,6 +112,8 @@ class CellMap:
 
     def _open(self) -> Any:
         with self._translate_faults():
+            if self._is_held:
+                raise OSError("the connection that kept other commands out is lost")
             self._db = _open_server(self.where) if self.is_server else _open_file(Path(self.where))
         with self._write_whole():
             for table in _TABLES.split(";"):
@@ -117,7 +131,12 @@ class CellMap:
             self.close()
             said = (str(error).strip() or repr(error)).splitlines()[0]
             where = "its server" if self.is_server else self.where
-            step = "see that it runs, and that the map may be opened, then run the same command again"
+            step = (
+                "see that it runs"
+                if self.is_server
+                else f"if it is gone or damaged, remove {where}* and put its last copy there"
+            )
+            step += ", then run the same command again"
             raise BusError("unavailable", f"the map of cells ({where}): {said}", facts={"next": step}) from None
 
     @contextmanager
@@ -226,16 +245,14 @@ class CellMap:
         return Move(person, source, target, "leaving", now_us)
 
     def advance(self, move: Move, now_us: int, step: Step | None = None) -> Move:
-        """Bring the move to its next step, or this one, whoever did; behind `arriving` the person is there."""
+        """Bring the move to its next step, or this one; behind `arriving` the person is there."""
         after = step or NEXT[move.step]
-        ended = now_us if after == "done" else None
         with self._write_whole():
-            made = self._run(
-                "update moves set step = ?, ended_at_us = ? where person = ? and step = ? and ended_at_us is null "
-                "returning number",
-                after, ended, move.person, move.step,
+            self._run(
+                "update moves set step = ?, ended_at_us = ? where person = ? and ended_at_us is null",
+                after, now_us if after == "done" else None, move.person,
             )  # fmt: skip
-            if made and move.step == "arriving":
+            if move.step == "arriving":
                 self._run("update people set cell = ? where person = ?", move.target, move.person)
         return move._replace(step=after)
 

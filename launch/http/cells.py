@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 import structlog
@@ -34,7 +34,6 @@ _OF_ONE = "host authorization connection keep-alive transfer-encoding content-le
 _BETWEEN_TWO = frozenset(f"{_OF_ONE} {PERSON_HEADER}".encode().split())
 """Headers that are about one connection, or about whose request it is there."""
 _log = structlog.get_logger("http")
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -95,11 +94,9 @@ class Cells:
             self._is_listed = True
             return await self._ask_map(self._cells.place, person)
 
-    async def _ask_map(self, question: Callable[P, R], *given: P.args, **named: P.kwargs) -> R:
+    async def _ask_map(self, question: Callable[..., R], *given: Any) -> R:
         """Of the map; while a server thinks about it, this door serves others."""
-        if self._cells.is_server:
-            return await asyncio.to_thread(question, *given, **named)
-        return question(*given, **named)
+        return await asyncio.to_thread(question, *given) if self._cells.is_server else question(*given)
 
     async def _pass_on(  # noqa: PLR0913, PLR0917 - a request, and where it goes
         self, cell: Cell, person: str, scope: Scope, body: bytes, receive: Receive, send: Send

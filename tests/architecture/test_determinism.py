@@ -20,6 +20,7 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "hobus.launch.launcher.operate": ("time.sleep",),  # the same, for what a command asked of them
     "hobus.launch.launcher.reload": ("time.sleep",),  # the same, for another configuration
     "hobus.launch.launcher.up_already": ("time.sleep",),  # the same, for those of a start that somebody else asked for
+    "hobus.launch.cli.commands.cell": ("time.sleep",),  # the same, for another command
     "hobus.launch.cli.commands.ps": ("time.sleep",),  # between two looks
 }
 """Module -> what it may name all the same."""

@@ -149,6 +149,10 @@ def test_people_in_two_clusters_and_one_who_moves(make_cluster, tmp_path):
     assert sum(one.startswith("SessionArrived:") for one in journal) == 2
     assert a.record_verdict() == b.record_verdict() == "ok"
     assert a("session replay", talk.session_id).code == 0
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    crowd = [a.begin("cell move", f"alice/{users['b']}", cell, **quiet) for cell in "abab"]
+    assert [command.wait(60) for command in crowd] == [0] * 4
+    assert a("cell move", f"alice/{users['b']}", "b").code == 0
     assert b("down").code == 0
     assert a("cell remove", "a").code != 0, "nobody is where its people would go to"
     assert all(row["takes_new"] for row in json.loads(a("cell list", "--json").out)["cells"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import AsyncExitStack, closing
+import time
+from collections.abc import Generator
+from contextlib import AsyncExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from hobus.launch.console.errors import RefusedFault, UsageFault, format_next_co
 from hobus.launch.console.output import note, say
 from hobus.launch.console.view import print_rows
 from hobus.launch.http import keys
+from hobus.launch.limits import COMMAND_POLL_MS
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _URL = re.compile(r"https?://[^/?#\s]+/?")
@@ -37,6 +40,21 @@ _FRONT = "front"
 @click.group(cls=Family)
 def cell() -> None:
     """Shard people over several clusters (cells), and move them. Each HTTP door serves everybody."""
+
+
+@contextmanager
+def _alone(where: str) -> Generator[CellMap]:
+    """Open the map for a command that changes cells or moves people, of which one is at work at a time."""
+    with closing(CellMap(where)) as cells:
+        if (release := cells.hold()) is None:
+            note("another `hobus cell` is at work: this one waits until it ends")
+        while release is None:
+            time.sleep(COMMAND_POLL_MS / 1000)  # noqa: TID251 - waits for another process, without a loop or a bus
+            release = cells.hold()
+        try:
+            yield cells
+        finally:
+            release()
 
 
 def _require_own(home: Home) -> CellMembership:
@@ -89,7 +107,7 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
     try:
         if mine is None and "://" not in where:
             Path(where).touch(mode=0o600)  # or the one that is there
-        with closing(CellMap(where)) as cells:
+        with _alone(where) as cells:
             taken = [one.name for one in cells.cells().values() if url.rstrip("/") == one.url or one.name == name]
             if taken and (mine is None or taken != [name]):
                 raise UsageFault(f"that is the cell {taken[0]} already", hint=listing)
@@ -180,7 +198,7 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
     """
     who = person.removeprefix(KEY_PREFIX)
     own, wait_s = _require_own(home), parse_seconds(wait, "--wait")
-    with closing(CellMap(own.map)) as cells:
+    with _alone(own.map) as cells:
         target = _find_cell(cells, name, home).name
         if cells.find_cell(who) is None:
             unlisted = (one for one in cells.cells().values() if not cells.is_listed(one.name))
@@ -200,7 +218,7 @@ def remove(*, home: Home, name: str, wait: str) -> None:
     Repeat the command after a kill; `cell add` in that home keeps the cell instead.
     """
     own, wait_s = _require_own(home), parse_seconds(wait, "--wait")
-    with closing(CellMap(own.map)) as cells:
+    with _alone(own.map) as cells:
         leaving = _find_cell(cells, name, home)
         others = [one.name for one in cells.cells().values() if one.is_open and one.name != name]
         if not others:
@@ -235,19 +253,17 @@ async def _list_people(home: Home, own: CellMembership, cells: CellMap, *asked: 
 async def _move(  # noqa: PLR0913, PLR0917 - who, from where, to where
     home: Home, own: CellMembership, cells: CellMap, who: str, target: str, wait_s: float
 ) -> None:
-    """Move a person; a move that is under way is brought to its end before."""
+    """Move a person; a move that was not brought to its end is before."""
+    found = cells.cells()
     while True:
-        on_way, found = cells.move_of(who), cells.cells()
-        ends = sorted({on_way.source, on_way.target} if on_way else {target, cells.find_cell(who) or ""})
+        on_way = cells.move_of(who)
+        ends = sorted({on_way.source, on_way.target} if on_way else {target, cells.find_cell(who) or target})
         async with AsyncExitStack() as stack:
-            sides = {name: await _connect_side(home, own, found[name], stack) for name in ends if name in found}
+            sides = {name: await _connect_side(home, own, found[name], stack) for name in ends}
             for side in sides.values():
                 await side.people()  # may take a while, in which the door refuses nobody
-            begun = cells.begin(who, target, _read_clock_us())
-            if not {begun.source, begun.target} <= sides.keys():
-                continue  # another command began a move meanwhile
             one = await made(
-                cells, begun, sides, wait_s=wait_s, now_us=_read_clock_us,
+                cells, cells.begin(who, target, _read_clock_us()), sides, wait_s=wait_s, now_us=_read_clock_us,
                 said=lambda step: note(f"{who}: {step.source} to {step.target}, {step.step}"),
             )  # fmt: skip
         if cells.find_cell(who) == target:

@@ -77,6 +77,5 @@ def _find_worker(home_path: str | None) -> tuple[Any, Any]:
     named = home_path or (click.get_current_context().find_root().obj or {}).get("home")
     # Not HOBUS_HOME: that is a cluster's, and both may be on one machine.
     home = make_home(Path(named or os.environ.get("HOBUS_WORKER_HOME") or DEFAULT_HOME))
-    return importlib.import_module("hobus.launch.worker.home").WorkerHome(home), importlib.import_module(
-        "hobus.launch.worker.main"
-    )
+    worker: Any = importlib.import_module("hobus.launch.worker.main")
+    return worker.WorkerHome(home), worker

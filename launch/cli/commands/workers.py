@@ -37,8 +37,8 @@ def workers() -> None:
 @workers.command()
 @click.argument("engine", type=click.Choice([*SCRIPTS]))
 @click.option("--count", type=click.IntRange(0, 1000), metavar="N", help="Number of workers; 0 drains all.")
-@click.option("--min", "least", type=click.IntRange(0, 1000), metavar="N", help="kubernetes, KEDA: least workers.")
-@click.option("--max", "most", type=click.IntRange(1, 1000), metavar="N", help="kubernetes, KEDA: most workers.")
+@click.option("--min", type=click.IntRange(0, 1000), metavar="N", help="kubernetes, KEDA: least workers.")
+@click.option("--max", type=click.IntRange(1, 1000), metavar="N", help="kubernetes, KEDA: most workers.")
 @click.option("--image", metavar="NAME[:TAG]", help="kubernetes: the image of deploy/container, in your registry.")
 @click.option("--address", metavar="HOST[:PORT]", help="Address that the workers use, if not the one listened at.")
 @click.option("--dry-run", is_flag=True, help="Show what it would do; change nothing.")
@@ -52,8 +52,7 @@ def on(
     Running workers count. The command makes their token, for 30 days, unless HOBUS_JOIN_TOKEN is set. Options after
     `--` go to sbatch: -- --partition=long.
     """
-    names = {"count": "--count", "least": "--min", "most": "--max", "image": "--image"}
-    words = [word for name, value in given.items() if value is not None for word in (names[name], str(value))]
+    words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
     asked = [*SCRIPTS[engine], *words, *options]
     environ = {**os.environ, "HOBUS_WORKERS": f"hobus-worker-{hashlib.sha256(str(home.root).encode()).hexdigest()[:8]}"}
     token = environ.pop("HOBUS_JOIN_TOKEN", "")
@@ -64,7 +63,7 @@ def on(
         raise UsageFault(f"nothing was done on {engine}: see above", hint=format_next_here("workers on --help"))
     if dry_run:
         return
-    most, leave = int(given["count"] if given["count"] is not None else given["most"] or 0), ""
+    most, leave = int(given["count"] if given["count"] is not None else given["max"] or 0), ""
     if most and not token and not told.returncode:
         made = create_worker_token(home, _TTL_S, min(JOIN_USES_MAX, 2 * most), _GONE_S, address)
         token = str(made["token"])  # for one generation of workers, and the next beside it

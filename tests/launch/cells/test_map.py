@@ -1,14 +1,9 @@
 """The map of cells: who is placed stays, one move at a time, every step once, and another process sees it at once."""
 
-import tempfile
-from pathlib import Path
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hobus.bus.errors import BusError
-from hobus.launch.cells.map import NEXT, REFUSING, Cell, CellMap, choose_cell
+from hobus.launch.cells.map import Cell, CellMap, choose_cell
 from tests.postgres import postgres
 
 OPEN: list[CellMap] = []
@@ -127,31 +122,25 @@ def test_a_move_to_where_the_person_is_is_done(path):
     assert found.begin("alice", "a", 1).step == "done" and found.moves() == []
 
 
-@given(st.lists(st.sampled_from(["one", "other"]), max_size=12))
-def test_two_who_make_one_move_make_each_step_once(order):
-    """Whoever is behind changes nothing: the person is at the target once it is reached, and no step comes twice."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "cells.sqlite"
-        path.touch()
-        found = CellMap(path)
-        _make_steps(found, order)
-        found.close()
+def test_one_holds_the_map_at_a_time(path):
+    """Until it gives it back."""
+    one, other = cells(path, "a"), opened(path)
+    release = one.hold()
+    assert release is not None and other.hold() is None
+    assert "a" in other.cells(), "doors go on"
+    release()
+    assert other.hold() is not None
 
 
-def _make_steps(found, order):
-    found.put(Cell("a", "", "", ""))
-    found.put(Cell("b", "", "", ""))
-    found.list_people("a", ["alice"])
-    held = dict.fromkeys(("one", "other"), found.begin("alice", "b", 1))
-    reached = [held["one"].step]
-    for who in order:
-        if held[who].step != "done":
-            held[who] = found.advance(held[who], 2)
-            now = next((move.step for move in found.moves()), "done")
-            if now != reached[-1]:
-                assert NEXT[reached[-1]] == now
-                reached.append(now)
-    assert where(found) == (("b" if reached[-1] in ("sweeping", "done") else "a"), reached[-1] in REFUSING)
+def test_who_lost_the_connection_that_held_the_map_goes_on_by_no_other(server):
+    """Another command may be at work by then."""
+    found = opened(server.where)
+    assert found.hold() is not None
+    server.stop()
+    server.start()
+    with pytest.raises(BusError, match="kept other commands out is lost"):
+        found.cells()
+    OPEN.pop().close()
 
 
 def test_a_server_that_went_is_told_and_asked_again_once_it_is_back(server, tmp_path):

@@ -139,38 +139,19 @@ def test_a_cell_on_another_machine_is_told_from_one_here(said, tmp_path):
     assert refused(said("a", "move", "alice", "c"), "the home of cell", "is not on this machine", "--ssh HOST")
 
 
-class Nobody:
-    """A side of a move at which nobody has a session."""
-
-    async def people(self):
-        return {}
-
-    async def memory(self, _person):
-        for page in ():
-            yield page
-
-    async def remember(self, _person):
-        pass
-
-
-def test_a_move_that_another_command_began_meanwhile_is_ended_first(said, tmp_path, monkeypatch):
-    """Its ends are not the ones that this command had reached: those are reached, then the person goes on."""
+def test_one_command_changes_cells_at_a_time(said, tmp_path, monkeypatch):
+    """The other one says so, and goes by what there is when its turn has come."""
     said("a", "add", "a", "--url", A)
     with closing(CellMap(tmp_path / "a" / "cells.sqlite")) as cells:
-        for name in "bc":
-            cells.put(Cell(name, f"http://{name}", "", "k"))
-        cells.list_people("a", ["alice"])
+        cells.put(Cell("b", "http://b", "/nowhere", "k"))
+        release = cells.hold()
+        assert release is not None and cells.hold() is None
 
-        class Meanwhile(Nobody):
-            async def people(self):
-                if not cells.moves() and cells.find_cell("alice") == "a":
-                    cells.begin("alice", "c", 1)
-                return {}
+        def sleep(_s: float) -> None:
+            assert cells.drop("b")
+            release()
 
-        async def connect(_home, _own, _one, _stack):
-            return Meanwhile()
-
-        monkeypatch.setattr("hobus.launch.cli.commands.cell._connect_side", connect)
-        code, err = said("a", "move", "alice", "b")
-        assert (code, cells.find_cell("alice"), cells.moves()) == (exit_codes.OK, "b", []), err
-        assert "alice: a to c, leaving" in err and "alice: c to b, leaving" in err
+        monkeypatch.setattr("time.sleep", sleep)
+        answer = said("a", "remove", "a")
+        assert refused(answer, "another `hobus cell` is at work", "a is the last one")
+        assert cells.hold() is not None, "it was given back"
