@@ -13,18 +13,13 @@ from typing import Literal, NamedTuple
 from hobus.actors.ho2_supervisor.session.intents import IntentFact
 from hobus.bus.messages.base import canonical_bytes, compute_digest
 from hobus.bus.messages.ids import derive_body_ref, derive_intent_entry_id
-from hobus.bus.record.session_facts import IntentClosed, IntentConflict, IntentDeclared, IntentScope, IntentSuperseded
+from hobus.bus.record.session_facts import IntentClosed, IntentConflict, IntentDeclared, IntentSuperseded
 
-Held = Literal["none", "one", "several"]
-Signal = Literal["new", "continue", "close", "unclear", ""]
 Action = Literal["declare", "continue", "supersede", "close", "noop"]
 
-HELD: tuple[Held, ...] = ("none", "one", "several")
-SIGNALS: tuple[Signal, ...] = ("new", "continue", "close", "unclear", "")
+HELD = ("none", "one", "several")
+SIGNALS = ("new", "continue", "close", "unclear", "")
 """What a classification says of the message's intent; empty: nothing, or there is no classification."""
-
-
-_SIGNAL_OF: Mapping[str, Signal] = {signal: signal for signal in SIGNALS}
 
 
 class Rule(NamedTuple):
@@ -34,7 +29,7 @@ class Rule(NamedTuple):
     conflict: str = ""
 
 
-RULESET: Mapping[tuple[Held, Signal], Rule] = {
+RULESET: Mapping[tuple[str, str], Rule] = {
     ("none", "new"): Rule("declare"),
     ("none", "continue"): Rule("declare"),
     ("none", "unclear"): Rule("declare"),
@@ -50,97 +45,36 @@ RULESET: Mapping[tuple[Held, Signal], Rule] = {
 """Active intents x signal -> rule (docs/glossary.md, intent)."""
 
 
-class ActiveIntents(NamedTuple):
-    """The active intents in the order of their declaration, and the id that the next one would get."""
+def resolve_intent_transition(  # noqa: PLR0913 - what is known of a message's intent
+    active: Sequence[IntentDeclared], next_intent_id: str, *, signal: str, objective: str, message_ref: str, at: str
+) -> list[IntentFact]:
+    """Return the journal's events of the table's decision, in order: one is superseded before the next is declared.
 
-    intents: Sequence[IntentDeclared]
-    next_intent_id: str
-
-
-class ClassifyResult(NamedTuple):
-    """What is known of a message's intent. `objective`: in a model's words; empty: the message itself."""
-
-    action: str
-    objective: str
-    message_ref: str
-
-
-class NewIntent(NamedTuple):
-    """An intent to be declared."""
-
-    intent_id: str
-    scope: IntentScope
-    objective_ref: str
-
-
-class ConflictFlag(NamedTuple):
-    """Why the decision is not certain."""
-
-    reason: str
-    active_intent_ids: tuple[str, ...]
-    chosen: str
-
-
-class Decision(NamedTuple):
-    """What becomes of the intents in this turn."""
-
-    action: Action
-    new_intent: NewIntent | None = None
-    closed_intent_id: str | None = None
-    conflict_flag: ConflictFlag | None = None
-
-
-def resolve_intent_transition(
-    active_intents: ActiveIntents, classify_result: ClassifyResult, ruleset: Mapping[tuple[Held, Signal], Rule]
-) -> Decision:
-    """Return the table's decision; an unknown signal counts as none."""
-    active = active_intents.intents
-    held = HELD[min(len(active), 2)]
-    signal = _SIGNAL_OF.get(classify_result.action, "")
-    rule = ruleset[held, signal]
-    newest = active[-1].intent_id if active else None
-    flag = None
-    if rule.conflict and newest is not None:
-        flag = ConflictFlag(rule.conflict, tuple(intent.intent_id for intent in active), newest)
-    return Decision(
-        action=rule.action,
-        new_intent=_make_new(active_intents, classify_result) if rule.action in ("declare", "supersede") else None,
-        closed_intent_id=newest if rule.action in ("supersede", "close") else None,
-        conflict_flag=flag,
-    )
-
-
-def _make_new(active_intents: ActiveIntents, classify_result: ClassifyResult) -> NewIntent:
-    intent_id = active_intents.next_intent_id
-    own_ref = derive_body_ref(derive_intent_entry_id("INTENT_DECLARED", intent_id), 1)
-    return NewIntent(intent_id, "session", own_ref if classify_result.objective else classify_result.message_ref)
-
-
-def list_events(decision: Decision, at: str) -> list[IntentFact]:
-    """Return the journal's events of a decision, in order: an intent is superseded before the next is declared."""
-    new, closed, flag = decision.new_intent, decision.closed_intent_id, decision.conflict_flag
+    `active`: in the order of their declaration. An unknown signal counts as none. `objective`: in a model's words;
+    empty: the message itself.
+    """
+    held, newest = HELD[min(len(active), 2)], active[-1].intent_id if active else ""
+    rule = RULESET.get((held, signal)) or RULESET[held, ""]
     events: list[IntentFact] = []
-    if closed is not None and new is not None:
+    if rule.action == "supersede":
         events.append(
             IntentSuperseded(
-                intent_id=closed, superseded_by_intent_id=new.intent_id, reason="new_objective", at=at
+                intent_id=newest, superseded_by_intent_id=next_intent_id, reason="new_objective", at=at
             )
         )  # fmt: skip
-    elif closed is not None:
-        events.append(IntentClosed(intent_id=closed, outcome="closed", reason="close_signal", at=at))
-    if new is not None:
+    if rule.action == "close":
+        events.append(IntentClosed(intent_id=newest, outcome="closed", reason="close_signal", at=at))
+    if rule.action in ("declare", "supersede"):
+        own_ref = derive_body_ref(derive_intent_entry_id("INTENT_DECLARED", next_intent_id), 1)
         events.append(
             IntentDeclared(
-                intent_id=new.intent_id,
-                scope=new.scope,
-                objective_ref=new.objective_ref,
-                parent_intent_id=closed,
-                at=at,
+                intent_id=next_intent_id, scope="session", objective_ref=own_ref if objective else message_ref,
+                parent_intent_id=newest or None, at=at,
             )
-        )
-    if flag is not None:
-        active_ids = list(flag.active_intent_ids)
-        events.append(IntentConflict(reason=flag.reason, active_intent_ids=active_ids, chosen=flag.chosen, at=at))
+        )  # fmt: skip
+    if rule.conflict:
+        active_ids = [intent.intent_id for intent in active]
+        events.append(IntentConflict(reason=rule.conflict, active_intent_ids=active_ids, chosen=newest, at=at))
     return events
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_CHARS
-from hobus.actors.ho2_supervisor.session.intents import IntentFact, has_own_words
-from hobus.actors.ho2_supervisor.turn import intent_rules
+from hobus.actors.ho2_supervisor.session.intents import has_own_words
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import ERASED, make_one_line
-from hobus.actors.ho2_supervisor.turn.intent_rules import ActiveIntents, ClassifyResult
+from hobus.actors.ho2_supervisor.turn.intent_rules import resolve_intent_transition
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.messages.ids import derive_intent_id
 from hobus.bus.record.session_facts import IntentDeclared
@@ -22,13 +21,13 @@ def settle(run: Run, labels: Classification) -> None:
     """
     before = run.memo.intents
     objective = make_one_line(labels.objective, HISTORY_DIGEST_CHARS)
-    decision = intent_rules.resolve_intent_transition(
-        ActiveIntents(before.active, derive_intent_id(run.session.session_id, before.next_seq)),
-        ClassifyResult(labels.action, objective, run.requested.input_ref),
-        intent_rules.RULESET,
-    )
-    for event in intent_rules.list_events(decision, run.session.now()):
-        run.effects.step(event, bodies=_list_words(event, objective))
+    events = resolve_intent_transition(
+        before.active, derive_intent_id(run.session.session_id, before.next_seq), signal=labels.action,
+        objective=objective, message_ref=run.requested.input_ref, at=run.session.now(),
+    )  # fmt: skip
+    for event in events:
+        has_words = isinstance(event, IntentDeclared) and bool(objective)
+        run.effects.step(event, bodies=[objective.encode()] if has_words else [])
 
 
 def show_active_objective(run: Run) -> list[Fragment]:
@@ -42,7 +41,3 @@ def show_active_objective(run: Run) -> list[Fragment]:
     words, ref = run.session.record.objectives.get(intent.objective_ref), intent.objective_ref
     part = TextPart(None, ERASED) if words is None else TextPart(ref if has_own_words(ref) else None, words)
     return [Fragment("liveness", intent.intent_id, (part,))]
-
-
-def _list_words(event: IntentFact, objective: str) -> list[bytes]:
-    return [objective.encode()] if isinstance(event, IntentDeclared) and objective else []

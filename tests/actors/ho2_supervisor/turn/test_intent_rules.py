@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from hobus.actors.ho2_supervisor.session.intents import IntentFact
 from hobus.actors.ho2_supervisor.turn.intent_rules import (
     HELD,
     RULESET,
     SIGNALS,
-    ActiveIntents,
-    ClassifyResult,
-    Decision,
     hash_canonical,
     list_closing_events,
-    list_events,
     list_ruleset_rows,
     resolve_intent_transition,
 )
@@ -34,11 +31,16 @@ def intents(count: int) -> list[IntentDeclared]:
     ]
 
 
-def resolved(active: int, signal: str, objective: str = "see settings") -> Decision:
-    """The decision of the shipped table."""
+def resolved(active: int, signal: str, objective: str = "see settings") -> list[IntentFact]:
+    """What the journal gets by the shipped table."""
     return resolve_intent_transition(
-        ActiveIntents(intents(active), NEXT), ClassifyResult(signal, objective, MESSAGE), RULESET
+        intents(active), NEXT, signal=signal, objective=objective, message_ref=MESSAGE, at=at(5)
     )
+
+
+def kinds(active: int, signal: str) -> list[str]:
+    """Of what the journal gets, in order."""
+    return [event.kind for event in resolved(active, signal)]
 
 
 TABLE = [
@@ -62,14 +64,16 @@ def test_table_of_transitions(
     active: int, signal: str, action: str, *, declares: bool, ends: str | None, conflict: tuple[str, str] | None
 ) -> None:
     """Every cell of the specification's table, and nothing that its row does not name."""
-    decision = resolved(active, signal)
-    assert decision.action == action
-    assert (decision.new_intent is not None) is declares
-    assert decision.closed_intent_id == (ends and f"INT-{SESSION}-{ends}")
-    flag = decision.conflict_flag
-    assert (flag and (flag.reason, flag.chosen[-3:])) == conflict
-    if flag is not None:
-        assert list(flag.active_intent_ids) == [intent.intent_id for intent in intents(active)]
+    assert RULESET[HELD[active], signal].action == action
+    events = {event.kind: event.model_dump() for event in resolved(active, signal)}
+    assert ("IntentDeclared" in events) is declares
+    ended = events.get("IntentSuperseded") or events.get("IntentClosed")
+    assert (ended and ended["intent_id"]) == (ends and f"INT-{SESSION}-{ends}")
+    doubt = events.get("IntentConflict")
+    assert (doubt and (doubt["reason"], doubt["chosen"][-3:])) == conflict
+    if doubt is not None:
+        assert doubt["active_intent_ids"] == [intent.intent_id for intent in intents(active)]
+    assert len(events) == declares + (ends is not None) + (conflict is not None)
 
 
 def test_table_is_whole() -> None:
@@ -80,14 +84,14 @@ def test_table_is_whole() -> None:
 
 def test_signal_that_nobody_knows_counts_as_none() -> None:
     """A model that says another word than the contract's has said nothing."""
-    assert resolved(0, "begin").action == "declare"
+    assert resolved(0, "begin") == resolved(0, "")
     assert resolved(1, "begin") == resolved(1, "")
 
 
 def test_objective_is_named_and_never_copied() -> None:
     """A model's words are a body of the entry that declares them; without such the message is the objective."""
-    by_model, by_message = resolved(0, "new").new_intent, resolved(0, "", objective="").new_intent
-    assert by_model is not None and by_message is not None
+    [by_model], [by_message] = resolved(0, "new"), resolved(0, "", objective="")
+    assert isinstance(by_model, IntentDeclared) and isinstance(by_message, IntentDeclared)
     assert (by_model.intent_id, by_model.scope, by_model.objective_ref) == (NEXT, "session", OWN_WORDS)
     assert by_message.objective_ref == MESSAGE
 
@@ -101,7 +105,7 @@ def test_same_inputs_give_the_same_decision() -> None:
 
 def test_a_superseded_intent_ends_before_the_next_one_begins() -> None:
     """At no entry of the journal two are active, and the new one says whose place it takes."""
-    ended, declared = list_events(resolved(1, "new"), at(5))
+    ended, declared = resolved(1, "new")
     assert (ended.kind, declared.kind) == ("IntentSuperseded", "IntentDeclared")
     assert ended.model_dump() == {
         "intent_id": f"INT-{SESSION}-001", "superseded_by_intent_id": NEXT, "reason": "new_objective", "at": at(5),
@@ -111,12 +115,10 @@ def test_a_superseded_intent_ends_before_the_next_one_begins() -> None:
 
 def test_events_of_other_decisions() -> None:
     """Going on needs no event; a close has an outcome; a doubt that nobody can see would be none."""
-    assert list_events(resolved(1, "continue"), at()) == []
-    assert list_events(resolved(0, "close"), at()) == []
-    [closed] = list_events(resolved(1, "close"), at())
+    assert kinds(1, "continue") == kinds(0, "close") == []
+    [closed] = resolved(1, "close")
     assert (closed.kind, closed.model_dump()["outcome"]) == ("IntentClosed", "closed")
-    [doubt] = list_events(resolved(2, "new"), at())
-    assert (doubt.kind, doubt.model_dump()["chosen"][-3:]) == ("IntentConflict", "002")
+    assert kinds(2, "new") == ["IntentConflict"]
 
 
 def test_session_end_closes_every_active_intent() -> None:
