@@ -2,7 +2,7 @@
 
 Store against store, no bus on either side. Ours holds so many artifacts and source events of 2,000 signals, logged over a year; a
 hundred of the signals are alive, the others went quiet one after another. A read is what a turn asks (read_active_biases, then
-`select_biases` for two labels within the shipped budget), as of the head; a write is one signal, durable in the ledger (its chain,
+`weigh` for two labels within the shipped budget), as of the head; a write is one signal, durable in the ledger (its chain,
 its sync), counted, its gate judged. The peer holds as many items, searches by two labels for twenty and puts one; both sides
 take turns. What the memory process would hold is its growth (RSS) while it was filled.
 """
@@ -26,7 +26,7 @@ from bench.memory_eval.worlds import DAY_US
 from bench.peers.environment import LinePeer, python_or_exit
 from bench.report import Goal, arguments, goals_table, machine, markdown, percentile, rows_table, told
 from bench.turn import LANGGRAPH
-from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
+from hobus.actors.ho2_supervisor.turn.recall import weigh
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.database import Databases
 from hobus.actors.ho3_memory.event_time import PointInTime, format_timestamp
@@ -88,7 +88,7 @@ def artifact_of(number: int, event_ids: Sequence[str], at_us: int) -> Artifact:
 class Ours:
     def __init__(self, ledger: LedgerService, directory: Path) -> None:
         config = shipped_snapshot().config
-        self._budget = TokenBudget(config.budget.ho3_bias_budget, config.attention.chars_per_token)
+        self._budget = config.budget.ho3_bias_budget, config.attention.chars_per_token
         self._ledger = ledger
         self._call = Call("ho3/1@bench", "ho3", "m", 1, "", "", None, "ledger")
         self.memory = AgentMemory(AGENT, config.ho3, Databases(RealDisk(directory / "memory")).open())
@@ -125,7 +125,7 @@ class Ours:
         began = time.perf_counter()
         moment = PointInTime(self._now_us, self._seq)
         found = list(self.memory.list_active_biases(moment, principal=LOCAL, session_id=None))
-        select_biases(found, labels, self._budget, format_timestamp(self._now_us))
+        weigh(found, labels, *self._budget, format_timestamp(self._now_us))
         return 1000 * (time.perf_counter() - began), len(found)
 
     async def write(self, number: int) -> float:

@@ -1,7 +1,7 @@
 """P17: how well memory's gate tells habits from noise, in worlds whose habits are known: as shipped, beside the plain contract.
 
 Worlds (`worlds.py`) of ten kinds, made from seeds that no tuning saw. Memory is the product's own code under the settings of each
-row, read at the beginning of each session, by `select_biases` within the shipped budget (`scores.py`). Exit code 1: a goal is missed.
+row, read at the beginning of each session, by `weigh` within the shipped budget (`scores.py`). Exit code 1: a goal is missed.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from bench.builders import shipped_snapshot
 from bench.memory_eval.worlds import DAY_US, Habit, Session, Turn, World
 from hobus.actors.ho2_supervisor.learning.consolidation import Crossing, Lesson, make_artifact
-from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
+from hobus.actors.ho2_supervisor.turn.recall import weigh
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime, format_timestamp
 from hobus.actors.ho3_memory.records import Fact
@@ -48,7 +48,7 @@ class Memory:
     def __init__(self, config: Ho3Config) -> None:
         shipped = shipped_snapshot()
         self._agent = shipped.agents[AGENT]
-        self._budget = TokenBudget(shipped.config.budget.ho3_bias_budget, shipped.config.attention.chars_per_token)
+        self._budget = shipped.config.budget.ho3_bias_budget, shipped.config.attention.chars_per_token
         self._config = config
         self._memory = AgentMemory(AGENT, config)
         self._seq = 0
@@ -70,8 +70,8 @@ class Memory:
         """Of a turn about everything."""
         moment = PointInTime(at_us, self._seq)
         found = list(self._memory.list_active_biases(moment, principal=LOCAL, session_id=None))
-        chosen = select_biases(found, _EVERYTHING, self._budget, format_timestamp(at_us))
-        return [(one.source_signal_ids[0], one.context_line) for one in chosen]
+        weighed = weigh(found, _EVERYTHING, *self._budget, format_timestamp(at_us))
+        return [(one.artifact.source_signal_ids[0], one.artifact.context_line) for one in weighed if not one.left_out]
 
     def _consolidate(self, session: Session, gate: GateResult, moment: PointInTime) -> None:
         """As HO2 does it, with what a model would say of the signal."""

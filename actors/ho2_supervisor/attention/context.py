@@ -83,17 +83,6 @@ class Fragment(NamedTuple):
         return () if self.parts and self.parts[-1].text[-1:] == _END else _CLOSING
 
 
-class StageResult(NamedTuple):
-    """The result of one stage."""
-
-    stage: str
-    type: str
-    fragments_produced: int
-    tokens_produced: int
-    duration_ms: int
-    status: Status
-
-
 class BudgetUsed(NamedTuple):
     """What an assembly used of its budget."""
 
@@ -112,7 +101,7 @@ class AssembledContext(Struct, frozen=True, dict=True):
     template_version: str
     template_hash: bytes
     fragments: tuple[Fragment, ...] = ()
-    pipeline_trace: tuple[StageResult, ...] = ()
+    stages: tuple[StageTrace, ...] = ()
     budget_used: BudgetUsed = NOTHING_USED
     max_context_tokens: int = 0
     warnings: tuple[str, ...] = ()
@@ -172,6 +161,5 @@ def trace_context(context: AssembledContext, *, as_of_ts: str, as_of_seq: int | 
         in_force=0,
         budget=0,
         tokens_used=0,
-        stages=tuple(StageTrace(*stage) for stage in context.pipeline_trace),
         fragments=(),
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from hobus.actors.ho2_supervisor.attention.context import (
     AttentionRequest,
     BudgetUsed,
     ChosenBy,
+    Fallback,
 )
 from hobus.actors.ho2_supervisor.attention.merging import Required
 from hobus.actors.ho2_supervisor.attention.pipeline import Sources, StageRun
@@ -29,8 +29,6 @@ from hobus.config.attention_rules import choose, compute_context_tokens
 from hobus.config.attention_template import AnyStage, Template
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-
-OnTimeout = Literal["return_partial", "fail", "use_cached"]
 
 
 class Engine(Struct, frozen=True):
@@ -118,7 +116,7 @@ class Engine(Struct, frozen=True):
             template_version=template.version,
             template_hash=self.hashes.get(template.template_id, b""),
             fragments=tuple(run.fragments),
-            pipeline_trace=tuple(run.trace),
+            stages=tuple(run.trace),
             budget_used=BudgetUsed(run.text_chars // account.chars_per_token, account.queries, account.elapsed_ms),
             max_context_tokens=tokens_max,
             warnings=tuple(run.warnings),
@@ -142,7 +140,7 @@ def _explain_choice(request: AttentionRequest, template: Template) -> ChosenBy:
     return "agent" if template.template_id in request.agent.attention else "selectors"
 
 
-def _keep_limited(partial: AssembledContext, fallback: OnTimeout, last: AssembledContext | None) -> AssembledContext:
+def _keep_limited(partial: AssembledContext, fallback: Fallback, last: AssembledContext | None) -> AssembledContext:
     """Return what counts of a pipeline that met a limit."""
     found = replace(partial, fallback=fallback)
     if fallback != "use_cached":
@@ -161,7 +159,7 @@ def _replace_context(context: AssembledContext, default: AssembledContext) -> As
     return replace(
         context,
         fragments=default.fragments,
-        pipeline_trace=(*context.pipeline_trace, *default.pipeline_trace),
+        stages=(*context.stages, *default.stages),
         budget_used=BudgetUsed(*spent),
         warnings=(*context.warnings, *default.warnings),
         fallback="use_default",

@@ -15,9 +15,10 @@ from msgspec import Struct, field
 
 from hobus.actors.ho2_supervisor.attention import structuring
 from hobus.actors.ho2_supervisor.attention.account import Account, LimitReached
-from hobus.actors.ho2_supervisor.attention.context import Fragment, StageResult, Status, Stop, count_chars
+from hobus.actors.ho2_supervisor.attention.context import Fragment, Status, Stop, count_chars
 from hobus.actors.ho2_supervisor.attention.merging import Required
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.record.payloads.orders import StageTrace
 from hobus.config.assets import Tier
 from hobus.config.attention_rules import get_tokens
 from hobus.config.attention_template import AnyStage, Halting, HorizontalSearch, Structuring
@@ -67,7 +68,7 @@ class StageRun(Struct):
     sources: Sources
     account: Account
     fragments: list[Fragment] = field(default_factory=list[Fragment])
-    trace: list[StageResult] = field(default_factory=list[StageResult])
+    trace: list[StageTrace] = field(default_factory=list[StageTrace])
     warnings: list[str] = field(default_factory=list[str])
     tiers: tuple[Tier, ...] = ()
     is_tier_by_tier: bool = False
@@ -214,7 +215,7 @@ class StageRun(Struct):
         tokens = max(0, self.account.chars - began.chars) // self.account.chars_per_token
         produced = max(0, len(self.fragments) - began.fragments)
         duration_ms = round((self.account.now() - began.at) * 1000)
-        self.trace.append(StageResult(name or stage.stage, stage.type, produced, tokens, duration_ms, status))
+        self.trace.append(StageTrace(name or stage.stage, stage.type, produced, tokens, duration_ms, status))
 
     def _note_beginning(self) -> _Began:
         return _Began(len(self.fragments), self.account.chars, self.account.now())

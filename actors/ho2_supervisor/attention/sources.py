@@ -9,9 +9,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, make_fragment
 from hobus.actors.ho2_supervisor.attention.pipeline import AskingSource, Room
 from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.limits import PAGE_ENTRIES_MAX
 from hobus.bus.messages.ids import format_iso_us, parse_iso_us
 from hobus.bus.messages.ledger import Entry, Query
 from hobus.config.assets import Tier
@@ -19,13 +21,11 @@ from hobus.config.attention_template import Custom, LedgerQuery, RegistryQuery
 from hobus.config.registries import Manifests, list_rows
 
 
-def make_own_sources(
-    request: AttentionRequest, manifests: Manifests, client: LedgerClient, *, entries_max: int, pages_max: int
-) -> dict[str, AskingSource]:
-    """Return the sources of this request; `entries_max`: per page of the record; `pages_max`: per stage."""
+def make_own_sources(request: AttentionRequest, manifests: Manifests, client: LedgerClient) -> dict[str, AskingSource]:
+    """Return the sources of this request."""
 
     async def query_ledger(config: LedgerQuery, room: Room) -> AsyncGenerator[Fragment, None]:
-        question = Query(where=_make_conditions(config, request), limit=entries_max, newest_first=True)
+        question = Query(where=_make_conditions(config, request), limit=PAGE_ENTRIES_MAX, newest_first=True)
         found: list[Entry] = []
         for number in count(1):
             room.account.query()
@@ -33,8 +33,8 @@ def make_own_sources(
             found += page.entries
             if not page.more or _is_enough(found, config, room, request.at):
                 break
-            if number >= pages_max or not room.account.queries_left:
-                bound = "max_queries" if number < pages_max else f"{pages_max} pages"
+            if number >= limits.PAGES_MAX or not room.account.queries_left:
+                bound = "max_queries" if number < limits.PAGES_MAX else f"{limits.PAGES_MAX} pages"
                 room.warn(f"the record was looked through back to entry {found[-1].sequence} alone ({bound})")
                 break
             question = question.model_copy(update={"before": found[-1].sequence})

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from hobus.bus.word_scores import score, weigh_words
 
 _TOKENIZER = "tokenize = 'unicode61 remove_diacritics 2'"
 
 
-class Ranked(NamedTuple):
-    """A text that has some of the words."""
+def rank_texts(texts: Sequence[str], words: str, *, words_max: int) -> list[tuple[float, int]]:
+    """Return score, 0 to 1, and place of each text with any of the words, best first, of equal ones the earlier.
 
-    number: int
-    """Its place among those that were given."""
-    score: float
-    """0 to 1."""
-
-
-def rank_texts(texts: Sequence[str], words: str, *, words_max: int) -> list[Ranked]:
-    """Return texts with any of the words, best first, of equal ones the earlier; at most `words_max` words count."""
+    At most `words_max` words count.
+    """
     if not texts:
         return []
     found = _count_words([*texts, words])
@@ -35,10 +28,8 @@ def rank_texts(texts: Sequence[str], words: str, *, words_max: int) -> list[Rank
     usual = sum(found[number].total() for number in range(len(texts))) / len(texts)
     counts = {term: sum(term in found[number] for number in range(len(texts))) for term in terms}
     known = weigh_words(counts, len(texts), usual)
-    ranking = [
-        Ranked(number, round(score(found[number], known, found[number].total()), 9)) for number in range(len(texts))
-    ]
-    return sorted((one for one in ranking if one.score), key=lambda one: (-one.score, one.number))
+    scores = [round(score(found[number], known, found[number].total()), 9) for number in range(len(texts))]
+    return sorted(((one, number) for number, one in enumerate(scores) if one), key=lambda pair: (-pair[0], pair[1]))
 
 
 def _count_words(texts: Sequence[str]) -> defaultdict[int, Counter[str]]:

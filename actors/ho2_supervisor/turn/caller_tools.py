@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
@@ -128,14 +127,10 @@ async def read_continued(
 
 async def _read_asked(session: OwnedSession, wo_id: str) -> tuple[WorkOrder, Receipt]:
     """Return the order whose model asked for the calls, and its receipt, with all their texts."""
-    asked, ended = await _list_events(session, derive_dispatched_id(wo_id), derive_ended_id(wo_id))
+    entries = await session.entries([derive_dispatched_id(wo_id), derive_ended_id(wo_id)])
+    asked, ended = [one and one.event.event for one in map(read_recorded, entries)]
     if not isinstance(asked, OrderDispatched) or not isinstance(ended, OrderEnded):
         raise LedgerError("erased", f"order {wo_id}, whose model asked for the calls, is erased")
     order, receipt = asked.order, ended.receipt
     texts = await session.texts([*order_codec.list_order_refs(order), *order_codec.list_receipt_refs(receipt)])
     return order_codec.expand_order(order, texts), order_codec.expand_receipt(receipt, texts)
-
-
-async def _list_events(session: OwnedSession, *ids: str) -> list[Any]:
-    taken = [read_recorded(entry) for entry in await session.entries(ids)]
-    return [None if one is None else one.event.event for one in taken]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Literal
 
-from hobus.bus.messages.base import make_from
-from hobus.bus.messages.ids import ToolBatchId
 from hobus.bus.messages.session import ToolCallSummary
-from hobus.bus.messages.work_order import Cost, Receipt, Segment, ToolCall
-from hobus.bus.record.session_facts import ToolReceipt
+from hobus.bus.messages.work_order import Cost, Receipt, Segment
 
 CallEnd = Literal["Succeeded", "Failed", "Cancelled"]
 
@@ -47,11 +44,6 @@ def list_tools_named(receipts: Iterable[Receipt], what: Literal["tools_missing",
     return list(dict.fromkeys(name for output in outputs if output is not None for name in getattr(output, what)))
 
 
-def summarize(calls: Sequence[ToolCall], receipts: Sequence[Receipt]) -> list[ToolCallSummary]:
-    """Return one line per tool call, as a client sees it."""
-    return [summarise_call(call.tool_id, receipt) for call, receipt in zip(calls, receipts, strict=True)]
-
-
 def summarise_call(tool_id: str, receipt: Receipt, *, is_stale: bool = False) -> ToolCallSummary:
     """Return what became of a tool call, by its order's receipt."""
     status = "IgnoredStale" if is_stale else call_status(receipt)
@@ -64,12 +56,6 @@ def call_status(receipt: Receipt) -> CallEnd:
     if receipt.state == "completed":
         return "Succeeded"
     return "Cancelled" if get_failure_code(receipt) == "cancelled" else "Failed"
-
-
-def end_of_call(batch_id: ToolBatchId, call_id: str, receipt: Receipt, at: str) -> ToolReceipt:
-    """Return the journal's ToolReceipt of a call, by its order's receipt and under its order's fence."""
-    end = {"status": call_status(receipt), "code": get_failure_code(receipt), "at": at}
-    return make_from(ToolReceipt, receipt.fence, tool_batch_id=batch_id, call_id=call_id, **end)
 
 
 def get_failure_code(receipt: Receipt) -> str:

@@ -35,14 +35,13 @@ from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.lookups import make_lookups
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.bus import limits as bus_limits
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages import transcript
 from hobus.bus.messages.base import make_from
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.memory import Labels
 from hobus.bus.messages.transcript import NAME as HISTORY
-from hobus.bus.messages.work_order import LOOKED_UP, Segment
+from hobus.bus.messages.work_order import LEARNED, LOOKED_UP, Segment
 from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace, LeftOut
 from hobus.bus.record.text_parts import TextPart
 from hobus.config.attention_rules import get_tokens
@@ -50,9 +49,7 @@ from hobus.config.attention_template import CLASSIFICATIONS, OfTurn, Template
 from hobus.config.prompt_contracts import get_contract_id
 from hobus.config.prompt_pack import frame_inputs, parse_pack
 
-OTHER = LOOKED_UP
-"""What prompt packs call all but memory and history."""
-_NAMES = (recall.SEGMENT, HISTORY, OTHER)
+_NAMES = (LEARNED, HISTORY, LOOKED_UP)
 
 
 Classify = Callable[[Sequence[Segment]], Coroutine[Any, Any, Classification]]
@@ -73,7 +70,8 @@ async def understand(run: Run, limits: HistoryLimits, classify: Classify) -> Und
 async def _understand(run: Run, limits: HistoryLimits, classify: Classify) -> Understood:
     if run.is_errand:
         return Classification(), [], []
-    recorded = await _find_recorded(run)
+    # As an earlier drive of this run showed it; None if it had sent no prompt yet.
+    recorded = await run.effects.find_recorded_segments(run.answer_order_id, _NAMES)
     if recorded is not None:
         labels = await classify(())  # its order stands in the journal
         return labels, recorded, []
@@ -109,17 +107,12 @@ async def _understand(run: Run, limits: HistoryLimits, classify: Classify) -> Un
     return labels, make_segments(run, context), entries
 
 
-async def _find_recorded(run: Run) -> list[Segment] | None:
-    """Return the context that an earlier drive of this run showed; None if it had sent no prompt yet."""
-    return await run.effects.find_recorded_segments(run.answer_order_id, _NAMES)
-
-
 def make_segments(run: Run, context: AssembledContext) -> list[Segment]:
     """Return the context as a prompt's inputs; what changes least from turn to turn comes first."""
     return [
         *recall.make_segments(context.of("memory")),
         *run.effects.make_one_segment(HISTORY, list_parts(context.of("history"))),
-        *run.effects.segments(OTHER, list_parts(_list_others(context))),
+        *run.effects.segments(LOOKED_UP, list_parts(_list_others(context))),
     ]
 
 
@@ -164,20 +157,14 @@ def _make_sources(
     def show_learned(config: OfTurn, room: Room) -> Iterator[Fragment]:
         tokens = budget.ho3_bias_budget if config.max_tokens is None else get_tokens(config.max_tokens, budget)
         about = Labels(domain=list(labels.domain), task=list(labels.task))
-        most = recall.TokenBudget(tokens, run.config.attention.chars_per_token)
-        for one in recall.weigh(found.biases, about, most, run.requested.at):
+        cpt = run.config.attention.chars_per_token
+        for one in recall.weigh(found.biases, about, tokens, cpt, run.requested.at):
             run.weighed[one.artifact.artifact_id] = one
             fragment = Fragment("memory", one.artifact.artifact_id, (TextPart(None, one.artifact.context_line),))
             if not one.left_out and fragment.chars <= room.account.chars_left:
                 yield fragment
 
-    own = make_own_sources(
-        request,
-        run.resources.snapshot.manifests,
-        run.resources.client,
-        entries_max=bus_limits.PAGE_ENTRIES_MAX,
-        pages_max=own_limits.PAGES_MAX,
-    )
+    own = make_own_sources(request, run.resources.snapshot.manifests, run.resources.client)
     others = own | make_lookups(run, request, shown)
     unsafe = compile_unsafe(run.resources.snapshot.prompt_packs)
     # Memory lines were looked at before they were taken, and stand word for word; what was said stands in no block.
@@ -205,7 +192,7 @@ def _find_frames(pack_id: str, text: str) -> Mapping[str, tuple[str, str]]:
         return {}
     mark = transcript.write_head("user")
     is_short = {name: len(mark.join(around)) < FRAME_CHARS for name, around in shown.items()}
-    return {name: around for name, around in shown.items() if name in (recall.SEGMENT, OTHER) and is_short[name]}
+    return {name: around for name, around in shown.items() if name in (LEARNED, LOOKED_UP) and is_short[name]}
 
 
 def _show_liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:

@@ -115,26 +115,24 @@ class Effects:
         if other.receipt is not None:
             await finish(other)
             return await self.finish(answer)
-        draft = self._task.draft
-        is_behind = draft.is_watched and not work_orders.offers_tools(answer.order)
-        begins = asyncio.Event() if is_behind else None
+        draft, begins, bounds = self._task.draft, asyncio.Event(), answer.order.constraints
+        if not draft.is_watched or bounds.tools_allowed or bounds.caller_tools:
+            begins.set()
 
         async def begun() -> None:
-            if begins is not None:
-                await begins.wait()
+            await begins.wait()
             await finish(other)
 
         def hear(said: Message) -> None:
-            if begins is not None and isinstance(said, StreamDelta):
+            if isinstance(said, StreamDelta):
                 begins.set()
 
         self._task.go_beside(begun())
         try:
-            with draft.watched(hear if is_behind else None):
+            with draft.watched(None if begins.is_set() else hear):
                 return await self.finish(answer)
         finally:
-            if begins is not None:
-                begins.set()
+            begins.set()
 
     def recall(self) -> None:
         """Take in receipts of the journal that no drive of this run has met."""

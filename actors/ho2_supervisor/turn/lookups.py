@@ -42,9 +42,9 @@ def make_lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -
         if "files" in config.sources:
             others += await _read_passages(run, request, config, room)
         words = config.query.replace(USER_INPUT, request.user_input)
-        for one in rank_texts([text.content for text in others], words, words_max=bus_limits.SEARCH_WORDS_MAX):
-            if one.score >= config.relevance_threshold:
-                found.append(others[one.number]._replace(relevance_score=one.score))
+        for score, place in rank_texts([one.content for one in others], words, words_max=bus_limits.SEARCH_WORDS_MAX):
+            if score >= config.relevance_threshold:
+                found.append(others[place]._replace(relevance_score=score))
         found.sort(key=lambda fragment: -(fragment.relevance_score or 0.0))
         for fragment in found[: config.max_results]:
             yield fragment

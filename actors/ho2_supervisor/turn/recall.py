@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
-
 from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.actors.ho2_supervisor.learning.learning import Weighed
 from hobus.bus.messages.ids import normalise_words, parse_iso
 from hobus.bus.messages.memory import ArtifactFacts, Bias, Labels
 from hobus.bus.messages.work_order import LEARNED, Segment
-
-SEGMENT = LEARNED
 
 
 def make_segments(lines: Sequence[Fragment]) -> list[Segment]:
@@ -23,8 +19,8 @@ def make_segments(lines: Sequence[Fragment]) -> list[Segment]:
     parts: list[Segment] = []
     for line in lines:
         if parts:
-            parts.append(Segment(name=SEGMENT, text="\n"))
-        parts.append(Segment(name=SEGMENT, text=line.content, artifact_id=line.source_id))
+            parts.append(Segment(name=LEARNED, text="\n"))
+        parts.append(Segment(name=LEARNED, text=line.content, artifact_id=line.source_id))
     return parts
 
 
@@ -33,17 +29,9 @@ _DECIMALS = 9
 """Every float that is ranked is rounded to so many decimals first, so that all machines rank alike."""
 
 
-class TokenBudget(Struct, frozen=True):
-    """How much text fits, by the estimate of section `attention`."""
-
-    tokens: int
-    chars_per_token: int
-
-    def cost(self, text: str) -> int:
-        return len(text) // self.chars_per_token
-
-
-def weigh(artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, as_of_ts: str) -> list[Weighed]:
+def weigh(
+    artifacts: Sequence[Bias], turn_labels: Labels, budget_tokens: int, chars_per_token: int, as_of_ts: str
+) -> list[Weighed]:
     """Rank the artifacts, strongest first, each with why its line is not for this turn's prompt.
 
     One that does not fit the budget left is skipped, and the next one tried. Of several with the same words the
@@ -53,9 +41,9 @@ def weigh(artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, a
     ranked.sort(key=lambda one: (-one[1], -one[0].weight, one[0].artifact_id))
     found: list[Weighed] = []
     taken = set[str]()
-    left = budget.tokens
+    left = budget_tokens
     for artifact, rank in ranked:
-        cost, words = budget.cost(artifact.context_line), normalise_words(artifact.context_line)
+        cost, words = len(artifact.context_line) // chars_per_token, normalise_words(artifact.context_line)
         if not _applies(artifact, turn_labels, as_of_ts):
             found.append(Weighed(artifact, rank, "labels"))
         elif words in taken or cost > left:

@@ -20,9 +20,10 @@ from hobus.actors.ho2_supervisor.turn.effects import OpenOrder
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import make_from
 from hobus.bus.messages.ids import ToolBatchId, derive_held_id, get_position, work_order_id
 from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
-from hobus.bus.record.session_facts import LifecycleChanged, ToolBatchIssued
+from hobus.bus.record.session_facts import LifecycleChanged, ToolBatchIssued, ToolReceipt
 from hobus.config.assets import list_approval_rules, names, needs_approval
 from hobus.config.sections.tools import ToolsConfig
 
@@ -137,7 +138,9 @@ class _CallBatch(Struct, frozen=True):
 
     def ended(self, call: ToolCall, receipt: Receipt) -> Receipt:
         """Record the end of a call that no order was sent for; return its receipt."""
-        self.run.effects.step(chain.end_of_call(self.batch_id, call.call_id, receipt, self.run.session.now()))
+        end = {"status": chain.call_status(receipt), "code": chain.get_failure_code(receipt)}
+        about = {"tool_batch_id": self.batch_id, "call_id": call.call_id, "at": self.run.session.now()}
+        self.run.effects.step(make_from(ToolReceipt, receipt.fence, **about, **end))
         return receipt
 
     def find_mistake(self, call: ToolCall, invented: Collection[str]) -> Receipt | None:

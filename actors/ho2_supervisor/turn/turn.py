@@ -303,12 +303,10 @@ async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> Non
     receipts = await tool_batch.settle(
         run, output.tool_calls, invented=output.tools_invented, parent_wo_id=progress.parent or ""
     )
-    progress.tool_calls += chain.summarize(output.tool_calls, receipts)
+    settled = list(zip(output.tool_calls, receipts, strict=True))
+    progress.tool_calls += [chain.summarise_call(call.tool_id, receipt) for call, receipt in settled]
     progress.tokens_used += sum(receipt.cost.total_tokens for receipt in receipts)  # of agents that were called
-    results = [
-        chain.render_call_result(call.call_id, receipt)
-        for call, receipt in zip(output.tool_calls, receipts, strict=True)
-    ]
+    results = [chain.render_call_result(call.call_id, receipt) for call, receipt in settled]
     progress.exchanges.append(Exchange(tool_calls=output.tool_calls, results=results, text=output.text))
     is_mistaken = all(chain.get_failure_code(receipt) in _MISTAKES for receipt in receipts)
     progress.mistakes = progress.mistakes + 1 if is_mistaken else 0

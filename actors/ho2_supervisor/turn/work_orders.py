@@ -30,7 +30,6 @@ from hobus.config.prompt_contracts import get_contract_id
 
 CREATED_BY = "ho2"
 LLM_TYPES = frozenset({"classify", "synthesize", "consolidate"})
-WORK_ORDER_TYPES = LLM_TYPES | {"tool_call"}
 
 
 class OrderContext(Struct, frozen=True):
@@ -116,11 +115,6 @@ def _make_order(
     )
 
 
-def offers_tools(order: WorkOrder) -> bool:
-    """Return whether the order's model may call tools, of its agent or of its caller, before it says a word."""
-    return bool(order.constraints.tools_allowed or order.constraints.caller_tools)
-
-
 def plan_order(agent: AgentFile, *sources: object, fence: Fence, **own: Any) -> WorkOrder:
     """Build an order for this agent from `own` parts and those that a source has under the same name."""
     about = {"session_id": fence.run_id.session_id, "fence": fence, "state": "planned", "created_by": CREATED_BY}
@@ -132,12 +126,8 @@ def find_faults(order: WorkOrder, completed: Collection[str]) -> list[str]:
     limits = order.constraints
     needs_budget = order.wo_type in LLM_TYPES
     checks = (
-        (order.wo_type not in WORK_ORDER_TYPES, f"wo_type {order.wo_type} is not known"),
-        (not order.session_id.strip(), "session_id is missing"),
-        (not order.created_by.strip(), "created_by is missing"),
         (needs_budget and not limits.prompt_contract_id, f"a {order.wo_type} order names no prompt_contract_id"),
         (order.wo_type == "tool_call" and not limits.tools_allowed, "a tool_call order allows no tools"),
-        (order.wo_type == "tool_call" and order.tool_call is None, "a tool_call order carries no tool_call"),
         (limits.token_budget <= 0, f"token_budget is {limits.token_budget}, it must be positive"),
         (limits.timeout_seconds <= 0, f"timeout_seconds is {limits.timeout_seconds}, it must be positive"),
         (

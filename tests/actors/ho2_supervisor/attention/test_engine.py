@@ -37,7 +37,7 @@ def texts(context: Any) -> list[str]:
 
 def statuses(context: Any) -> list[tuple[str, str]]:
     """Type and status of each stage of the trace."""
-    return [(stage.type, stage.status) for stage in context.pipeline_trace]
+    return [(stage.type, stage.status) for stage in context.stages]
 
 
 # --- stages -----------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ async def test_stages_run_in_order_and_the_trace_has_each_of_them() -> None:
     context = await assembling.assembled()
     assert context.context_text == "a line\nsaid\n"
     assert statuses(context) == [("memory", "ok"), ("liveness", "skipped"), ("history", "ok"), ("custom", "empty")]
-    assert [(stage.fragments_produced, stage.tokens_produced) for stage in context.pipeline_trace] == [
+    assert [(stage.fragments, stage.tokens) for stage in context.stages] == [
         (1, 1),
         (0, 0),
         (1, 1),
@@ -155,7 +155,7 @@ async def test_what_the_contract_requires_comes_before_structuring_unless_the_te
     )
     given_: dict[str, Any] = {"file_read": [], "ledger_query": [], "registry_query": [], "memory": []}
     context = await Assembling([one], given_).assembled(contract=contract)
-    assert [stage.stage for stage in context.pipeline_trace] == [
+    assert [stage.stage for stage in context.stages] == [
         "file_read_0", "ledger_query_1", "registry_query_2", "required_ledger_2", "required_framework_1", "required_file_1",
         "structuring_3", "memory_4",
     ]  # fmt: skip
@@ -221,7 +221,7 @@ async def test_time_is_looked_at_between_fragments_too() -> None:
     assembling.sources["memory"] = slow
     context = await assembling.assembled()
     assert (texts(context), context.stopped_by) == (["a", "b"], "time")
-    assert context.pipeline_trace[0].duration_ms == 1200
+    assert context.stages[0].duration_ms == 1200
 
 
 PRODUCING = st.sampled_from(["memory", "history", "liveness", "file_read", "horizontal_search"])
@@ -279,8 +279,8 @@ def test_no_pipeline_goes_over_its_budget(
     assert len(context.context_text) // 4 <= tokens_max
     assert len(context.context_text) // 4 == context.budget_used.tokens_assembled
     assert context.budget_used.queries_executed <= queries_max
-    assert (context.context_text, context.context_hash, context.pipeline_trace) == (
-        found[1].context_text, found[1].context_hash, found[1].pipeline_trace,
+    assert (context.context_text, context.context_hash, context.stages) == (
+        found[1].context_text, found[1].context_hash, found[1].stages,
     )  # fmt: skip
 
 
@@ -319,7 +319,7 @@ async def test_one_that_is_not_has_the_searches_asked_once_more_with_half_the_th
     context = await Assembling([one], {}, {"horizontal_search": searching}).assembled()
     assert asked == [(0.5, 2), (0.25, 4)]
     assert texts(context) == ["hit 0", "hit 1", "hit 2"]
-    assert [stage.stage for stage in context.pipeline_trace] == [
+    assert [stage.stage for stage in context.stages] == [
         "horizontal_search_0", "structuring_1", "horizontal_search_0+relaxed", "structuring_1+relaxed", "halting_2", "halting_3",
     ]  # fmt: skip
     assert context.stopped_by == "satisfaction"

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho2_supervisor.limits import CALLED_TIME_SHARE
-from hobus.actors.ho2_supervisor.turn.recall import SEGMENT
 from hobus.bus.messages.ids import derive_called_session, parse_iso
 from hobus.bus.messages.ledger import name_session_stream
 from hobus.bus.messages.session import Cancel, ReadSession, SessionView
-from hobus.bus.messages.work_order import ToolCall, WorkOrder, WorkOrderError
+from hobus.bus.messages.work_order import LEARNED, ToolCall, WorkOrder, WorkOrderError
 from hobus.bus.record.journal import read_recorded
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, snapshot
@@ -120,7 +119,7 @@ def test_it_is_shown_what_it_knows_of_its_callers_principal_and_learns_nothing(h
     def desk(order: WorkOrder) -> Answer:
         if order.input_context[-1].text == "break":
             return WorkOrderError(code="execution_error", message="broke")
-        return "shown " + "".join(segment.text for segment in order.input_context if segment.name == SEGMENT)
+        return "shown " + "".join(segment.text for segment in order.input_context if segment.name == LEARNED)
 
     async def story(rig: Rig, memory: Remembering) -> Any:
         rig.world.start(memory, role="ho3")

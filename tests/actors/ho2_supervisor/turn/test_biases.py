@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, score, weigh
+from hobus.actors.ho2_supervisor.turn.recall import score, weigh
 from hobus.bus.messages.memory import Bias, InForce, Labels
 from tests.actors.ho2_supervisor.remembering import bias
 
@@ -17,9 +17,7 @@ SYSTEM = Labels(domain=["system"])
 
 def chosen(*biases: Bias, labels: Labels = SYSTEM, tokens: int = 1000) -> list[str]:
     """Ids of the selected artifacts."""
-    return [
-        one.artifact.artifact_id for one in weigh(biases, labels, TokenBudget(tokens, 4), AS_OF) if not one.left_out
-    ]
+    return [one.artifact.artifact_id for one in weigh(biases, labels, tokens, 4, AS_OF) if not one.left_out]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +101,7 @@ def test_the_sign_at_the_end_of_a_line_is_none_of_its_words() -> None:
 def test_the_line_is_passed_on_verbatim() -> None:
     """What was learned is copied, never edited."""
     line = "  Ünïcode, “quotes” and {{ braces }} stay.  "
-    [one] = weigh([bias("ART-1", context_line=line)], SYSTEM, TokenBudget(1000, 4), AS_OF)
+    [one] = weigh([bias("ART-1", context_line=line)], SYSTEM, 1000, 4, AS_OF)
     assert isinstance(one.artifact, InForce)
     assert one.artifact.context_line == line
 
@@ -115,7 +113,7 @@ def test_each_line_that_is_left_out_has_its_reason() -> None:
         bias("ART-2", context_line="answer briefly", weight=0.1),
     )
     others = (bias("ART-3", labels=Labels(domain=["config"])), bias("ART-4", context_line="x" * 400, weight=0.2))
-    found = weigh((twin, *others, shown), SYSTEM, TokenBudget(20, 4), AS_OF)
+    found = weigh((twin, *others, shown), SYSTEM, 20, 4, AS_OF)
     assert {one.artifact.artifact_id: one.left_out for one in found} == {
         "ART-1": "", "ART-2": "words", "ART-3": "labels", "ART-4": "room",
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hobus.actors.ho2_supervisor.turn.chain import call_status, get_failure_code, sum_costs, summarize
+from hobus.actors.ho2_supervisor.turn.chain import call_status, get_failure_code, sum_costs, summarise_call
 from hobus.bus.messages.work_order import Cost, Receipt, ToolCall, WorkOrderError
 from tests.actors.ho2_supervisor.journals import at
 from tests.actors.ho2_supervisor.rig import receipt_of
@@ -42,7 +42,7 @@ def test_tool_calls_end_succeeded_failed_or_cancelled() -> None:
     cancelled = receipt_of(tool_order(), WorkOrderError(code="cancelled", message="m"), at())
     assert [call_status(receipt) for receipt in (done, failed, cancelled)] == ["Succeeded", "Failed", "Cancelled"]
     assert [get_failure_code(receipt) for receipt in (done, failed, cancelled)] == ["", "tool_failed", "cancelled"]
-    summary = summarize([call, call], [done, failed])
+    summary = [summarise_call(call.tool_id, receipt) for receipt in (done, failed)]
     assert [(one.tool_id, one.status, one.code) for one in summary] == [
         ("list_tools", "Succeeded", ""), ("list_tools", "Failed", "tool_failed"),
     ]  # fmt: skip
