@@ -97,10 +97,7 @@ def gather_inputs(
     """
     own: dict[str, list[Segment]] = {}
     for segment in given:
-        if segment.name in own:
-            own[segment.name].append(segment)
-        else:
-            own[segment.name] = [segment]
+        own.setdefault(segment.name, []).append(segment)
     inputs: dict[str, Sequence[Segment]] = {**checked.defaults, **standing, **own}
     document: dict[str, Any] = {
         name: "".join([segment.text for segment in segments]) if not segments or segments[1:] else segments[0].text

@@ -39,15 +39,6 @@ SPOOL_FILE = "host.spool"
 _log = structlog.get_logger("session_host")
 
 
-class Terms:
-    """What turns need of one snapshot."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self.config = snapshot.config.host
-        self.agents = snapshot.map_agent_provenance()
-
-
 class SessionHost(Actor):
     """The boundary that every client sees. Holds no session: what it knows comes with each request."""
 
@@ -55,7 +46,7 @@ class SessionHost(Actor):
     needs = ("ho2", "gateway")
 
     def __init__(self, *, snapshot: Snapshot, spool: Disk) -> None:
-        self._terms = Terms(snapshot)
+        self._snapshot = snapshot
         self._spool = Spool(spool, SPOOL_FILE)
         self._sessions = BegunSessions(SESSIONS_MAX)
         self._answers = FirstAnswers[TurnResult](lambda result: result.outcome != "error")
@@ -63,21 +54,21 @@ class SessionHost(Actor):
     async def start(self, bus: Bus) -> None:
         """Submit to the ledger what an earlier incarnation spooled."""
         self._bus = bus
-        self._ledger = LedgerClient(bus, self._terms.snapshot.config.ledger)
+        self._ledger = LedgerClient(bus, self._snapshot.config.ledger)
         self._keeper = RecordKeeper(
             self._ledger,
             self._spool,
             spool_after_s=limits.APPEND_RESERVE_MS / 1000,
             retry_s=SPOOL_RETRY_MS / 1000,
         )
-        self._degradation = Degrader(bus, self._ledger, self._keeper, self._terms.snapshot, self._sessions)
+        self._degradation = Degrader(bus, self._ledger, self._keeper, self._snapshot, self._sessions)
         for entry in self._spool.open():
             self._keeper.submit(entry, keep=False)
 
     async def reconfigure(self, digest: str) -> None:
         """Use this snapshot for turns that come, and for what degrades, from now on."""
-        self._terms = Terms(await Snapshots(self._terms.snapshot, self._ledger, kept_max=1).get(digest))
-        self._degradation = Degrader(self._bus, self._ledger, self._keeper, self._terms.snapshot, self._sessions)
+        self._snapshot = await Snapshots(self._snapshot, self._ledger, kept_max=1).get(digest)
+        self._degradation = Degrader(self._bus, self._ledger, self._keeper, self._snapshot, self._sessions)
 
     async def drain(self) -> None:
         """Bring records of degraded turns into the ledger, or leave them on disk."""
@@ -91,7 +82,10 @@ class SessionHost(Actor):
     async def on_start_session(self, message: StartSession, call: Call) -> SessionReady:
         """Start a session; idempotent by its id, which is drawn here if the client names none."""
         start = turns.start_for(
-            message, message.session_id or self._bus.new_id(), message.agent_id or self._terms.config.agent_id, call
+            message,
+            message.session_id or self._bus.new_id(),
+            message.agent_id or self._snapshot.config.host.agent_id,
+            call,
         )
         return self._sessions.started(
             start,
@@ -111,16 +105,20 @@ class SessionHost(Actor):
         Once the reply of a turn that HO2 answered is on its way, HO2 is told which signals it may consolidate.
         """
         turn = turns.make_turn(
-            message, call, now=self._bus.clock.monotonic, config=self._terms.config, agents=self._terms.agents
+            message,
+            call,
+            now=self._bus.clock.monotonic,
+            config=self._snapshot.config.host,
+            agents=self._degradation.agents,
         )
-        if refusal := turns.find_refusal(turn.text, self._terms.config.prompt_max_bytes):
+        if refusal := turns.find_refusal(turn.text, self._snapshot.config.host.prompt_max_bytes):
             return turns.make_error(turn, *refusal)
         with self._answers.asked((turn.session_id, turn.input_id, turn.text, turn.form)) as told:
             try:
                 result = told.given(self._degradation.find_told_before(turn) or await self._ask_supervisor(turn))
             except RuntimeFault as fault:
                 return (
-                    turns.make_refused(turn, fault)
+                    turns.make_error(turn, fault.code, fault.detail, after=fault)
                     if turns.is_verdict(fault)
                     else told.given(await self._degradation.answer(turn, fault, told))
                 )
@@ -210,4 +208,4 @@ class SessionHost(Actor):
 
     def _get_seconds(self, name: str) -> float:
         """Return a setting of section `host` in seconds."""
-        return getattr(self._terms.config, name) / 1000
+        return getattr(self._snapshot.config.host, name) / 1000

@@ -39,7 +39,7 @@ class Degrader:
         self._snapshot = snapshot
         self._sessions = sessions
         self._config = snapshot.config.host
-        self._agents = snapshot.map_agent_provenance()
+        self.agents = snapshot.map_agent_provenance()
         self._prompts = DegradedPrompts(snapshot)
 
     async def answer(self, turn: Turn, fault: RuntimeFault, told: FirstAnswer[TurnResult]) -> TurnResult:
@@ -132,7 +132,7 @@ class Degrader:
             async with asyncio.timeout(within_s):
                 found = await self._look_up(turn)
             self._sessions.read(turn.session_id, found[-1])
-            return turns.read_recorded(turn, found, self._agents)
+            return turns.read_recorded(turn, found, self.agents)
         except TimeoutError:
             return None, turn
         except ValueError as error:

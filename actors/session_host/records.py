@@ -6,6 +6,7 @@ from typing import Any
 
 from hobus.actors.session_host.turns import Turn, explain_no_answer
 from hobus.bus.errors import ConfigError, RuntimeFault
+from hobus.bus.messages.base import make_from
 from hobus.bus.messages.gateway import DegradedPrompt, Prompt, PromptResponse
 from hobus.bus.messages.ids import (
     DEGRADED,
@@ -122,25 +123,20 @@ class DegradedPrompts:
 
     def make_prompt(self, turn: Turn, sessions: BegunSessions) -> DegradedPrompt:
         """Return the call for this turn, to where the turn would have gone; the same for every retry."""
-        agent_class = turn.about.agent_class
-        order_id = derive_degraded_order_id(turn.input_id)
         boundary, wanted, contract = self._contract.boundary, turn.message.run_overrides, self._contract
         route = sessions.route(turn.session_id, turn.agent_id, wanted, contract, self._snapshot)
         given = {
             "agent_id": [Segment(name="agent_id", text=turn.agent_id)],
-            "agent_class": [Segment(name="agent_class", text=agent_class)],
+            "agent_class": [Segment(name="agent_class", text=turn.about.agent_class)],
             "user_input": [Segment(name="user_input", text=turn.text, files=turn.message.files)],
         }
-        prompt = Prompt(
+        prompt = make_from(
+            Prompt,
+            turn.about,
             messages=fill_pack(self._pack, given),
             prompt_pack_id=self._contract.prompt_pack_id,
             contract_id=DEGRADED,
-            agent_id=turn.agent_id,
-            agent_class=agent_class,
-            framework_id=turn.about.framework_id,
-            package_id=turn.about.package_id,
-            work_order_id=order_id,
-            session_id=turn.session_id,
+            work_order_id=derive_degraded_order_id(turn.input_id),
             tier=self._contract.tier or "",
             provider_id=route[0],
             model_id=route[1],

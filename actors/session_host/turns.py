@@ -186,11 +186,6 @@ def make_unanswered(turn: Turn, fault: RuntimeFault, code: str, response: Prompt
     )
 
 
-def make_refused(turn: Turn, fault: RuntimeFault) -> TurnResult:
-    """Return the result of a verdict."""
-    return make_error(turn, fault.code, fault.detail, after=fault)
-
-
 def explain_no_answer(turn: Turn, fault: RuntimeFault | None, response: PromptResponse) -> str:
     """Return who did not answer, and why: by HO2's fault, or the gateway's where that only says that time ran out."""
     return (
@@ -262,14 +257,7 @@ def read_recorded(
     Raises ValueError as `read_result`.
     """
     asked, entry, delivered, due, start = found
-    turn = as_agent(turn, read_agent(start) or turn.agent_id, agents)
+    agent_id = read_agent(start) or turn.agent_id  # which may be configured no more
+    about = agents.get(agent_id, Provenance(agent_id=agent_id))._replace(session_id=turn.session_id)
+    turn = replace(turn, agent_id=agent_id, about=about)
     return (answer := delivered or entry) and read_result(turn, asked, answer, due), turn
-
-
-def as_agent(turn: Turn, agent_id: str, agents: Mapping[str, Provenance]) -> Turn:
-    """Return the turn as one of this agent, which may be configured no more."""
-    return replace(
-        turn,
-        agent_id=agent_id,
-        about=agents.get(agent_id, Provenance(agent_id=agent_id))._replace(session_id=turn.session_id),
-    )
