@@ -164,7 +164,34 @@ async def _answer_turn(
     """Answer one turn behind a request of either API, whole or as a stream."""
     body = await read(request, cls)
     with on_behalf_of(request, body.user or body.safety_identifier):
-        return await _answer_turn_of(request, api, body, answer_of)
+        door = get_door(request)
+        door.require_room(get_principal(request))
+        ignored = openai_requests.check(body)
+        said = body.transcript()
+        given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
+        agent_id, overrides = openai_requests.choose_agent(door.snapshot, body)
+        asked_agent = agent_id or door.config.host.agent_id
+        ignored += openai_requests.list_not_taken(door.snapshot, asked_agent, overrides, body, said)
+        previous = body.previous_response_id if isinstance(body, ResponsesRequest) else None
+        if previous is not None:
+            given, said = await find_session_id(door, get_principal(request), find_session(previous)), _select_new(said)
+        chosen = await _choose(request, api, said, given=given, agent_id=agent_id, overrides=overrides)
+        if previous is not None:
+            await _must_be_newest(door, chosen.asked, previous)
+            chosen = _with_instructions(chosen)
+        created = round(door.bus.now())
+        if body.stream:
+            chosen, pieces = await _ask(request, chosen, turns.begin_stream)
+            answer = answer_of(body, chosen.asked.session_id, chosen.asked.input_id, created)
+            return make_stream(_yield_frames(door, chosen, pieces, answer), _make_headers(chosen.asked, ignored))
+        chosen, result = await _ask(request, chosen, turns.ask_turn)
+        await _keep(door, chosen, result.response, result)
+        headers = _make_headers(chosen.asked, ignored) | {"x-hobus-outcome": result.outcome}
+        if result.over_budget:
+            headers["x-hobus-over-budget"] = str(result.over_budget)
+        if (said := result.remembered) is not None:
+            headers["x-hobus-remembered"] = f"{said.state} {said.artifact_id}"
+        return JSONResponse(answer_of(body, result.session_id, result.input_id, created).whole(result), headers=headers)
 
 
 @contextmanager
@@ -175,40 +202,6 @@ def on_behalf_of(request: Request, user: str | None) -> Generator[None]:
         request.scope["principal"] = name_person(key.principal, user)
     with door.bus.on_behalf_of(name_key_principal(get_principal(request))):
         yield
-
-
-async def _answer_turn_of(
-    request: Request, api: str, body: B, answer_of: Callable[[B, str, str, int], ChatEvents | ResponseEvents]
-) -> Response:
-    door = get_door(request)
-    door.require_room(get_principal(request))
-    ignored = openai_requests.check(body)
-    said = body.transcript()
-    given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
-    agent_id, overrides = openai_requests.choose_agent(door.snapshot, body)
-    asked_agent = agent_id or door.config.host.agent_id
-    ignored += openai_requests.list_not_taken(door.snapshot, asked_agent, overrides, body, said)
-    ignored += openai_requests.list_unseen(door.snapshot, asked_agent, overrides, api, said)
-    previous = body.previous_response_id if isinstance(body, ResponsesRequest) else None
-    if previous is not None:
-        given, said = await find_session_id(door, get_principal(request), find_session(previous)), _select_new(said)
-    chosen = await _choose(request, api, said, given=given, agent_id=agent_id, overrides=overrides)
-    if previous is not None:
-        await _must_be_newest(door, chosen.asked, previous)
-        chosen = _with_instructions(chosen)
-    created = round(door.bus.now())
-    if body.stream:
-        chosen, pieces = await _ask(request, chosen, turns.begin_stream)
-        answer = answer_of(body, chosen.asked.session_id, chosen.asked.input_id, created)
-        return make_stream(_yield_frames(door, chosen, pieces, answer), _make_headers(chosen.asked, ignored))
-    chosen, result = await _ask(request, chosen, turns.ask_turn)
-    await _keep(door, chosen, result.response, result)
-    headers = _make_headers(chosen.asked, ignored) | {"x-hobus-outcome": result.outcome}
-    if result.over_budget:
-        headers["x-hobus-over-budget"] = str(result.over_budget)
-    if (said := result.remembered) is not None:
-        headers["x-hobus-remembered"] = f"{said.state} {said.artifact_id}"
-    return JSONResponse(answer_of(body, result.session_id, result.input_id, created).whole(result), headers=headers)
 
 
 async def _ask(

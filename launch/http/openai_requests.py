@@ -257,10 +257,6 @@ def _read_content(content: str | list[ContentPart] | None, role: str, place: str
             texts.append(images[-1].told)
             continue
         text = part.refusal if part.type == "refusal" else part.text
-        if part.type in _TEXTS_OF_A_MODEL - kinds:
-            raise _make_unsupported(
-                f"{place}.content", f"content of the type {part.type!r}, a model's words, of role {role}"
-            )
         if part.type not in kinds or text is None:
             raise _make_unsupported(f"{place}.content", f"content of the type {part.type[:40]!r} of role {role}")
         texts.append(text)
@@ -481,17 +477,6 @@ def _read_sampling(request: ChatRequest | ResponsesRequest) -> Sampling | None:
         raise _make_invalid(*locate_fault(error)) from None
 
 
-def list_unseen(
-    snapshot: Snapshot, agent_id: str, config: SessionConfig | None, api: str, said: Sequence[TranscriptMessage]
-) -> list[str]:
-    """Return the field with images of earlier messages that its model is not shown."""
-    chosen = snapshot.choose_model_for(snapshot.agents[agent_id], "synthesize", request=config)
-    row = snapshot.config.gateway.row(chosen.provider, chosen.model)
-    if not is_image_left_out(said, sees=row is not None and row.sees):
-        return []
-    return [f"{'messages' if api == 'chat' else 'input'}.images"]
-
-
 _UNSENT = {"offline": _DRAWN, "anthropic": ("seed",)}
 """By kind of provider, besides what an instance omits."""
 _CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
@@ -501,15 +486,19 @@ def list_not_taken(
     snapshot: Snapshot, agent_id: str, config: SessionConfig | None, request: ChatRequest | ResponsesRequest,
     said: Sequence[TranscriptMessage],
 ) -> list[str]:  # fmt: skip
-    """Return what the request says and its agent or provider does not take: of a cap, not all; on an errand, tools."""
-    agent = snapshot.agents[agent_id]
-    instance = snapshot.config.gateway.providers[
-        snapshot.choose_model_for(agent, "synthesize", request=config).provider
-    ]
+    """Return what the request says and its agent, provider or model does not take.
+
+    Of a cap, not all; on an errand, tools; of earlier messages, images that the model is not shown.
+    """
+    agent, gateway = snapshot.agents[agent_id], snapshot.config.gateway
+    chosen = snapshot.choose_model_for(agent, "synthesize", request=config)
+    instance, row = gateway.providers[chosen.provider], gateway.row(chosen.provider, chosen.model)
+    images = f"{'messages' if isinstance(request, ChatRequest) else 'input'}.images"
     unsent = {*_UNSENT.get(instance.kind, ()), *getattr(instance, "omit", ())} if agent.takes_sampling else _DRAWN
     cap = snapshot.contracts[get_contract_id(agent, "synthesize")].boundary.max_tokens
     return [
         *(name for name in _DRAWN if name in unsent and getattr(request, name) is not None),
         *(name for name in _CAPS if (getattr(request, name, None) or 0) > cap),
         *(["tools"] if request.tools and agent.is_errand(said[-1].text) else []),
+        *([images] if is_image_left_out(said, sees=row is not None and row.sees) else []),
     ]
