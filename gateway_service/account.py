@@ -74,12 +74,11 @@ class BudgetAccount:
         reservation = Reservation(name, tokens=estimate + room, scopes=tuple([scope for scope, _limit in limits]))
         ask = records.change_request(ask, ask.route, max_tokens=room)
         attempt = Attempt(ask, name, number, reservation, estimate, mode)
-        for effect in self.state.reserve(reservation, mode, headroom_tokens=prompt.headroom_tokens):
-            match effect:
-                case NotReserved():
-                    raise _make_refusal(effect, reservation, estimate)
-                case BudgetCrossed():
-                    self._note_crossing(attempt, effect)
+        crossed = self.state.reserve(reservation, mode, headroom_tokens=prompt.headroom_tokens)
+        if isinstance(crossed, NotReserved):
+            raise _make_refusal(crossed, reservation, estimate)
+        for scope in crossed:
+            self._note_crossing(attempt, scope)
         return attempt
 
     def _allocate(self, scope: str, limit: int) -> None:

@@ -74,10 +74,6 @@ class NotReserved(NamedTuple):
     remaining: int | None
 
 
-Effect = NotReserved | BudgetCrossed
-"""BudgetCrossed: in mode warn this reservation does not fit the scope, and the one before it did."""
-
-
 class BudgetState(Struct):
     """Scopes by name and open reservations by id.
 
@@ -99,26 +95,25 @@ class BudgetState(Struct):
     def allocate(self, scope: str, limit: int) -> None:
         self.scopes.setdefault(scope, Scope(limit)).limit = limit
 
-    def reserve(self, reservation: Reservation, mode: BudgetMode, *, headroom_tokens: int = 0) -> list[Effect]:
-        """Hold the reservation's tokens, if the mode and all scopes allow it; return what follows from that.
+    def reserve(
+        self, reservation: Reservation, mode: BudgetMode, *, headroom_tokens: int = 0
+    ) -> NotReserved | list[BudgetCrossed]:
+        """Hold the reservation's tokens, if the mode and all scopes allow it.
 
-        Session and agent must have `headroom_tokens` left beside it.
+        Return scopes that it does not fit in mode warn, and that the one before it did. Session and agent must have
+        `headroom_tokens` left beside it.
         """
         if mode == "enforce" and (refusal := self._find_refusal(reservation, headroom_tokens)):
             for name in filter(is_order, reservation.scopes):
                 self._forget_unused(name)
-            return [refusal]
-        if mode != "warn":
-            self._hold(reservation)
-            return []
-        before = [name in self.scopes and self.scopes[name].is_over for name in reservation.scopes]
+            return refusal
+        over = {name for name in reservation.scopes if name in self.scopes and self.scopes[name].is_over}
         self._hold(reservation)
-        crossed: list[Effect] = []
-        for name, was_over in zip(reservation.scopes, before, strict=True):
-            scope = self.scopes[name]
-            if scope.limit is not None and scope.is_over and not was_over:
-                crossed.append(BudgetCrossed(name, scope.limit, scope.used, scope.reserved))
-        return crossed
+        return [
+            BudgetCrossed(name, scope.limit, scope.used, scope.reserved)
+            for name in (reservation.scopes if mode == "warn" else ())
+            if (scope := self.scopes[name]).limit is not None and scope.is_over and name not in over
+        ]
 
     def restore(self, reservation: Reservation) -> None:
         """Hold a reservation that stands in the record: it was admitted then and is not judged again."""

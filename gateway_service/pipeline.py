@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from math import inf
+from typing import Any
 
 import structlog
 from msgspec import Struct, field
@@ -82,7 +83,8 @@ class Pipeline(Struct, frozen=True):
     sender: Sender
     rates: Rates
     places: Mapping[str, Places]
-    outputs: validation.OutputChecks
+    schemas: Mapping[str, dict[str, Any]]
+    """By contract, of what its answers have to be."""
     loaded: set[str] = field(default_factory=set[str])
     """Providers that were prepared once: asked again, they take no time."""
 
@@ -165,7 +167,9 @@ class Pipeline(Struct, frozen=True):
             raise AssertionError("a chain has a model")
         if ask.is_degraded and earlier:
             response = response.model_copy(update={"instead_of": earlier})
-        return self.outputs.checked(ask.prompt, response)  # 12 validate output
+        return validation.check_output(
+            ask.prompt, response, self.schemas.get(ask.prompt.contract_id)
+        )  # 12 validate output
 
     async def _on_route(self, ask: PromptCall, running: InFlight, until: float | None) -> PromptResponse:
         """Try one model of the chain with bounded retries, until its time is over (None: no other follows)."""

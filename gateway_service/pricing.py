@@ -121,13 +121,13 @@ def settle_response(response: PromptResponse, model: ModelConfig | None) -> Sett
     )
 
 
-_SETTLED = ("input_tokens", "output_tokens", "cached_tokens")
+SETTLED = ("input_tokens", "output_tokens", "cached_tokens")
 
 
 def settle_unusable(answer: PromptResponse, reserved_tokens: int, model: ModelConfig | None) -> Settlement:
     """Return what an unrecordable answer used: its reported usage, or all that was reserved where that is none."""
     try:
-        used = {name: getattr(answer, name) for name in _SETTLED}
+        used = {name: getattr(answer, name) for name in SETTLED}
         return _settle(used, reserved_tokens, model)
     except (ArithmeticError, AttributeError, ValueError):
         return make_unknown(reserved_tokens)
@@ -146,7 +146,7 @@ def settle_fault(fault: GatewayError, reserved_tokens: int, model: ModelConfig |
     if fault.facts.get("unbilled") is True:
         return Settlement(tokens=0, cost_usd=0.0, is_unknown=False, was_sent=True)
     if "input_tokens" in fault.facts or "output_tokens" in fault.facts:
-        used = {name: int(fault.facts.get(name, 0)) for name in _SETTLED}
+        used = {name: int(fault.facts.get(name, 0)) for name in SETTLED}
         return _settle(used, reserved_tokens, model)
     return make_unknown(reserved_tokens)
 

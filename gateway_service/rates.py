@@ -75,8 +75,10 @@ class Rates:
 
     @asynccontextmanager
     async def _pass(self, attempt: Attempt, shares: list[_Share], until: float) -> AsyncGenerator[None]:
-        await self._enter(shares, until)
-        try:
+        wait_s = self._enter(shares, until)
+        try:  # whoever is cancelled while it waits gives back, too: those behind it go on sooner
+            if wait_s > 0:
+                await self._bus.sleep(wait_s)
             yield
         finally:
             settled = attempt.settlement
@@ -85,7 +87,8 @@ class Rates:
                 used = 0 if settled is None or not was_sent else settled.tokens if share.bucket[1] == "tokens" else 1
                 self._take(share.bucket, used - share.cost)
 
-    async def _enter(self, shares: list[_Share], until: float) -> None:
+    def _enter(self, shares: list[_Share], until: float) -> float:
+        """Take the shares; return how long to wait for them. Raises GatewayError(RATE_LIMITED)."""
         now = self._bus.clock.monotonic()
         wait_s, slowest = max((self._buckets[share.bucket].wait_s(share.cost, now), share.setting) for share in shares)
         if wait_s > 0 and (self._config.on_rate_limit == "refuse" or now + wait_s >= until):
@@ -96,13 +99,7 @@ class Rates:
             )
         for share in shares:
             self._take(share.bucket, share.cost)
-        if wait_s > 0:
-            try:
-                await self._bus.sleep(wait_s)
-            except BaseException:  # cancelled: whoever waits behind it goes on sooner
-                for share in shares:
-                    self._take(share.bucket, -share.cost)
-                raise
+        return wait_s
 
     def _list_shares(self, attempt: Attempt) -> list[_Share]:
         config, ask = self._config, attempt.ask

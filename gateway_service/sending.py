@@ -105,20 +105,14 @@ class Sender(Struct):
         try:
             async with asyncio.timeout(wait_s):
                 ack = (await submitted)[0]
+            return None if ack.outcome == "committed" else await self._find_earlier(attempt, ack)
         except TimeoutError:
             return self._without_ledger(attempt, entry, submitted, wait_s)
         except asyncio.CancelledError:
-            self._close_unsent(attempt, submitted, _make_cancelled())
+            self._close_unsent(attempt, submitted, GatewayError("CANCELLED", "cancelled before it was sent"))
             raise
         except MessageTooLarge as fault:
             raise _make_too_large(attempt.ask, fault.detail) from None
-        if ack.outcome == "committed":
-            return None
-        try:
-            return await self._find_earlier(attempt, ack)
-        except asyncio.CancelledError:
-            self._close_unsent(attempt, submitted, _make_cancelled())
-            raise
         except EarlierAttempt:
             raise
         except RuntimeFault as fault:  # this very write may stand there, and nobody knows
@@ -443,10 +437,6 @@ def _make_too_large(ask: PromptCall, limit: str) -> GatewayError:
     return GatewayError(
         "INVALID_INPUT", f"the prompt of {ask.prompt.work_order_id} cannot be recorded: too large ({limit})"
     )
-
-
-def _make_cancelled() -> GatewayError:
-    return GatewayError("CANCELLED", "cancelled before it was sent")
 
 
 def _make_no_time(ask: PromptCall) -> GatewayError:

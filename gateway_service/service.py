@@ -13,7 +13,7 @@ import structlog
 
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import ConfigError, GatewayError, RuntimeFault
-from hobus.bus.limits import OUTPUT_ERRORS_MAX, SPOOL_RETRY_MS
+from hobus.bus.limits import SPOOL_RETRY_MS
 from hobus.bus.messages.gateway import (
     Breakers,
     Budget,
@@ -31,7 +31,7 @@ from hobus.config import limits as config_limits
 from hobus.config.recorded import Snapshots
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.gateway_service import limits, routing, validation, vectors
+from hobus.gateway_service import limits, routing, vectors
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.budget import BudgetState
@@ -226,11 +226,9 @@ class GatewayService(Actor):
             config=config, packs=number_texts(snapshot.digest, snapshot.pack_texts()), last_faults=self._last_faults,
             on_lost=self._calls.forget, counts=self._counts,
         )  # fmt: skip
-        outputs = validation.OutputChecks(snapshot.map_output_schemas(), errors_max=OUTPUT_ERRORS_MAX)
         return Pipeline(
             self._shared, snapshot, config, providers, account, sender, self._make_rates(config),
-            self._make_places(config),
-            outputs,
+            self._make_places(config), snapshot.map_output_schemas(),
         )  # fmt: skip
 
     def _make_rates(self, config: AdminConfig) -> Rates:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hobus.bus.errors import GatewayError
+from hobus.bus.limits import OUTPUT_ERRORS_MAX
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ids import DEGRADED, get_order_of_call
 from hobus.config.assets import AgentFile
@@ -93,37 +94,28 @@ def check_round(prompt: Prompt, turn_limit: int) -> None:
         )
 
 
-class OutputChecks:
-    """Judge answers by the output schemas of this snapshot's contracts, and by no other.
+def check_output(prompt: Prompt, response: PromptResponse, of_contract: dict[str, Any] | None) -> PromptResponse:
+    """Return the response with output_valid and errors; unjudged if it asks for tools, or its schema is foreign.
 
     A schema is a program: its pattern may take for ever over a text, and everybody's prompts wait meanwhile. One that
-    somebody brings along is for the provider, and for the worker that asked, which judges the answer by it in any case.
+    somebody brings along is for the provider, and for the worker that asked, which judges the answer by it in any case:
+    here answers are judged `of_contract` alone, by the schema that its snapshot has.
     """
+    if of_contract is None or prompt.output_schema != of_contract or response.tool_calls:
+        return response
+    errors = _list_output_errors(prompt, response.content, of_contract)[:OUTPUT_ERRORS_MAX]
+    return response.model_copy(update={"output_valid": not errors, "output_errors": errors})
 
-    def __init__(self, schemas: Mapping[str, dict[str, Any]], *, errors_max: int) -> None:
-        """Take the `schemas` by contract id."""
-        self._schemas = schemas
-        self._errors_max = errors_max
 
-    def checked(self, prompt: Prompt, response: PromptResponse) -> PromptResponse:
-        """Return the response with output_valid and errors; unjudged if it asks for tools, or the schema is foreign."""
-        if prompt.output_schema is None or response.tool_calls:
-            return response
-        if prompt.output_schema != self._schemas.get(prompt.contract_id):
-            return response
-        errors = self._list_errors(prompt, response.content)[: self._errors_max]
-        return response.model_copy(update={"output_valid": not errors, "output_errors": errors})
-
-    def _list_errors(self, prompt: Prompt, content: str) -> list[str]:
-        schema = self._schemas[prompt.contract_id]
-        value: Any = content
-        if prompt.structured_output or schema.get("type") == "object":
-            try:
-                value = json.loads(content)
-            except (ValueError, RecursionError):
-                return ["$: not JSON"]
+def _list_output_errors(prompt: Prompt, content: str, schema: dict[str, Any]) -> list[str]:
+    value: Any = content
+    if prompt.structured_output or schema.get("type") == "object":
         try:
-            faults = get_validator(schema).faults(value)
-        except SchemaFault as fault:
-            return [f"output_schema {fault}"]
-        return [f"{fault.place}: {fault.rule}" for fault in faults]
+            value = json.loads(content)
+        except (ValueError, RecursionError):
+            return ["$: not JSON"]
+    try:
+        faults = get_validator(schema).faults(value)
+    except SchemaFault as fault:
+        return [f"output_schema {fault}"]
+    return [f"{fault.place}: {fault.rule}" for fault in faults]

@@ -51,13 +51,13 @@ def test_a_budget_is_hit_exactly():
     made = state(session=100)
     assert made.reserve(*reserve(100)) == []
     assert made.scopes["session:s"].remaining == 0
-    assert made.reserve(*reserve(1, "k/2")) == [NotReserved("BUDGET_EXHAUSTED", "session:s", 100, 0)]
+    assert made.reserve(*reserve(1, "k/2")) == NotReserved("BUDGET_EXHAUSTED", "session:s", 100, 0)
     assert "k/2" not in made.open
 
 
 def test_a_wider_scope_refuses_as_hierarchy_and_nothing_is_held():
     made = state(agent=50)
-    assert made.reserve(*reserve(51)) == [NotReserved("HIERARCHY_EXCEEDED", "agent:A", 50, 50)]
+    assert made.reserve(*reserve(51)) == NotReserved("HIERARCHY_EXCEEDED", "agent:A", 50, 50)
     assert [made.scopes[name].reserved for name in SCOPES] == [0, 0, 0]
 
 
@@ -71,9 +71,7 @@ def test_headroom_has_to_be_left_in_session_and_agent_and_nowhere_else():
 
 
 def test_a_scope_that_nobody_allocated_refuses():
-    assert BudgetState(idle_orders_max=2).reserve(*reserve(1)) == [
-        NotReserved("NOT_ALLOCATED", "session:s", None, None)
-    ]
+    assert BudgetState(idle_orders_max=2).reserve(*reserve(1)) == NotReserved("NOT_ALLOCATED", "session:s", None, None)
 
 
 def test_settling_moves_reserved_to_used_in_every_scope():
@@ -207,7 +205,7 @@ def test_a_refused_order_leaves_no_scope_behind(used):
     made.settle("k/0", settled(used))
     before = made.scopes["work_order:WO-a"]
     refused = Reservation("k/1", 61, ("work_order:WO-a",)), "enforce"
-    assert made.reserve(*refused) == [NotReserved("BUDGET_EXHAUSTED", "work_order:WO-a", 60, 60 - used)]
+    assert made.reserve(*refused) == NotReserved("BUDGET_EXHAUSTED", "work_order:WO-a", 60, 60 - used)
     assert made.scopes == ({"work_order:WO-a": before} if used else {})
 
 

@@ -125,7 +125,6 @@ class HttpProvider:
     _loading: asyncio.Future[SdkClient] | None = None
     _windows: dict[str, int] | None = None
     _looking: asyncio.Future[None] | None = None
-    _awaits_list: bool = True
     _closes_alone: set[str] = field(default_factory=set[str])
     """Models whose newest answer began with thinking without its opening."""
 
@@ -210,7 +209,7 @@ class HttpProvider:
     def _make_reader(self, prompt: Prompt, model_id: str) -> AnswerReader:
         is_known = any(row.model_id == model_id and row.thinks_first for row in self.config.models)
         content = SpokenText(closes_alone=model_id in self._closes_alone, thinks_first=is_known)
-        return AnswerReader(self._wire, ToolNames.of(prompt), model_id, content)
+        return AnswerReader(self._wire.read, ToolNames.of(prompt), model_id, content)
 
     async def window(self, model_id: str) -> int | None:
         """Return the tokens of prompt and answer together, as the model's server says; None: not known (yet).
@@ -219,7 +218,7 @@ class HttpProvider:
         """
         if self._windows is None:
             self._windows, self._looking = {}, asyncio.ensure_future(self._look_for_windows())
-        if self._looking is not None and self._awaits_list:
+        if self._looking is not None and not self._looking.done():
             with suppress(TimeoutError):
                 async with asyncio.timeout(limits.LIST_WAIT_MS / 1000):
                     await asyncio.shield(self._looking)
@@ -232,8 +231,6 @@ class HttpProvider:
             self._windows = None if fault.retryable and fault.facts.get("unbilled") else {}
         else:
             self._windows = {str(item["id"]): size for item in found if (size := read_window(item))}
-        finally:
-            self._awaits_list = False
 
     async def _answer(
         self,
@@ -269,12 +266,8 @@ class HttpProvider:
         """Return what came of an answer by its length, and the rest as its provider has told it."""
         told, used = reader.response(), Used()
         came = told.model_copy(update={"output_tokens": 0})
-        counted = pricing.with_usage(prompt, came, self.chars_per_token, thought_chars=reader.thought_chars)
-        used.tokens = {
-            "input_tokens": counted.input_tokens,
-            "output_tokens": max(told.output_tokens, counted.output_tokens),
-            "cached_tokens": told.cached_tokens,
-        }
+        came = pricing.with_usage(prompt, came, self.chars_per_token, thought_chars=reader.thought_chars)
+        used.tokens = {name: max(getattr(told, name), getattr(came, name)) for name in pricing.SETTLED}
         return used
 
     async def _read_until_whole(

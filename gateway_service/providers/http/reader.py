@@ -9,8 +9,9 @@ all; no text of an answer is repeated in it.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeGuard
+from typing import Any, TypeGuard
 
 from hobus.bus.json_text import is_within, mend, mend_json, read_json
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
@@ -32,14 +33,6 @@ FINISH_WORDS = {
 
 _STRINGS_MAX = 3
 """A JSON text in a JSON text: so often."""
-
-
-class Wire(Protocol):
-    """How a kind of provider says what a reader reads."""
-
-    def read(self, reader: AnswerReader, event: dict[str, Any]) -> None:
-        """Read all that a whole answer, or an event of a stream, says. Raises BadAnswer, ErrorSaid."""
-        ...
 
 
 class ErrorSaid(Exception):
@@ -77,7 +70,8 @@ class CallRead:
 class AnswerReader:
     """An answer as far as it has come."""
 
-    wire: Wire
+    read: Callable[[AnswerReader, dict[str, Any]], None]
+    """Of its kind's wire: reads all that a whole answer, or an event, says. Raises BadAnswer, ErrorSaid."""
     names: ToolNames
     model_id: str = ""
     content: SpokenText = field(default_factory=SpokenText)
@@ -111,7 +105,7 @@ class AnswerReader:
         ):
             raise ErrorSaid(event)
         try:
-            self.wire.read(self, read_object(event, "the answer"))
+            self.read(self, read_object(event, "the answer"))
         except BadAnswer as fault:
             raise BadAnswer(fault.what, self.usage) from None
         news, self._news = "".join(self._news), []

@@ -69,6 +69,8 @@ class OfflineProvider:
         """Return what the model answers, with its usage; it counts characters."""
         names = ToolNames.of(prompt)
         request = openai_wire.make_request(prompt, model_id, names, _DIALECT, stream=False)
-        answer = AnswerReader(openai_wire, names).whole(model.complete(request, self._grammar, self.chars_per_token))
+        answer = AnswerReader(openai_wire.read, names).whole(
+            model.complete(request, self._grammar, self.chars_per_token)
+        )
         about = {"usage_is_estimated": False, "provider_id": self.provider_id, "model_id": model_id}
         return pricing.with_usage(prompt, answer, self.chars_per_token).model_copy(update=about)

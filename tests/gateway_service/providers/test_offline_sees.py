@@ -81,7 +81,7 @@ async def test_it_is_the_request_of_the_kind_openai_that_is_answered(name: str) 
     wanted = PROMPTS[name]
     names = ToolNames.of(wanted)
     sent = json.loads(json.dumps(openai_wire.make_request(wanted, MODELS[0], names, INSTANCE, stream=False)))
-    answer = AnswerReader(openai_wire, names).whole(complete(sent, GRAMMAR, 4))
+    answer = AnswerReader(openai_wire.read, names).whole(complete(sent, GRAMMAR, 4))
     assert (answer.content, [(call.tool_id, call.arguments) for call in answer.tool_calls]) == await said(wanted)
 
 

@@ -55,7 +55,7 @@ def calls(*pieces: dict[str, Any]) -> dict[str, Any]:
 
 def read(wire: Any, events: list[Any], content: SpokenText | None = None) -> tuple[Any, str, AnswerReader]:
     """The response, what was told on the way, and the reader."""
-    reader = AnswerReader(wire, NAMES, "m", content or SpokenText())
+    reader = AnswerReader(wire.read, NAMES, "m", content or SpokenText())
     told = "".join([reader.add(event) for event in events])
     return reader.ended(), told, reader
 
@@ -358,7 +358,7 @@ EMPTY = {"refusal": False, "tool_calls": {}, "function_call": [], "reasoning_con
 )
 def test_an_answer_that_is_there_is_read_whatever_stands_beside_it(wire, answer):
     """All that is empty is absent, in whatever form; no usage is why an answer fails; a content may be one text, or parts."""
-    response = AnswerReader(wire, NAMES).whole(answer)
+    response = AnswerReader(wire.read, NAMES).whole(answer)
     assert (response.content, response.tool_calls, response.finish_reason or "stop") == ("7", [], "stop")
 
 
@@ -408,7 +408,7 @@ def test_thinking_among_the_parts_of_a_content_is_thinking():
 def test_an_error_in_the_place_of_an_answer_is_the_providers_own(wire, answer):
     """Whatever the status says."""
     with pytest.raises(ErrorSaid) as caught:
-        AnswerReader(wire, NAMES).whole(answer)
+        AnswerReader(wire.read, NAMES).whole(answer)
     assert "GPU" in json.dumps(caught.value.body)
 
 
@@ -424,7 +424,7 @@ def test_an_error_in_the_place_of_an_answer_is_the_providers_own(wire, answer):
 def test_why_an_answer_ends_is_said_in_one_language(wire, said, meant):
     """Whoever cut it."""
     answer = whole({"content": "x"}, said) if wire is openai_wire else {"content": [], "stop_reason": said}
-    assert AnswerReader(wire, NAMES).whole(answer).finish_reason == meant
+    assert AnswerReader(wire.read, NAMES).whole(answer).finish_reason == meant
 
 
 @pytest.mark.parametrize("block", [{"type": "thinking", "thinking": ""}, {"type": "redacted_thinking", "data": "x"}])
@@ -432,17 +432,17 @@ def test_an_answer_of_thinking_that_is_not_shown_is_all_thinking(block):
     """All its tokens went there, though nobody sees a word of it."""
     usage = {"input_tokens": 9, "output_tokens": 40}
     answer = {"content": [block], "stop_reason": "max_tokens", "usage": usage}
-    response = AnswerReader(anthropic_wire, NAMES).whole(answer)
+    response = AnswerReader(anthropic_wire.read, NAMES).whole(answer)
     assert (response.finish_reason, response.reasoning_tokens) == ("length", 40)
     answer["content"] = [block, {"type": "text", "text": "seven"}]
-    assert AnswerReader(anthropic_wire, NAMES).whole(answer).reasoning_tokens == 0
+    assert AnswerReader(anthropic_wire.read, NAMES).whole(answer).reasoning_tokens == 0
 
 
 @pytest.mark.parametrize("length", [10, WRITTEN_MAX_CHARS + 1])
 def test_a_model_is_told_what_it_wrote_where_that_is_no_json(length):
     """Its call stands in the next prompt with no arguments at all: without this it would not know what to mend."""
     wrote = "{" + "b" * (length - 1)
-    (call,) = AnswerReader(openai_wire, NAMES).whole(whole(calls(piece("add", wrote)))).tool_calls
+    (call,) = AnswerReader(openai_wire.read, NAMES).whole(whole(calls(piece("add", wrote)))).tool_calls
     assert call.arguments == {} and f"It wrote: {wrote[:WRITTEN_MAX_CHARS]}" in call.fault
     assert call.fault.endswith(" …") is (length > WRITTEN_MAX_CHARS)
     assert len(call.fault) < WRITTEN_MAX_CHARS + 200
