@@ -83,17 +83,6 @@ class Fragment(NamedTuple):
         return () if self.parts and self.parts[-1].text[-1:] == _END else _CLOSING
 
 
-class BudgetUsed(NamedTuple):
-    """What an assembly used of its budget."""
-
-    tokens_assembled: int
-    queries_executed: int
-    elapsed_ms: int
-
-
-NOTHING_USED = BudgetUsed(0, 0, 0)
-
-
 class AssembledContext(Struct, frozen=True, dict=True):
     """What a prompt is shown beside its message, and how that came about."""
 
@@ -102,7 +91,9 @@ class AssembledContext(Struct, frozen=True, dict=True):
     template_hash: bytes
     fragments: tuple[Fragment, ...] = ()
     stages: tuple[StageTrace, ...] = ()
-    budget_used: BudgetUsed = NOTHING_USED
+    tokens_assembled: int = 0
+    queries_executed: int = 0
+    elapsed_ms: int = 0
     max_context_tokens: int = 0
     warnings: tuple[str, ...] = ()
     stopped_by: Stop = "completion"
@@ -155,7 +146,6 @@ def trace_context(context: AssembledContext, *, as_of_ts: str, as_of_seq: int | 
     return make_from(
         ContextAssembled,
         context,
-        context.budget_used,
         as_of_ts=as_of_ts,
         as_of_seq=as_of_seq,
         in_force=0,

@@ -18,7 +18,6 @@ from hobus.actors.ho2_supervisor.attention.account import LIMITS, Account
 from hobus.actors.ho2_supervisor.attention.context import (
     AssembledContext,
     AttentionRequest,
-    BudgetUsed,
     ChosenBy,
     Fallback,
 )
@@ -117,7 +116,9 @@ class Engine(Struct, frozen=True):
             template_hash=self.hashes.get(template.template_id, b""),
             fragments=tuple(run.fragments),
             stages=tuple(run.trace),
-            budget_used=BudgetUsed(run.text_chars // account.chars_per_token, account.queries, account.elapsed_ms),
+            tokens_assembled=run.text_chars // account.chars_per_token,
+            queries_executed=account.queries,
+            elapsed_ms=account.elapsed_ms,
             max_context_tokens=tokens_max,
             warnings=tuple(run.warnings),
             stopped_by=stopped_by,
@@ -148,19 +149,18 @@ def _keep_limited(partial: AssembledContext, fallback: Fallback, last: Assembled
     if last is None:
         warning = "use_cached: nothing is cached; the context is a part of what was asked for"
         return replace(found, warnings=(*partial.warnings, warning))
-    used = partial.budget_used._replace(tokens_assembled=last.budget_used.tokens_assembled)
-    return replace(found, fragments=last.fragments, budget_used=used, is_cached=True)
+    return replace(found, fragments=last.fragments, tokens_assembled=last.tokens_assembled, is_cached=True)
 
 
 def _replace_context(context: AssembledContext, default: AssembledContext) -> AssembledContext:
     """Return the default's context in place of an insufficient one, with the trace of both."""
-    spent = [one + other for one, other in zip(context.budget_used, default.budget_used, strict=True)]
-    spent[0] = default.budget_used.tokens_assembled
     return replace(
         context,
         fragments=default.fragments,
         stages=(*context.stages, *default.stages),
-        budget_used=BudgetUsed(*spent),
+        tokens_assembled=default.tokens_assembled,
+        queries_executed=context.queries_executed + default.queries_executed,
+        elapsed_ms=context.elapsed_ms + default.elapsed_ms,
         warnings=(*context.warnings, *default.warnings),
         fallback="use_default",
     )

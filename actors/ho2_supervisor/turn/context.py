@@ -46,7 +46,6 @@ from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, Fr
 from hobus.bus.record.text_parts import TextPart
 from hobus.config.attention_rules import get_tokens
 from hobus.config.attention_template import CLASSIFICATIONS, OfTurn, Template
-from hobus.config.prompt_contracts import get_contract_id
 from hobus.config.prompt_pack import frame_inputs, parse_pack
 
 _NAMES = (LEARNED, HISTORY, LOOKED_UP)
@@ -78,7 +77,11 @@ async def _understand(run: Run, limits: HistoryLimits, classify: Classify) -> Un
     is_classified = run.classification != "off"
     segments, run.beside = await classify_context.assemble(run) if is_classified else ([], None)
     named = run.named_template
-    request = _make_request(run, named if named in run.resources.attention.templates else None)
+    request = classify_context.make_request(
+        run, "synthesize", run.answer_order_id,
+        template_override=named if named in run.resources.attention.templates else None,
+        tokens_max=run.compute_window_share(own_limits.CONTEXT_OF_WINDOW),
+    )  # fmt: skip
     template = run.resources.attention.choose_template(request)
     found = Recalled()
     if run.recall_from is not None and _has_memory(template):
@@ -114,19 +117,6 @@ def make_segments(run: Run, context: AssembledContext) -> list[Segment]:
         *run.effects.make_one_segment(HISTORY, list_parts(context.of("history"))),
         *run.effects.segments(LOOKED_UP, list_parts(_list_others(context))),
     ]
-
-
-def _make_request(run: Run, template_id: str | None) -> AttentionRequest:
-    return AttentionRequest(
-        agent=run.agent,
-        contract=run.resources.snapshot.contracts[get_contract_id(run.agent, "synthesize")],
-        session_id=run.session.session_id,
-        work_order_id=run.answer_order_id,
-        at=run.requested.at,
-        user_input=run.input_text,
-        template_override=template_id,
-        tokens_max=run.compute_window_share(own_limits.CONTEXT_OF_WINDOW),
-    )
 
 
 def _has_memory(template: Template | None) -> bool:
@@ -269,6 +259,7 @@ def _record(run: Run, context: AssembledContext, labels: Classification, found: 
     """Send CONTEXT_ASSEMBLED before the prompt is sent."""
     lines = context.of("memory")
     cpt = run.config.attention.chars_per_token
+    beside = run.beside and trace_context(run.beside, as_of_ts="", as_of_seq=None)
     payload = trace_context(
         context,
         as_of_ts=run.requested.at if found.as_of is None else found.as_of.as_of_ts,
@@ -284,16 +275,11 @@ def _record(run: Run, context: AssembledContext, labels: Classification, found: 
             FragmentTrace(one.source, one.source_id, len(one.content) // cpt, one.relevance_score)
             for one in _list_others(context)
         ),
-        beside=() if run.beside is None else (_count_beside(run.beside),),
+        beside=() if beside is None else (make_from(ContextBeside, beside, contract_id=CLASSIFICATIONS),),
         scores=tuple(run.weighed[line.source_id].score for line in lines),
         left_out=tuple(islice(_list_left_out(run, {line.source_id for line in lines}), LEFT_OUT_MAX)),
     )
     _write(run, payload, [line.content for line in lines], reason=found.code)
-
-
-def _count_beside(context: AssembledContext) -> ContextBeside:
-    told = trace_context(context, as_of_ts="", as_of_seq=None)
-    return make_from(ContextBeside, told, contract_id=CLASSIFICATIONS)
 
 
 def _write(run: Run, payload: ContextAssembled, lines: Sequence[str], *, reason: str = "") -> None:

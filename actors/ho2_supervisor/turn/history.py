@@ -118,14 +118,10 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
 
         Made once for blocks that stay as they are: a prompt shows nearly all that the one before did.
         """
-        kept = self._shown_last
-        if not kept or kept[0][0] != blocks:
-            kept[:] = [(blocks, self._render(blocks))]
-        return kept[0][1]
-
-    @cached_property
-    def _shown_last(self) -> list[tuple[Blocks, ShownTurn]]:
-        return []
+        kept: tuple[Blocks, ShownTurn] | None = vars(self).get("shown_last")
+        if kept is None or kept[0] != blocks:
+            kept = vars(self)["shown_last"] = blocks, self._render(blocks)
+        return kept[1]
 
     def _render(self, blocks: Blocks) -> ShownTurn:
         parts, lines = list[TextPart](), dict[str, str]()

@@ -61,7 +61,7 @@ async def test_stages_run_in_order_and_the_trace_has_each_of_them() -> None:
         (0, 0),
     ]
     assert (context.stopped_by, context.fallback, context.template_hash) == ("completion", "", b"ATT-TEST-001")
-    assert (context.budget_used.tokens_assembled, context.budget_used.queries_executed) == (3, 3)
+    assert (context.tokens_assembled, context.queries_executed) == (3, 3)
 
 
 async def test_a_stage_without_a_source_is_skipped_with_a_warning() -> None:
@@ -169,7 +169,7 @@ async def test_what_does_not_fit_ends_the_pipeline_with_what_there_is() -> None:
     one = template({**MEMORY}, HISTORY, budget={"max_context_tokens": 11, "max_queries": 9, "timeout_ms": 9})
     exact = Assembling([one], {"memory": fragments("memory", "x" * 23, "y" * 22), "history": []})
     context = await exact.assembled()
-    assert (context.budget_used.tokens_assembled, context.stopped_by) == (11, "completion")
+    assert (context.tokens_assembled, context.stopped_by) == (11, "completion")
     over = Assembling([one], {"memory": fragments("memory", "x" * 23, "y" * 23), "history": fragments("history", "z")})
     context = await over.assembled()
     assert texts(context) == ["x" * 23]
@@ -192,7 +192,7 @@ async def test_questions_are_counted_before_they_are_asked() -> None:
     assembling = Assembling([one], {"memory": [], "history": fragments("history", "said")})
     context = await assembling.assembled()
     assert statuses(context) == [("memory", "empty"), ("history", "ok"), ("memory", "truncated")]
-    assert (context.budget_used.queries_executed, context.stopped_by, texts(context)) == (2, "queries", ["said"])
+    assert (context.queries_executed, context.stopped_by, texts(context)) == (2, "queries", ["said"])
 
 
 async def test_a_source_that_hangs_is_cut_off_by_the_template_s_time() -> None:
@@ -277,8 +277,8 @@ def test_no_pipeline_goes_over_its_budget(
     found = [asyncio.run(Assembling([one], given_).assembled()) for _ in range(2)]
     context = found[0]
     assert len(context.context_text) // 4 <= tokens_max
-    assert len(context.context_text) // 4 == context.budget_used.tokens_assembled
-    assert context.budget_used.queries_executed <= queries_max
+    assert len(context.context_text) // 4 == context.tokens_assembled
+    assert context.queries_executed <= queries_max
     assert (context.context_text, context.context_hash, context.stages) == (
         found[1].context_text, found[1].context_hash, found[1].stages,
     )  # fmt: skip
