@@ -61,37 +61,33 @@ async def embeddings(request: Request) -> Response:
     """`POST /v1/embeddings`."""
     body = await read(request, EmbeddingsRequest)
     with on_behalf_of(request, body.user):
-        return await _embed(request, body)
-
-
-async def _embed(request: Request, body: EmbeddingsRequest) -> Response:
-    door = get_door(request)
-    door.require_room(get_principal(request))
-    texts = body.texts(door.config.host.prompt_max_bytes)
-    agent_id, model = _choose_model(door.snapshot, body.model, door.config.host.agent_id)
-    input_id, _ = turns.choose_input_id(request.headers.get("idempotency-key"), door.bus.new_id())
-    session_id = door.ownership.session_id(get_principal(request), f"embeddings/{input_id}")
-    asked = [
-        Embed(
-            texts=some, vector_numbers=body.dimensions or 0, agent_id=agent_id, session_id=session_id,
-            provider_id=model.provider, model_id=model.model,
-            idempotency_key=f"EMB-{session_id}#{number}", config_digest=door.snapshot.digest,
+        door = get_door(request)
+        door.require_room(get_principal(request))
+        texts = body.texts(door.config.host.prompt_max_bytes)
+        agent_id, model = _choose_model(door.snapshot, body.model, door.config.host.agent_id)
+        input_id, _ = turns.choose_input_id(request.headers.get("idempotency-key"), door.bus.new_id())
+        session_id = door.ownership.session_id(get_principal(request), f"embeddings/{input_id}")
+        asked = [
+            Embed(
+                texts=some, vector_numbers=body.dimensions or 0, agent_id=agent_id, session_id=session_id,
+                provider_id=model.provider, model_id=model.model,
+                idempotency_key=f"EMB-{session_id}#{number}", config_digest=door.snapshot.digest,
+            )
+            for number, some in enumerate(_part_texts(texts), 1)
+        ]  # fmt: skip
+        timeout_s = turns.choose_timeout(request.headers, door.config.host)
+        parts = await run_until_gone(_ask_all(door, asked, timeout_s), partial(wait_disconnected, request.receive))
+        vectors = chain.from_iterable(
+            _split_vectors(part.content, len(one.texts)) for one, part in zip(asked, parts, strict=True)
         )
-        for number, some in enumerate(_part_texts(texts), 1)
-    ]  # fmt: skip
-    timeout_s = turns.choose_timeout(request.headers, door.config.host)
-    parts = await run_until_gone(_ask_all(door, asked, timeout_s), partial(wait_disconnected, request.receive))
-    vectors = chain.from_iterable(
-        _split_vectors(part.content, len(one.texts)) for one, part in zip(asked, parts, strict=True)
-    )
-    told = [
-        {"object": "embedding", "index": number, "embedding": _format_vector(vector, body.encoding_format)}
-        for number, vector in enumerate(vectors)
-    ]
-    used = sum(part.input_tokens for part in parts)
-    usage = {"prompt_tokens": used, "total_tokens": used}
-    answer = {"object": "list", "data": told, "model": body.model, "usage": usage}
-    return JSONResponse(answer, headers=make_ignored_header(list_unused(body)))
+        told = [
+            {"object": "embedding", "index": number, "embedding": _format_vector(vector, body.encoding_format)}
+            for number, vector in enumerate(vectors)
+        ]
+        used = sum(part.input_tokens for part in parts)
+        usage = {"prompt_tokens": used, "total_tokens": used}
+        answer = {"object": "list", "data": told, "model": body.model, "usage": usage}
+        return JSONResponse(answer, headers=make_ignored_header(list_unused(body)))
 
 
 def _choose_model(snapshot: Snapshot, name: str, default_agent: str) -> tuple[str, ModelChoice]:

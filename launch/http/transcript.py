@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import takewhile
 from typing import NamedTuple
 
-from hobus.bus.json_text import is_within, read_json
 from hobus.bus.limits import IMAGES_TURNS
 from hobus.bus.messages import given_history
-from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import derive_requested_id, derive_turn_key
 from hobus.bus.messages.ledger import (
     Entries,
@@ -36,6 +33,7 @@ from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.port import Bus
 from hobus.bus.record.payload import pack_payload, read_payload
 from hobus.bus.record.payloads.governance import TranscriptDelivered
+from hobus.gateway_service.providers.http.reader import parse_arguments
 from hobus.launch.http.limits import IMAGES_MAX_BYTES
 from hobus.launch.sessions.history import list_turns
 from hobus.launch.sessions.images import GivenImage
@@ -71,14 +69,12 @@ class TranscriptMessage(NamedTuple):
 
     def read_calls(self) -> list[ToolCall]:
         """Return the calls as a model is shown them; none where the arguments of one are no JSON object."""
-        with suppress(ValueError, RecursionError):
-            said = [read_json(call.arguments.strip() or "{}") for call in self.calls]
-            if all(isinstance(one, dict) and is_within(one, PARAMETERS_DEPTH_MAX) for one in said):
-                return [
-                    ToolCall(call_id=f"{n:03d}", provider_call_id=call.call_id, tool_id=call.name, arguments=arguments)
-                    for n, (call, arguments) in enumerate(zip(self.calls, said, strict=True), 1)
-                ]
-        return []
+        read = [parse_arguments(call.arguments) for call in self.calls]
+        called = [
+            ToolCall(call_id=f"{n:03d}", provider_call_id=call.call_id, tool_id=call.name, arguments=arguments)
+            for n, (call, (arguments, _)) in enumerate(zip(self.calls, read, strict=True), 1)
+        ]
+        return [] if any(fault for _, fault in read) else called
 
     def __str__(self) -> str:
         asked = [f"[asked for {call.name} {call.arguments} as {call.call_id}]" for call in self.calls]

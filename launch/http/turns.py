@@ -148,6 +148,8 @@ async def _pieces(door: Door, asked: AskedTurn) -> AsyncGenerator[Message | Turn
             if message is None:
                 break
             if is_first:
+                if isinstance(message, StreamReset):
+                    continue  # what is asked again before it said anything has taken nothing back
                 is_first = False
                 door.metrics.first_pieces.labels(asked.api).observe(door.bus.clock.monotonic() - asked.arrived)
             yield message
@@ -163,7 +165,7 @@ async def begin_stream(door: Door, asked: AskedTurn, gone: Gone) -> Pieces:
     Raises Problem, RuntimeFault; ClientGone where nobody is left to be answered.
     """
     source = _pieces(door, asked)
-    first = await run_until_gone(_take_first(source), gone)
+    first = await run_until_gone(anext(source), gone)
     if isinstance(first, TurnResult):
         _require_answer(first)
     return _go_on(first, source)
@@ -173,14 +175,6 @@ def _require_answer(result: TurnResult) -> TurnResult:
     if (problem := convert_result(result)) is not None:
         raise problem
     return result
-
-
-async def _take_first(source: AsyncGenerator[Message | TurnResult | None]) -> Message | TurnResult | None:
-    """Return the first piece, past resets: what is asked again before it said anything has taken nothing back."""
-    async for piece in source:
-        if not isinstance(piece, StreamReset):
-            return piece
-    raise AssertionError("a stream of pieces ends with its result")
 
 
 async def _go_on(first: Message | TurnResult | None, source: AsyncGenerator[Message | TurnResult | None]) -> Pieces:
