@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from math import inf
 from typing import Any
 
 import structlog
-from msgspec import Struct, field
+from msgspec import Struct
 
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import GatewayError, RuntimeFault
@@ -85,8 +85,6 @@ class Pipeline(Struct, frozen=True):
     places: Mapping[str, Places]
     schemas: Mapping[str, dict[str, Any]]
     """By contract, of what its answers have to be."""
-    loaded: set[str] = field(default_factory=set[str])
-    """Providers that were prepared once: asked again, they take no time."""
 
     async def answer(self, prompt: Prompt, call: Call, deadline: float, *, is_degraded: bool) -> PromptResponse:
         """Run stages 1 to 4; the rest runs once per call key, whoever and however many wait for it."""
@@ -242,12 +240,10 @@ class Pipeline(Struct, frozen=True):
         provider_id = ask.route.provider_id
         model = self.config.gateway.row(provider_id, ask.route.model_id)
         sees = model is not None and model.sees
-        may_wait = sees or provider_id not in self.loaded
         try:
-            async with asyncio.timeout(self._compute_left(running, until)) if may_wait else nullcontext():
+            async with asyncio.timeout(self._compute_left(running, until)):
                 await self.providers[provider_id].prepare()
                 window = await self._find_window(ask, model)
-                self.loaded.add(provider_id)
                 if sees:
                     ask = await images.fill_images(ask, self.sender.ledger)
                 else:

@@ -17,8 +17,6 @@ from hobus.gateway_service.providers.http.faults import AnswerTooLarge
 from hobus.gateway_service.providers.http.reader import ErrorSaid
 from hobus.gateway_service.providers.http.wire import BadAnswer
 
-_ERROR = b"error"
-
 
 @dataclass
 class ReadBody:
@@ -94,7 +92,7 @@ class ReadBody:
                 self._beside.append(line)
 
     def _make_event(self, name: bytes, text: bytes) -> Iterator[Any]:
-        if name == _ERROR:
+        if name == b"error":
             raise ErrorSaid(_read_value(text))
         if text.startswith(b"[DONE]"):
             self.is_whole = True
