@@ -14,8 +14,10 @@ from hashlib import sha256
 from itertools import takewhile
 from typing import NamedTuple
 
+from hobus.bus.json_text import read_object
 from hobus.bus.limits import IMAGES_TURNS
 from hobus.bus.messages import given_history
+from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import derive_requested_id, derive_turn_key
 from hobus.bus.messages.ledger import (
     Entries,
@@ -33,7 +35,6 @@ from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.port import Bus
 from hobus.bus.record.payload import pack_payload, read_payload
 from hobus.bus.record.payloads.governance import TranscriptDelivered
-from hobus.gateway_service.providers.http.reader import parse_arguments
 from hobus.launch.http.limits import IMAGES_MAX_BYTES
 from hobus.launch.sessions.history import list_turns
 from hobus.launch.sessions.images import GivenImage
@@ -68,13 +69,13 @@ class TranscriptMessage(NamedTuple):
     images: tuple[GivenImage, ...] = ()  # which its text names
 
     def read_calls(self) -> list[ToolCall]:
-        """Return the calls as a model is shown them; none where the arguments of one are no JSON object."""
-        read = [parse_arguments(call.arguments) for call in self.calls]
-        called = [
+        """Return the calls as a model is shown them, without those whose arguments are no JSON object."""
+        read = [read_object(call.arguments.strip() or "{}", depth_max=PARAMETERS_DEPTH_MAX) for call in self.calls]
+        return [
             ToolCall(call_id=f"{n:03d}", provider_call_id=call.call_id, tool_id=call.name, arguments=arguments)
-            for n, (call, (arguments, _)) in enumerate(zip(self.calls, read, strict=True), 1)
+            for n, (call, arguments) in enumerate(zip(self.calls, read, strict=True), 1)
+            if arguments is not None
         ]
-        return [] if any(fault for _, fault in read) else called
 
     def __str__(self) -> str:
         asked = [f"[asked for {call.name} {call.arguments} as {call.call_id}]" for call in self.calls]
