@@ -173,13 +173,13 @@ def make_unanswered(turn: Turn, fault: RuntimeFault, code: str, response: Prompt
         "disk_full" if fault.code == "disk_full" else code or "unavailable",
         f"The record has no space, so nothing is answered: {fault.detail}. Please ask again under the same input id."
         if fault.code == "disk_full"
-        else f"No model can answer right now ({response.error_code or 'no code'}"
+        else f"No model can answer right now ({response.error_code or 'its answer is blank'}"
         f"{response.error_message and f': {response.error_message}'})."
         f"{'' if fault.detail in response.error_message else f' Before that: {fault.code} ({put_plainly(fault)}).'} "
         "Please ask again under the same input id."
         if response is not None
         else "The service is not available right now: neither the supervisor nor the model gateway could answer "
-        f"({code or 'no code'}). Before that: {fault.code} ({put_plainly(fault)}). "
+        f"({code}). Before that: {fault.code} ({put_plainly(fault)}). "
         "Please ask again under the same input id.",
         after=fault,
         response=response,

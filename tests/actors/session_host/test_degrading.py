@@ -155,7 +155,8 @@ def test_the_gateways_outcome_is_checked_before_its_content(make):
 
     cluster = make(Scripted(blank))
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
-    assert cluster.run(cluster.turn()).outcome == "error"
+    result = cluster.run(cluster.turn())
+    assert result.outcome == "error" and "its answer is blank" in result.response
 
 
 def test_a_provider_that_failed_is_named_as_what_could_not_answer(make):
