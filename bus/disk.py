@@ -27,6 +27,11 @@ def write_private(path: Path, data: bytes, *, is_durable: bool = True) -> None:
     Its directory is made, or made private. Raises OSError.
     """
     make_private_folder(path.parent)
+    replace_private(path, data, is_durable=is_durable)
+
+
+def replace_private(path: Path, data: bytes, *, is_durable: bool = True) -> None:
+    """Do as `write_private`, in a directory that stays as it is."""
     beside = path.with_name(f".{path.name}.new")
     beside.unlink(missing_ok=True)
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb") as file:

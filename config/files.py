@@ -95,7 +95,7 @@ def find(layers: Layers = SHIPPED_ALONE) -> tuple[dict[str, GovernedFile], list[
         faults += _take_in(root, files)
     if layers.own is not None and layers.own.is_dir():
         files |= {file.name: file for file in _list_below(layers.own, OWN)}
-        faults += [*_find_misplaced(layers.own), *_find_no_files(layers.own)]
+        faults += find_unread(layers.own)
     if layers.config_file is not None:
         files[ADMIN_CONFIG] = GovernedFile(ADMIN_CONFIG, "config", layers.config_file, OWN)
     return dict(sorted(files.items())), faults
@@ -107,8 +107,7 @@ def _take_in(root: Path, files: dict[str, GovernedFile]) -> list[str]:
     if len(ids) != 1:
         said = f"{len(ids)} package manifests, not one" if root.is_dir() else "no such directory"
         return [f"{root}: {said}; install the package again, or remove it (hobus package list)"]
-    faults = [fault for fault in _find_misplaced(root) if not fault.startswith(f"{root / SIGNATURE}: ")]
-    faults += _find_no_files(root)
+    faults = [fault for fault in find_unread(root) if not fault.startswith(f"{root / SIGNATURE}: ")]
     if root.is_symlink():
         faults.append(f"{root}: a link, not the directory that was made; install the package again, or remove it")
     for file in _list_below(root, ids[0]):
@@ -124,19 +123,19 @@ def _take_in(root: Path, files: dict[str, GovernedFile]) -> list[str]:
     return faults
 
 
-def _names(root: Path) -> list[str]:
+def list_visible(root: Path) -> list[str]:
     """Return the relative paths of the visible files below `root`, sorted; an unreadable directory has none."""
-    return sorted(_list_visible(str(root), ""))
+    return sorted(_walk_visible(str(root), ""))
 
 
-def _list_visible(directory: str, below: str) -> Iterator[str]:
+def _walk_visible(directory: str, below: str) -> Iterator[str]:
     """Yield visible files by the directory's entries, which know their kinds: looking at each path costs most."""
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                yield from _list_visible(entry.path, f"{below}{entry.name}/")
+                yield from _walk_visible(entry.path, f"{below}{entry.name}/")
             elif entry.is_file(follow_symlinks=False) or os.path.isfile(entry.path):  # noqa: PTH113 - no path is made
                 yield f"{below}{entry.name}"
 
@@ -153,28 +152,25 @@ def list_hidden(root: Path) -> list[str]:
 
 def list_governed(root: Path) -> list[str]:
     """Return the relative paths of the governed files below `root`, sorted."""
-    return [name for name in _names(root) if find_kind(name) is not None]
+    return [name for name in list_visible(root) if find_kind(name) is not None]
 
 
 def _list_below(root: Path, layer: str) -> list[GovernedFile]:
     return [
-        GovernedFile(name, kind, root / name, layer) for name in _names(root) if (kind := find_kind(name)) is not None
+        GovernedFile(name, kind, root / name, layer)
+        for name in list_visible(root)
+        if (kind := find_kind(name)) is not None
     ]
 
 
-def _find_misplaced(root: Path) -> list[str]:
-    """Return faults of files that nothing reads: such a setting would silently do nothing."""
+def find_unread(root: Path) -> list[str]:
+    """Return faults of what nothing reads: such a setting would silently do nothing."""
     places = "admin_config.json, agents/, contracts/, prompt_packs/, attention/, frameworks/*/, specs/*/, packages/*/"
-    return [
+    faults = [
         f"{root / name}: no governed file has this place; move or remove it (places: {places})"
-        for name in _names(root)
+        for name in list_visible(root)
         if find_kind(name) is None
     ]
-
-
-def _find_no_files(root: Path) -> list[str]:
-    """Return faults of what is no file and so is not read, as the directory or link of a name that means one."""
-    faults: list[str] = []
 
     def note_refused(error: OSError) -> None:
         faults.append(f"{error.filename}: cannot be read: {error.strerror}; make it readable for this user, or move it")

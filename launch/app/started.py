@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, import_file, place_of
 from hobus.bus.errors import ConfigError
@@ -34,22 +34,12 @@ def import_agents(file: Path) -> list[Agent]:
     """Import a Python file and return the agents at its top, in its order. Raises CommandError."""
     if not file.is_file():
         raise UsageFault(f"there is no file {file}", hint="name a Python file with an Agent at its top")
-    exits, own_pid = os._exit, os.getpid()
-
-    def say_exit(code: int) -> NoReturn:
-        if os.getpid() != own_pid:  # a process that the file forked
-            exits(code)
-        raise SystemExit(f"os._exit({code}) ends the process that imports it")
-
     try:
-        os._exit = say_exit
         module = import_file(file.absolute())
     except BadEntryPoint as bad:
         if isinstance(said := bad.__context__, HobusError):  # of what is written there, in words of its own
             raise UsageFault(f"{said.message}{place_of(said)}") from said
         raise UsageFault(str(bad)) from bad.__context__
-    finally:
-        os._exit = exits
     found = {id(one): one for one in vars(module).values() if isinstance(one, Agent)}
     if not found:
         raise UsageFault(f"{file} has no Agent at its top", hint='write clerk = Agent("clerk", instructions="…")')

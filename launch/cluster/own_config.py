@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hobus.bus.disk import replace_private
 from hobus.bus.errors import ConfigError
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.parse import BadText, parse_json
@@ -91,13 +91,7 @@ def change(
 
 def put(path: Path, value: Settings) -> None:
     """Replace the file as a whole; call it `alone`. Raises OSError."""
-    own = path.resolve()  # a link stays one
-    candidate = own.with_name(f".{own.name}.new")
-    with open(candidate, "w", encoding="utf-8", opener=_open_private) as file:
-        file.write(_write_text(value))
-        file.flush()
-        os.fsync(file.fileno())
-    candidate.replace(own)
+    replace_private(path.resolve(), _write_text(value).encode())  # a link stays one
 
 
 def _compute_digest(home: Home, value: Settings) -> str:
@@ -128,7 +122,3 @@ def lock_alone(home: Home, lock: str = _LOCK) -> Generator[None]:
 
 def _write_text(value: Settings) -> str:
     return f"{json.dumps(value, indent=2, ensure_ascii=False)}\n"
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)

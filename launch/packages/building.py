@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,6 +33,7 @@ _CLASSES: Mapping[files.Kind, str] = {
     "framework": "framework", "standard": "doc", "spec": "framework",
 }  # fmt: skip
 """Kind of a file -> what a manifest says of it where its draft says nothing."""
+_FILE_MAX_BYTES = limits.PACKAGE_FILE_MAX_BYTES
 
 
 class BuiltPackage(NamedTuple):
@@ -44,7 +43,7 @@ class BuiltPackage(NamedTuple):
     incoming: Incoming
     size_bytes: int
     left_out: Sequence[str]
-    """Names below the directory that begin with a dot; a directory's ends with a slash."""
+    """Names below the directory that begin with a dot."""
 
 
 def build(
@@ -129,54 +128,26 @@ def _read_all(source: Path) -> tuple[dict[str, bytes], list[str]]:
     """
     if not source.is_dir():
         raise UsageFault(f"{source}: not a directory", hint="name a directory like config/")
-    faults: list[str] = []
-    found: dict[str, bytes] = {}
-    hidden: list[str] = []
-    for directory, folders, names in os.walk(source, onerror=lambda error: faults.append(_describe_unreadable(error))):
-        links = [name for name in folders if Path(directory, name).is_symlink()]
-        here = Path(directory).relative_to(source)
-        hidden += [f"{here / name}/" for name in sorted(folders) if name.startswith(".") and name not in links]
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in links)
-        for name in sorted([*names, *links]):
-            if name.startswith("."):
-                hidden.append(str(here / name))
-                continue
-            path = Path(directory, name)
-            if fault := _take_file(path, path.relative_to(source).as_posix(), found):
-                faults.append(f"{path}: {fault}")
-            if len(found) > limits.FILES_MAX:
-                raise UsageFault(f"{source}: more than {limits.FILES_MAX} files")
+    names, found = files.list_visible(source), dict[str, bytes]()
+    if len(names) > limits.FILES_MAX:
+        raise UsageFault(f"{source}: more than {limits.FILES_MAX} files")
+    faults = files.find_unread(source)
+    for name in names:
+        kind, fault = files.find_kind(name), ""
+        if (source / name).is_symlink():
+            fault = "a link; put the file itself here"
+        elif kind == "config":
+            fault = "a package holds no settings; say in its description which ones it needs"
+        elif kind not in (None, "package") and has_no_place(name):
+            fault = "no file of a package has such a name: of A-Z, a-z, 0-9 and `._-`, not too long; rename it"
+        try:
+            found[name] = b"" if fault or kind is None else files.read_plain_file(source / name, _FILE_MAX_BYTES)
+        except OSError as error:
+            fault = f"cannot be read: {error.strerror}"
+        faults += [f"{source / name}: {fault}"] if fault else []
     if faults:
         raise UsageFault("\n".join(faults))
-    return found, hidden
-
-
-def _take_file(path: Path, name: str, found: dict[str, bytes]) -> str:
-    """Add the file to `found`, or return what keeps it out."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        is_link = path.is_symlink()
-        return "a link; put the file itself here" if is_link else f"cannot be read: {error.strerror}"
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return "not a plain file; put one in its place, or move it away"
-        kind = files.find_kind(name)
-        if kind == "config":
-            return "a package holds no settings; say in its description which ones it needs"
-        if kind is None:
-            return "no governed file has this place; move or remove it"
-        if kind != "package" and has_no_place(name):
-            return "no file of a package has such a name: of A-Z, a-z, 0-9 and `._-`, not too long; rename it"
-        data = file.read(limits.PACKAGE_FILE_MAX_BYTES + 1)
-    if len(data) > limits.PACKAGE_FILE_MAX_BYTES:
-        return f"more than {limits.PACKAGE_FILE_MAX_BYTES} bytes"
-    found[name] = data
-    return ""
-
-
-def _describe_unreadable(error: OSError) -> str:
-    return f"{error.filename}: cannot be read: {error.strerror}"
+    return found, files.list_hidden(source)
 
 
 def _demand_passed(home: Home, incoming: Incoming, given: Path | None) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import stat
+import errno
 from pathlib import Path
 from typing import NamedTuple
 
 from hobus.config.assets import Package
-from hobus.config.files import SIGNATURE
+from hobus.config.files import SIGNATURE, read_plain_file
 from hobus.config.gates.finding import Finding
 from hobus.launch import limits
 from hobus.launch.cluster.installed import HEX
@@ -66,17 +65,13 @@ def check_incoming(name: str, data: bytes, *, mend: str = "") -> Incoming:
 
 
 def _read(path: Path) -> bytes:
-    """Return the file's bytes, one more than are allowed at most. A pipe or a device is not waited for."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageFault(f"{path}: not a plain file", hint=_MADE_BY)
-            return file.read(limits.BUNDLE_MAX_BYTES + 1)
-    except IsADirectoryError:
+    """Return the file's bytes, within their limit. A pipe or a device is not waited for."""
+    if path.is_dir():
         hint = f"make a bundle of it: {format_next_here(f'package build {path} --key FILE')}"
-        raise UsageFault(f"{path}: a directory, not a bundle", hint=hint) from None
-    except FileNotFoundError:
-        raise UsageFault(f"{path}: no such file", hint=_MADE_BY) from None
+        raise UsageFault(f"{path}: a directory, not a bundle", hint=hint)
+    try:
+        return read_plain_file(path, limits.BUNDLE_MAX_BYTES)
     except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EINVAL, errno.EFBIG):
+            raise UsageFault(f"{path}: {error.strerror}", hint=_MADE_BY) from None
         raise make_os_fault(error, doing="the bundle cannot be read") from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -23,7 +23,6 @@ from hobus.bus.messages.session import (
     Command,
     CommandVerdict,
     EndSession,
-    HostCommand,
     SessionClosed,
     SessionConfig,
     SessionReady,
@@ -112,13 +111,13 @@ class AsyncClusterClient(AsyncSessions):
     async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
         """Return the newest sessions of the cluster, whoever's."""
         check_limit(limit)
-        async with self._operator() as bus:
+        async with connect_bus(self._place, "operator") as bus:
             journals = FromLedger(bus, timeout_s=self._timeout_s)
             return await list_rows(journals, limit or SESSIONS_LISTED_MAX, is_all=is_all)
 
     async def session(self, session_id: str) -> SessionView:
         """Return how a session stands."""
-        return await self._view(session_id)
+        return await read_view(self._place, session_id, timeout_s=self._timeout_s)
 
     async def end(self, session_id: str) -> None:
         """End the session."""
@@ -131,23 +130,12 @@ class AsyncClusterClient(AsyncSessions):
             raise RequestError("invalid_input", f"kind: there is no command {str(kind)[:64]!r}")
         wanted = convert({"kind": kind, **fields}, Command)
         command = make_host_command(session_id, wanted, Fences(), draw_id("program"))
-        return await self._verdict(session_id, command)
+        return await send_command(self._place, session_id, command, timeout_s=self._timeout_s, role="door")
 
     # --- how it reaches the cluster -------------------------------------------------------------------------------
 
-    def _operator(self) -> AbstractAsyncContextManager[Bus]:
-        return connect_bus(self._place, "operator")
-
-    async def _view(self, session_id: str) -> SessionView:
-        return await read_view(self._place, session_id, timeout_s=self._timeout_s)
-
-    async def _verdict(self, session_id: str, command: HostCommand) -> CommandVerdict:
-        return await send_command(self._place, session_id, command, timeout_s=self._timeout_s, role="door")
-
-    def _gone(self) -> CommandError | None:
-        return find_gone(self._place.home)
-
     async def _ask(self, question: Question, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
+        home = self._place.home
         turn = question.turn(
             question.input_id or self._bus.new_id(),
             session_id=question.session_id,
@@ -170,7 +158,8 @@ class AsyncClusterClient(AsyncSessions):
                 turn,
                 timeout_s=self._timeout_s,
                 retry_interval_s=limits.RETRY_INTERVAL_MS / 1000,
-                watch=Watch(self._gone, JOURNAL_POLL_MS / 1000),
+                # A cluster that is simulated ends with this process alone.
+                watch=None if self._place.connect else Watch(lambda: find_gone(home), JOURNAL_POLL_MS / 1000),
                 on_stream=hear if said is not None else None,
             )
         except CommandError as gone:  # what becomes of the turn stands in the record

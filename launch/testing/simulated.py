@@ -61,7 +61,7 @@ class SimulatedScriptedCluster(ScriptedCluster):
 
         timeout_s = snapshot.config.host.turn_timeout_ms / 1000
         place = Place(home, home.run, snapshot, connect=connected)
-        self.client = _Client(place, buses["door"], AsyncExitStack(), timeout_s=timeout_s)
+        self.client = AsyncClusterClient(place, buses["door"], AsyncExitStack(), timeout_s=timeout_s)
         self.wait_for(cluster.world.settled())
 
     @property
@@ -94,10 +94,3 @@ class _InProcess(ScriptedProvider):
 
     async def answer_to(self, asked: Request) -> dict[str, Any]:
         return answer_of(self._cluster.model, asked)
-
-
-class _Client(AsyncClusterClient):
-    """A client over buses of the world, which ends with its test alone."""
-
-    def _gone(self) -> None:
-        return None

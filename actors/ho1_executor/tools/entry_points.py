@@ -226,12 +226,11 @@ def describe_entry_point(entry: str, max_bytes: int) -> str:
     """Return what a worker has to know of an entry point, as JSON text. Raises BadEntryPoint."""
     tool = load(entry)
     try:
-        text = json.dumps(
-            {name: getattr(tool, name) for name in DESCRIBED},
-            allow_nan=False,
-        )
+        text = json.dumps({name: getattr(tool, name) for name in DESCRIBED}, allow_nan=False)
     except (TypeError, ValueError):
         raise BadEntryPoint("its parameters= is not JSON; write a JSON Schema") from None
+    if fault := find_input_schema_fault(tool.parameters):
+        raise BadEntryPoint(f"{tool.place}{fault}; fix its parameters=")
     if len(text.encode()) > max_bytes:
         raise BadEntryPoint(f"its description and schema have more than {max_bytes} bytes; shorten them")
     return text
@@ -318,9 +317,7 @@ def main() -> None:
     os.dup2(nowhere, 2)
     for entry in sys.argv[2:]:
         try:
-            told = json.loads(describe_entry_point(entry, int(sys.argv[1])))
-            fault = find_input_schema_fault(told["parameters"])
-            found = fault and f"{_locate_function(_load_function(entry))}{fault}", told["writes"]
+            found = "", json.loads(describe_entry_point(entry, int(sys.argv[1])))["writes"]
         except BadEntryPoint as bad:
             found = str(bad), False
         os.write(out, f"{json.dumps(found)}\n".encode())

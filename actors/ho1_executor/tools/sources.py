@@ -24,7 +24,6 @@ from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import REASON_MAX_CHARS, REFUSED_SHOWN_MAX, AnnounceTools, ToolSource, ToolWord
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.text import cut
-from hobus.config.json_schema import find_input_schema_fault
 from hobus.config.secret_refs import select_allowed
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 
@@ -142,10 +141,7 @@ def read_described(name: str, result: ToolResult) -> ToolDefinition | str:
     """Return the tool that a tool process described, or why it is none."""
     if not result.ok:
         return result.text
-    said: dict[str, Any] = json.loads(result.text)
-    if fault := find_input_schema_fault(said["parameters"]):
-        return f"{fault}; fix its parameters="
-    return ToolDefinition(tool_id=name, source=PYTHON, **said)
+    return ToolDefinition(tool_id=name, source=PYTHON, **json.loads(result.text))
 
 
 def make_word(tool: ToolDefinition) -> ToolWord:

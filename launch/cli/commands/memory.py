@@ -163,17 +163,11 @@ def place_of_memory(home: Home) -> Place:
     config = found.snapshot.config
     if config.memory is not None:
         return found
-    own = home.config / "admin_config.json"
-    why, fix = "section ho3 of its configuration is null", f'remove `"ho3": null` from {own}'
+    why, fix = "section ho3 of its configuration is null", "config unset ho3"
     if config.ho3 is not None:
-        why, fix = "ho3.enabled is false", f"set ho3.enabled to true in {own}"
-    copied = (
-        "" if own.exists() else f"{format_next_command('init admin_config.json', home.root)} copies that file there; "
-    )
-    raise RefusedFault(
-        f"memory is off in the cluster of {home.root}: {why}",
-        hint=f"{copied}{fix}, then: {format_next_command('down', home.root)} && {format_next_command('up', home.root)}",
-    )
+        why, fix = "ho3.enabled is false", "config set ho3.enabled true"
+    hint = " && ".join(format_next_command(one, home.root) for one in (fix, "down", "up"))
+    raise RefusedFault(f"memory is off in the cluster of {home.root}: {why}", hint=hint)
 
 
 # --- READ -------------------------------------------------------------------------------------------------------------

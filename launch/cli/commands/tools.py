@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hobus.config.snapshot import Snapshot
 
 _WORKERS_SHOWN = 8
+_OF_TOOL = ("tool_id", "source", "description", "workers", "worker_count", "idempotent", "writes")
+"""Of a row: `builtin`, `python`, `agent` or an MCP server as its source; the first of the instances that run it now."""
 Row = dict[str, Any]
 
 
@@ -82,58 +84,32 @@ def make_tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
 
     A stable shape.
     """
-    announced: list[Row] = [
-        {
-            "tool_id": row.tool_id,
-            "source": row.source,  # `builtin`, `python`, `agent`, or an MCP server
-            "description": row.description,
-            "workers": row.workers,  # instances that can run it now, the first of them if many
-            "worker_count": row.worker_count,
-            "idempotent": row.idempotent,
-            "writes": row.writes,
-            "needs_approval": needs_approval(snapshot.config.tools, row.tool_id),
-            "approval_rules": list_approval_rules(snapshot.config.tools, row.tool_id),  # by which some calls need it
-            "agents": sorted(
-                agent_id for agent_id, agent in snapshot.agents.items() if agent.may_use(row.tool_id, writes=row.writes)
-            ),
-            "withheld_from": sorted(
-                agent_id
-                for agent_id, agent in snapshot.agents.items()
-                if agent.is_withheld(row.tool_id, writes=row.writes)
-            ),
+    agents = sorted(snapshot.agents.items())
+    rows: list[Row] = [
+        {name: getattr(row, name) for name in _OF_TOOL}
+        | {
+            "agents": [name for name, agent in agents if agent.may_use(row.tool_id, writes=row.writes)],
+            "withheld_from": [name for name, agent in agents if agent.is_withheld(row.tool_id, writes=row.writes)],
         }
         for row in tools.tools
     ]
-    return announced + list(_list_called_agents(snapshot))
-
-
-def _list_called_agents(snapshot: Snapshot) -> Iterator[Row]:
-    """Yield agents that are tools of others: run by supervisors, which no worker announces."""
-    for agent_id, agent in snapshot.agents.items():
-        callers = sorted(name for name, one in snapshot.agents.items() if may_call(one, agent_id, snapshot.agents))
-        if callers:
-            yield {
-                "tool_id": agent_id, "source": "agent", "description": describe_agent(agent), "workers": [],
-                "worker_count": 0, "idempotent": True, "writes": True,
-                "needs_approval": needs_approval(snapshot.config.tools, agent_id),
-                "approval_rules": list_approval_rules(snapshot.config.tools, agent_id), "agents": callers,
-                "withheld_from": [],
-            }  # fmt: skip
+    for agent_id, agent in snapshot.agents.items():  # tools of others: run by supervisors, which no worker announces
+        if callers := [name for name, one in agents if may_call(one, agent_id, snapshot.agents)]:
+            told = (agent_id, "agent", describe_agent(agent), [], 0, True, True)
+            rows.append(dict(zip(_OF_TOOL, told, strict=True)) | {"agents": callers, "withheld_from": []})
+    for row in rows:
+        row["needs_approval"] = needs_approval(snapshot.config.tools, row["tool_id"])
+        row["approval_rules"] = list_approval_rules(
+            snapshot.config.tools, row["tool_id"]
+        )  # by which some calls need it
+    return rows
 
 
 def make_source_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
     """Return every source of every worker, and configured ones of which no worker tells (`worker` is empty)."""
+    of_source = ("name", "kind", "state", "detail", "tools", "refused")
     told: list[Row] = [
-        {
-            "name": one.name,
-            "kind": one.kind,
-            "worker": one.instance,
-            "state": one.state,
-            "detail": one.detail,
-            "tools": one.tools,
-            "refused": one.refused,
-        }
-        for one in tools.sources
+        {"worker": one.instance, **{name: getattr(one, name) for name in of_source}} for one in tools.sources
     ]
     silent = {"kind": "mcp", "worker": "", "state": "failed", "detail": "no worker reports it", "tools": 0}
     known = {row["name"] for row in told}

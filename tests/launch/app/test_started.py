@@ -22,7 +22,6 @@ from tests.launch.app.test_agent import weather
         (None, "there is no file"),
         ("def x(:", r"\.py:1\)"),
         ("import nothing_like_that", "nothing_like_that"),
-        ("import os\nos._exit(0)", r"os\._exit\(0\) ends the process that imports it, .*\.py:2\)"),
         ("x = 1", "has no Agent at its top"),
         ("from hobus import Agent\na = Agent('a', 'x')\nb = Agent('A', 'y')", r"A \(.*\.py:2, .*\.py:3\)"),
         ("from hobus import Agent\n\n\na = Agent('admin', 'x')", r"has an agent ADMIN.*\.py:4$"),

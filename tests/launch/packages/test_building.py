@@ -49,7 +49,7 @@ def test_a_draft_becomes_a_bundle_with_every_hash_and_stays_as_it_is(make, tmp_p
     made = make(source)
     read = read_bundle(made.path)
     assert read.package == made.incoming.package and read.bundle.files == parts.files_of()
-    assert made.left_out == [".git/", "agents/.CLERK.json.swp"], "and what stays out is named"
+    assert made.left_out == [".git", "agents/.CLERK.json.swp"], "and what stays out is named"
     kinds = {asset.path: asset.classification for asset in read.package.assets}
     assert kinds["agents/CLERK.json"] == "agent" and kinds["frameworks/FMWK-200_CLERK/standard.md"] == "doc"
     assert file.read_bytes() == before and not list(source.rglob("signature.json"))

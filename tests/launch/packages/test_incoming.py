@@ -51,7 +51,7 @@ def test_a_file_that_is_none_is_refused_at_once(tmp_path):
         file.truncate(1 << 40)
     for path, said in (
         (tmp_path, "a directory"), (tmp_path / "pipe", "not a plain file"), ("/dev/zero", "not a plain file"),
-        (tmp_path / "gone", "no such file"), (large, "larger than 4194304 bytes"), (__file__, "it is no package as"),
+        (tmp_path / "gone", "No such file"), (large, "more than 4194304 bytes"), (__file__, "it is no package as"),
         ("/dev/null", "not a plain file"),
     ):  # fmt: skip
         with pytest.raises(UsageFault, match=said):

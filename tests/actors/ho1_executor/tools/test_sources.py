@@ -68,12 +68,8 @@ def test_a_listing_is_told_as_far_as_it_can_be():
 
 
 def test_a_description_from_a_tool_process_is_a_tool_or_a_reason():
-    """Its schema is checked as a server's is."""
     text = '{"description": "d", "parameters": {"type": "object"}, "idempotent": true, "writes": false}'
     tool = read_described("t", ToolResult(ok=True, code="", text=text))
     assert not isinstance(tool, str)
     assert (tool.tool_id, tool.source, tool.writes) == ("t", "python", False)
-    assert "fix its parameters=" in str(
-        read_described("t", ToolResult(ok=True, code="", text=text.replace("object", "array")))
-    )
     assert read_described("t", ToolResult(ok=False, code="tool_failed", text="why")) == "why"

@@ -136,12 +136,12 @@ def test_no_checkpoint_is_no_number(monkeypatch, capsys, tmp_path, checkpoint, s
 def test_how_memory_is_switched_on_depends_on_what_is_missing(monkeypatch, tmp_path):
     """A section that is missing is restored whole: one switch alone would be no valid configuration."""
     home = make_home(tmp_path)
-    for section, said in ((None, 'remove `"ho3": null`'), (SimpleNamespace(), "set ho3.enabled to true")):
+    for section, said in ((None, "config unset ho3"), (SimpleNamespace(), "config set ho3.enabled true")):
         place = SimpleNamespace(snapshot=SimpleNamespace(config=SimpleNamespace(memory=None, ho3=section)))
         monkeypatch.setattr(memory, "find_cluster", lambda _home, place=place: place)
         with pytest.raises(CommandError) as caught:
             memory.place_of_memory(home)
-        assert said in caught.value.hint and f"hobus init admin_config.json --home {tmp_path}" in caught.value.hint
+        assert f"hobus {said} --home {tmp_path} && hobus down" in caught.value.hint
     home.config.mkdir()
     (home.config / "admin_config.json").write_text("{}")
     with pytest.raises(CommandError) as caught:
