@@ -32,6 +32,8 @@ BUDGET_SETTINGS: Mapping[BudgetPurpose, str] = {
 }
 """Purpose -> the setting of section `budget` that holds for agents that name no other."""
 ContractPurpose = Literal["synthesize", "classify", "consolidate"]
+_QUESTION_WITH_DOCUMENTS = "### Task:\nRespond to the user query"
+"""What Open WebUI puts before a person's question, with documents or results of a search: no housekeeping."""
 Timestamp = Annotated[str, Field(pattern=forms.TIMESTAMP)]
 AgentId = Annotated[str, Field(pattern=forms.AGENT_ID)]
 FrameworkId = Annotated[str, Field(pattern=forms.FRAMEWORK_ID)]
@@ -156,7 +158,8 @@ class AgentFile(Asset):
 
     def is_errand(self, message: str) -> bool:
         """Return whether a client sent this message of its own accord, for itself."""
-        return find_own_words(message).startswith(self.errands)
+        said = find_own_words(message)
+        return said.startswith(self.errands) and not said.startswith(_QUESTION_WITH_DOCUMENTS)
 
     def on_errand(self) -> AgentFile:
         """Return the agent as it answers such a message."""

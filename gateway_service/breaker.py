@@ -69,7 +69,8 @@ def end_call(breaker: BreakerState, era: int, said: Said, now: float, config: Br
         failed = replace(breaker, failures=breaker.failures + 1)
         return failed if failed.failures < config.failures else _open(failed, now)
     if said == "fault":
-        return _open(replace(breaker, failures=breaker.failures + 1), now)
+        failed = replace(breaker, failures=breaker.failures + 1)
+        return _open(failed, now) if failed.failures >= config.failures else _change(failed, "closed")
     successes = breaker.successes + (said == "success")
     if successes >= config.probes:
         return replace(_change(breaker, "closed"), failures=0)

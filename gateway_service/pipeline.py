@@ -276,6 +276,7 @@ class Pipeline(Struct, frozen=True):
         number = self.shared.calls.count_attempt(running.key)
         ends_at = running.deadline if until is None else min(until, running.deadline)
         places, awaited = self.places[ask.route.provider_id], is_awaited(ask.prompt)
+        places.most = self.config.gateway.providers[ask.route.provider_id].concurrency_max
         try:
             with self.account.reserved(ask, number, estimate) as attempt:  # 6 reserve, and settle every exit
                 self.shared.breakers.demand(ask.route)  # nobody waits for what it would be refused

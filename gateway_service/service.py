@@ -239,11 +239,9 @@ class GatewayService(Actor):
         return Rates(self._bus, config.gateway)
 
     def _make_places(self, config: AdminConfig) -> dict[str, Places]:
-        """Return places, shared by all pipelines; a provider has as many as the newest one says."""
-        for name, provider in config.gateway.providers.items():
-            if name not in self._places:
-                self._places[name] = Places(provider_id=name, bus=self._bus, most=None)
-            self._places[name].most = provider.concurrency_max
+        """Return places, shared by all pipelines; a provider has as many as the newest call's configuration says."""
+        for name in config.gateway.providers:
+            self._places.setdefault(name, Places(provider_id=name, bus=self._bus, most=None))
         return self._places
 
     def _take_snapshot_sometimes(self) -> None:

@@ -240,6 +240,8 @@ def test_every_agent_knows_a_chat_clients_errand_unless_its_file_says_otherwise(
     title = "### Task:\nSuggest a title."
     assert AgentFile.model_validate(values).is_errand(title) and not AgentFile.model_validate(values).is_errand("Task")
     assert not admin(errands=[]).is_errand(title)
+    question = "### Task:\nRespond to the user query using the provided context, incorporating inline citations."
+    assert not AgentFile.model_validate(values).is_errand(question), "a person's, with documents"
 
 
 @pytest.mark.parametrize("name", ["shares_texts", "takes_sampling"])

@@ -87,6 +87,8 @@ def test_a_breaker_that_is_open_rests_by_the_settings_of_now():
         config = CONFIG.model_copy(update={"open_ms": open_ms})
         assert enter(OPEN, 90.0, config) == (OPEN, rest_s)
         assert enter(OPEN, 90.0 + rest_s, config)[0].state == "half_open"
+    more = CONFIG.model_copy(update={"failures": 5})
+    assert end_call(HALF, 2, "fault", 101, more) == BreakerState("closed", 4, opened_at=90.0, era=3)
 
 
 @pytest.mark.parametrize(

@@ -399,9 +399,11 @@ def test_after_a_reload_calls_wait_and_breakers_judge_as_the_new_configuration_s
     cluster = make(Scripted(hang), gateway={"request_timeout_ms": 60_000})
     values = cluster.config.gateway.model_dump(mode="json")
     breaker = {**values["breaker"], "failures": 1, "open_ms": 7_000}
+    one = {name: row | {"concurrency_max": 1} for name, row in values["providers"].items()}
     settings = {"request_timeout_ms": 6_000, "attempts_max": 1, "breaker": breaker, "outage_wait_ms": 0}
+    settings |= {"providers": one}
     new = snapshot(gateway=settings).listening("bus", "127.0.0.1:1")  # under a digest of its own
-    launcher = cluster.world.client("launcher")
+    launcher, first = cluster.world.client("launcher"), cluster.service._current.snapshot.digest
     cluster.world.run(cluster.world.settled())
     cluster.world.run(record_snapshot(launcher, new))
     cluster.world.run(cluster.service.reconfigure(new.digest))
@@ -411,5 +413,9 @@ def test_after_a_reload_calls_wait_and_breakers_judge_as_the_new_configuration_s
     waited_s = clock.monotonic() - began
     other = prompt(idempotency_key="another", config_digest=new.digest)
     other = cluster.world.run(cluster.ask(other))
+    assert cluster.service._places["offline"].most == 1
+    cluster.world.run(cluster.service.reconfigure(first))
+    cluster.world.run(cluster.ask(prompt(idempotency_key="back"), timeout_s=1))
+    assert cluster.service._places["offline"].most is None, "a configuration that was there before counts anew"
     assert late.outcome == "TIMEOUT" and waited_s < 7
     assert other.error_code == "CIRCUIT_OPEN" and "7 s" in other.error_message

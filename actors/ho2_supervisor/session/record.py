@@ -145,15 +145,26 @@ class RunMemo(Struct):
             steers = [words for words in one.said if words.name == "steer"]
             if one.tool_calls or steers:
                 kept.append(one.model_copy(update={"said": steers} | ({} if one.tool_calls else {"text": Segment()})))
-        beside = _list_beside(asked[-1])
+        beside, own = _list_beside(asked[-1]), self._find_words_beside_calls(asked[-1].wo_id)
         if continues is not None:
             brought = zip(self.requested.results, self.results, strict=True)
-            read = {one.content_ref: text for one, text in brought if text is not None} | self.texts
-            return replace(turn, rounds=tuple(kept)).with_texts(read)
-        known = {ref: text for ref, text in objectives.items() if has_own_words(ref)} | self.texts
-        lacking = {one.name for one in beside if one.ref is not None and one.ref not in known}
-        beside = [one for one in beside if one.name not in lacking]
-        return replace(turn, rounds=tuple(kept), beside=tuple(beside)).with_texts(known)
+            known = {one.content_ref: text for one, text in brought if text is not None} | self.texts | (turn.texts or {})
+            lacking = [one for one in kept if one.text.ref is not None and one.text.ref not in known]
+            kept = [one.model_copy(update={"text": Segment()}) if one in lacking else one for one in kept]
+            turn = replace(turn, rounds=tuple(kept)).with_texts(known)
+        else:
+            known = {ref: text for ref, text in objectives.items() if has_own_words(ref)} | self.texts
+            unread = {one.name for one in beside if one.ref is not None and one.ref not in known}
+            beside = [one for one in beside if one.name not in unread]
+            turn = replace(turn, rounds=tuple(kept), beside=tuple(beside)).with_texts(known)
+        return replace(turn, texts=(turn.texts or {}) | own)
+
+    def _find_words_beside_calls(self, wo_id: str) -> dict[str, str]:
+        """Return what the model said beside calls that its caller carries out: the turn that brings results shows it."""
+        receipt = self.receipts.get(wo_id)
+        output = receipt and receipt.output_result
+        ref = output.text.ref if output and output.tool_calls else None
+        return {} if ref is None or ref not in self.texts else {ref: self.texts[ref]}
 
     def _note_decided(self, before: SessionState) -> None:
         command, batch = before.received_command and before.received_command.command, before.tool_batch

@@ -170,6 +170,37 @@ def test_calls_that_a_client_tells_of_reach_the_model_as_calls_with_their_result
         ]
 
 
+def test_what_a_model_says_beside_calls_for_its_client_stands_in_later_prompts(door, monkeypatch):
+    """Two rounds of the client's calls in one turn; what comes after begins with the same messages."""
+    asked, calling, complete = [], [], OfflineProvider.complete
+
+    async def told(self, prompt, **how):
+        response = await complete(self, prompt, **how)
+        calling.extend([response] if response.tool_calls else [])
+        rounds = sum(one.role == "tool" for one in prompt.messages)
+        if not calling or rounds > 1 or prompt.messages[-1].text == "thanks":
+            return response
+        return calling[0].model_copy(update={"content": f"I look, {rounds}."})
+
+    monkeypatch.setattr(OfflineProvider, "complete", hear(asked, told))
+
+    async def work():
+        said, client = [{"role": "user", "content": ASKS}], door.openai()
+        for message in (None, None, {"role": "user", "content": "thanks"}, None):
+            answer = await client.chat.completions.create(model="ADMIN", messages=said, tools=TOOLS)
+            said.append(answer.choices[0].message.model_dump(exclude_none=True))
+            calls = answer.choices[0].message.tool_calls or ()
+            said += [{"role": "tool", "tool_call_id": call.id, "content": "sunny"} for call in calls]
+            said += [message] if message else []
+
+    door.run(work())
+    assert len(set(sessions(door))) == 1
+    shown = [[(one.role, one.text) for one in prompt.messages if one.role != "system"] for prompt in asked]
+    last = shown[-1]
+    assert [text for role, text in last if role == "assistant"][:2] == ["I look, 0.", "I look, 1."]
+    assert last[-1] == ("user", "thanks") and shown[3] == last[: len(shown[3])]
+
+
 def hear(asked, complete):
     """A model's call that also says what it is asked."""
 
