@@ -148,7 +148,8 @@ class RunMemo(Struct):
         beside, own = _list_beside(asked[-1]), self._find_words_beside_calls(asked[-1].wo_id)
         if continues is not None:
             brought = zip(self.requested.results, self.results, strict=True)
-            known = {one.content_ref: text for one, text in brought if text is not None} | self.texts | (turn.texts or {})
+            known = {one.content_ref: text for one, text in brought if text is not None}
+            known |= self.texts | (turn.texts or {})
             lacking = [one for one in kept if one.text.ref is not None and one.text.ref not in known]
             kept = [one.model_copy(update={"text": Segment()}) if one in lacking else one for one in kept]
             turn = replace(turn, rounds=tuple(kept)).with_texts(known)
@@ -160,7 +161,7 @@ class RunMemo(Struct):
         return replace(turn, texts=(turn.texts or {}) | own)
 
     def _find_words_beside_calls(self, wo_id: str) -> dict[str, str]:
-        """Return what the model said beside calls that its caller carries out: the turn that brings results shows it."""
+        """Return what the model said beside calls that its caller carries out, for the turn with their results."""
         receipt = self.receipts.get(wo_id)
         output = receipt and receipt.output_result
         ref = output.text.ref if output and output.tool_calls else None
