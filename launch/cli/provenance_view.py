@@ -10,7 +10,7 @@ from hobus.launch.sessions.provenance import (
     SNAPSHOT,
     ChangedAsset,
     Configuration,
-    Used,
+    UsedVersion,
     read_configuration,
     shorten_digest,
 )
@@ -33,7 +33,7 @@ def read_named_configurations(home: Home, digests: Iterable[str]) -> dict[str, C
     return {one.digest: one for one in found}
 
 
-MADE_UNDER: dict[str, Callable[[Used], str] | str] = {
+MADE_UNDER: dict[str, Callable[[UsedVersion], str] | str] = {
     "MADE UNDER": lambda one: _KINDS.get(one.kind, one.kind),
     "ID": "asset_id",
     "VERSION": lambda one: one.version or "-",

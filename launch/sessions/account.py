@@ -22,7 +22,7 @@ from hobus.config.attention_template import CLASSIFICATIONS, CONSOLIDATIONS
 from hobus.launch.sessions.evidence import Evidence, Seen, seen_in, short
 from hobus.launch.sessions.history import TurnSeen
 from hobus.launch.sessions.moments import Moment, all_moments
-from hobus.launch.sessions.provenance import Configuration, Used, find_digest, list_used
+from hobus.launch.sessions.provenance import Configuration, UsedVersion, find_digest, list_used
 from hobus.launch.sessions.steps import TIMED, Figures, Step, Totals, end_of_turn, failed_in, figures_of, steps_in
 from hobus.launch.sessions.why_memory import MemoryShown, SignalSeen, learned_in, memory_shown, signals_in
 from hobus.launch.sessions.why_prompts import PromptShown, prompts_shown
@@ -86,7 +86,7 @@ class TurnAccount:
     calls: tuple[str, ...] = ()
     """Turns of agents that this one called, and that answered; of others a failure names it."""
     config_digest: str = ""
-    made_of: tuple[Used, ...] = ()
+    made_of: tuple[UsedVersion, ...] = ()
     """Under which versions of agent, contracts, prompt packs, template and settings."""
     missing: tuple[str, ...] = ()
     """What could not be told, in sentences."""

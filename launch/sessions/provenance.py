@@ -45,7 +45,7 @@ class Version(NamedTuple):
     package_version: str
 
 
-class Used(NamedTuple):
+class UsedVersion(NamedTuple):
     """A version that a turn was made under; its fields are blank where the record does not have its configuration."""
 
     path: str
@@ -153,7 +153,7 @@ def list_digests(turn: Sequence[Seen]) -> set[str]:
     return {one.said.config_digest for one in turn if isinstance(one.said, RunRequested | PromptSent)} - {""}
 
 
-def list_used(turn: Sequence[Seen], known: Mapping[str, Configuration]) -> tuple[Used, ...]:
+def list_used(turn: Sequence[Seen], known: Mapping[str, Configuration]) -> tuple[UsedVersion, ...]:
     """Return what a turn was made under, each once: its agent first, its settings last."""
     digest = find_digest(turn)
     wanted: list[tuple[str, str, str, str]] = []  # kind, id, configuration, and its own digest where that is recorded
@@ -174,15 +174,17 @@ def list_used(turn: Sequence[Seen], known: Mapping[str, Configuration]) -> tuple
 _ORDER = ("agent", "framework", "contract", "prompt_pack", "template", "config")
 
 
-def _make_used(kind: str, asset_id: str, config_digest: str, own: str, known: Mapping[str, Configuration]) -> Used:
+def _make_used(
+    kind: str, asset_id: str, config_digest: str, own: str, known: Mapping[str, Configuration]
+) -> UsedVersion:
     found = None if config_digest not in known else known[config_digest].named(kind, asset_id)
     if found is None or own not in ("", found.digest):  # a supervisor of another configuration took the turn over
         elsewhere = (one.named(kind, asset_id) for one in known.values())
         found = next((one for one in elsewhere if one is not None and one.digest == own), None)
     if found is not None:
-        return Used(*found, config_digest)
+        return UsedVersion(*found, config_digest)
     is_absent = not own and config_digest in known and bool(known[config_digest].versions)
-    return Used("", kind, asset_id, "", own, "", "", config_digest, is_absent)
+    return UsedVersion("", kind, asset_id, "", own, "", "", config_digest, is_absent)
 
 
 class ChangedAsset(NamedTuple):

@@ -29,7 +29,7 @@ from hobus.launch.lab import simulated
 from hobus.launch.launcher.recording import make_snapshot_entry
 from hobus.launch.sessions.account import TurnAccount, differences, make_account, settings_of
 from hobus.launch.sessions.evidence import ERASED, Rules, decode_body, entries_of_turn, seen_in
-from hobus.launch.sessions.provenance import Configuration, Used, find_digest, read_configuration
+from hobus.launch.sessions.provenance import Configuration, UsedVersion, find_digest, read_configuration
 from hobus.launch.sessions.why_memory import STREAMS
 from hobus.launch.sessions.why_prompts import quoted_elsewhere, text_behind
 from hobus.ledger_service.opening import open_ledger
@@ -409,8 +409,8 @@ def test_without_its_configuration_only_what_the_record_itself_says_is_told_of_a
     _, entries, _, session_id = taught
     found = account(entries, session_id, 1).made_of
     digest = RULES.map_template_hashes()["ATT-ADMIN-001"].hex()
-    assert Used("", "contract", "PRC-SYNTHESIZE-001", "", "", "", "", RULES.digest) in found
-    assert Used("", "template", "ATT-ADMIN-001", "", f"sha256:{digest}", "", "", RULES.digest) in found
+    assert UsedVersion("", "contract", "PRC-SYNTHESIZE-001", "", "", "", "", RULES.digest) in found
+    assert UsedVersion("", "template", "ATT-ADMIN-001", "", f"sha256:{digest}", "", "", RULES.digest) in found
     assert {one.digest for one in found if one.kind != "template"} == {""}
 
 
