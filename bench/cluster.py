@@ -296,7 +296,7 @@ async def answered(
 ) -> TurnResult:
     """One turn, asked again under its input id while that may help. Raises RuntimeFault."""
     turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=stream)
-    return await process_turn(door, turn, timeout_s=timeout_s, retry_interval_s=0.2)
+    return await process_turn(door, turn, timeout_s=timeout_s)
 
 
 async def cancelled(operator: Bus, session_id: str, name: str) -> None:

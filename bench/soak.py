@@ -118,7 +118,7 @@ async def _person(soak: Soak, door: Bus, number: int, people: int) -> None:
         tenth = soak.tenth
         turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=QUESTION)
         try:
-            result = await process_turn(door, turn, timeout_s=DEADLINE_S, retry_interval_s=0.2)
+            result = await process_turn(door, turn, timeout_s=DEADLINE_S)
         except RuntimeFault as fault:
             soak.outcomes[fault.code] += 1
             continue

@@ -13,7 +13,6 @@ from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import hash_state, pack_state
 from hobus.actors.ho2_supervisor.turn.turn import compute_history_limits
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.limits import RETRY_INTERVAL_MS
 from hobus.bus.messages.ids import format_iso
 from hobus.bus.messages.ledger import Entries, Entry, Read, name_session_stream
 from hobus.bus.messages.session import (
@@ -67,8 +66,7 @@ class Person:
     ) -> TurnResult:
         """One message, asked again under its input id while that may help, as every client does."""
         turn = ProcessTurn(session_id=self.session_id, input_id=input_id, text=text, **fields)
-        retry_s = RETRY_INTERVAL_MS / 1000
-        return await process_turn(self.bus, turn, timeout_s=timeout_s, retry_interval_s=retry_s)
+        return await process_turn(self.bus, turn, timeout_s=timeout_s)
 
     async def command(self, command: Command, command_id: str = "", **fields: Any) -> CommandVerdict:
         """A command and its verdict; asked again under the same id while its session changes hands."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hobus.bus.limits import RETRY_INTERVAL_MS
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
@@ -32,8 +31,7 @@ class SimulatedCluster(simulated.SimulatedCluster):
         """One turn through the host, in virtual time: streamed to `on_stream`, or asked again as `hobus ask` does."""
         turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=on_stream is not None)
         if on_stream is None:
-            retry_s = RETRY_INTERVAL_MS / 1000
-            asking = process_turn(self.door, turn, timeout_s=timeout_s, retry_interval_s=retry_s)
+            asking = process_turn(self.door, turn, timeout_s=timeout_s)
         else:
             asking = self.door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
         self.is_asking = True

@@ -11,7 +11,6 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import EVENT_TYPES
 from hobus.launch.filters.meaning import (
     Field,
-    Filter,
     Matching,
     Number,
     Test,
@@ -88,6 +87,6 @@ FIELDS: dict[str, Field[LedgerRow]] = {
 """Name -> what is compared; `event` is `type`, `run` is `turn`, `origin` is `actor`."""
 
 
-def make_ledger_filter(texts: tuple[str, ...]) -> Filter[LedgerRow]:
+def make_ledger_filter(texts: tuple[str, ...]) -> Test[LedgerRow]:
     """Return the filter of `hobus ledger show|tail`'s arguments; a number is that entry. Raises FilterError."""
     return filter_of([_NUMBER.sub(r"sequence=\1", text) if _NUMBER.fullmatch(text) else text for text in texts], FIELDS)

@@ -53,26 +53,10 @@ Field = Texts[S] | Number[S] | Matching[S]
 Fields = Mapping[str, Field[S]]
 
 
-@dataclass(frozen=True, slots=True)
-class Filter(Generic[S]):
-    """What is wanted: the trees of all arguments, and their test."""
-
-    nodes: tuple[Node, ...]
-    test: Test[S]
-
-    def accepts(self, subject: S) -> bool:
-        return self.test(subject)
-
-
-def filter_of(texts: Sequence[str], fields: Fields[S]) -> Filter[S]:
+def filter_of(texts: Sequence[str], fields: Fields[S]) -> Test[S]:
     """Return the filter behind the arguments: all must hold; none means everything. Raises FilterError."""
-    nodes: list[Node] = []
-    tests: list[Test[S]] = []
-    for text in texts:
-        node = parse(text)
-        nodes.append(node)
-        tests.append(bind_fields(node, fields, text))
-    return Filter(tuple(nodes), lambda subject: all(test(subject) for test in tests))
+    tests = [bind_fields(parse(text), fields, text) for text in texts]
+    return lambda subject: all(test(subject) for test in tests)
 
 
 def bind_fields(node: Node, fields: Fields[S], text: str = "") -> Test[S]:

@@ -11,7 +11,6 @@ from hobus.bus.envelope import Kind
 from hobus.bus.messages.ids import TurnRef
 from hobus.launch.filters.meaning import (
     Field,
-    Filter,
     Matching,
     Number,
     Test,
@@ -90,7 +89,7 @@ FIELDS: dict[str, Field[Frame]] = {
 """Name -> what is compared. `kind` is the envelope's kind or, as types have a dot and kinds have none, the type."""
 
 
-def tap_filter(texts: tuple[str, ...]) -> Filter[Frame]:
+def tap_filter(texts: tuple[str, ...]) -> Test[Frame]:
     """Return the filter behind the arguments of `hobus tap`. Raises FilterError."""
     return filter_of(texts, FIELDS)
 

@@ -39,6 +39,7 @@ from hobus.launch.http.turns import AskedTurn, Pieces
 from hobus.launch.limits import SESSIONS_LISTED_MAX
 from hobus.launch.sessions.journal import FromLedger, list_rows
 from hobus.launch.sessions.summary import SessionRow
+from hobus.launch.sessions.turns import ask_view
 
 
 class StartBody(Record):
@@ -115,7 +116,8 @@ async def list_sessions(request: Request) -> Response:
 
 async def read_session(request: Request) -> Response:
     """Where a session stands: its run, what that waits for, its epochs."""
-    view = await turns.read_view(get_door(request), request.path_params["session_id"])
+    door = get_door(request)
+    view = await ask_view(door.bus, request.path_params["session_id"], timeout_s=door.timeout_s)
     return JSONResponse(view.model_dump(mode="json"))
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeVar
 
-from hobus.bus import limits as bus_limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import KEY_PREFIX, format_iso
@@ -23,10 +22,8 @@ from hobus.bus.messages.session import (
     CommandVerdict,
     HostCommand,
     ProcessTurn,
-    ReadSession,
     SessionCommand,
     SessionConfig,
-    SessionView,
     StartSession,
     TurnResult,
 )
@@ -38,7 +35,7 @@ from hobus.launch.http.limits import TIMEOUT_MAX_S
 from hobus.launch.http.problems import Problem, convert_error, convert_result
 from hobus.launch.http.sse import ClientGone, Gone, run_until_gone
 from hobus.launch.sessions.images import GivenImage, keep_images
-from hobus.launch.sessions.turns import ask_owner, process_turn
+from hobus.launch.sessions.turns import ask_owner, ask_view, process_turn
 
 T = TypeVar("T")
 Pieces = AsyncGenerator[Message | TurnResult | Problem | None]
@@ -194,7 +191,6 @@ async def _answer(door: Door, asked: AskedTurn, heard: Callable[[Message], None]
             door.bus,
             asked.turn(stream=heard is not None),
             timeout_s=asked.timeout_s,
-            retry_interval_s=bus_limits.RETRY_INTERVAL_MS / 1000,
             on_stream=heard,
         )
     elapsed_s = door.bus.clock.monotonic() - asked.arrived
@@ -217,16 +213,10 @@ async def _to_its_end(work: Awaitable[T]) -> None:
         await work
 
 
-async def read_view(door: Door, session_id: str) -> SessionView:
-    """Return where a session stands. Raises RuntimeFault."""
-    question = ReadSession(session_id=session_id)
-    return await door.bus.request("ho2", question, expect=SessionView, timeout_s=door.timeout_s, key=session_id)
-
-
 async def _cancel(door: Door, asked: AskedTurn) -> None:
     """Cancel the run of this input, and no other one; it may be over already. Raises RuntimeFault."""
     session_id = asked.session_id
-    where = await read_view(door, session_id)
+    where = await ask_view(door.bus, session_id, timeout_s=door.timeout_s)
     if where.active_input_id != asked.input_id or where.run is None:
         return
     command = HostCommand(
@@ -241,5 +231,4 @@ async def _cancel(door: Door, asked: AskedTurn) -> None:
 async def send_command(door: Door, principal: str, session_id: str, command: HostCommand) -> CommandVerdict:
     """Return the verdict; send again under its id while the session moves or somebody is away. Raises RuntimeFault."""
     question = SessionCommand(session_id=session_id, command=command, principal=f"{KEY_PREFIX}{principal}")
-    pause_s = bus_limits.RETRY_INTERVAL_MS / 1000
-    return await ask_owner(door.bus, session_id, question, CommandVerdict, timeout_s=door.timeout_s, pause_s=pause_s)
+    return await ask_owner(door.bus, session_id, question, CommandVerdict, timeout_s=door.timeout_s)

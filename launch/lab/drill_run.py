@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hobus.bus import limits
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.session import ProcessTurn, TurnResult
@@ -244,8 +243,7 @@ async def _time(ask: _Ask) -> tuple[TurnResult, float]:
 
 async def _ask(door: Bus, timeout_s: float) -> TurnResult:
     turn = ProcessTurn(session_id=None, input_id=_INPUT_ID, text=QUESTION)
-    retry_s = limits.RETRY_INTERVAL_MS / 1000
-    return await process_turn(door, turn, timeout_s=timeout_s, retry_interval_s=retry_s)
+    return await process_turn(door, turn, timeout_s=timeout_s)
 
 
 def _is_whole(run: RunFile, killed: str) -> bool:

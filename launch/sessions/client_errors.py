@@ -111,7 +111,7 @@ def require_answer(result: TurnResult) -> TurnResult:
 
 def translate_errors(cls: type[T]) -> type[T]:
     """Decorate a client: its public methods raise nothing else, take a session by a short id, and say it is closed."""
-    for name in ("__init__", *(one for one in dir(cls) if not one.startswith("_"))):
+    for name in ("__init__", *(one for one in dir(cls) if not one.startswith("_") and one != "close")):
         method = vars(cls).get(name) or getattr(cls, name)
         if isinstance(method, classmethod):
             setattr(cls, name, classmethod(_translate(method.__func__)))
@@ -133,16 +133,6 @@ def _translate(method: Callable[..., Any]) -> Callable[..., Any]:
                         yield one
 
         return yield_pieces
-    if method.__name__ == "close":
-
-        @wraps(method)
-        async def close(client: Any) -> None:
-            if not getattr(client, "is_closed", False):
-                client.is_closed = True
-                with as_hobus_errors():
-                    await method(client)
-
-        return close
     if iscoroutinefunction(method):
 
         @wraps(method)
@@ -168,7 +158,7 @@ async def _bind(taken: Signature, given: tuple[Any, ...], named: dict[str, Any])
     except TypeError as error:
         raise RequestError("invalid_input", f"arguments: {error}") from error
     client = given[0]
-    if getattr(client, "is_closed", False):  # `open` has none yet
+    if client.is_closed:
         raise RequestError("closed", "this client is closed; open another one")
     session_id = bound.arguments.get("session_id")
     is_needed = "session_id" in bound.arguments and taken.parameters["session_id"].default is Parameter.empty

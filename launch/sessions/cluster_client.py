@@ -17,7 +17,6 @@ from typing import Any, Self, get_args
 
 from msgspec import convert
 
-from hobus.bus import limits
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import (
     Command,
@@ -37,7 +36,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import make_home
 from hobus.launch.cluster.run_file import find_gone
 from hobus.launch.console.errors import CommandError, UnreachableFault
-from hobus.launch.limits import JOURNAL_POLL_MS, SESSIONS_LISTED_MAX
+from hobus.launch.limits import SESSIONS_LISTED_MAX
 from hobus.launch.sessions.client_errors import (
     RequestError,
     check_limit,
@@ -50,7 +49,7 @@ from hobus.launch.sessions.journal import FromLedger, list_rows
 from hobus.launch.sessions.named import find_named_session
 from hobus.launch.sessions.session_client import AsyncSessions, Piece, Question, Sessions
 from hobus.launch.sessions.summary import SessionRow
-from hobus.launch.sessions.turns import Watch, process_turn
+from hobus.launch.sessions.turns import process_turn
 
 
 @translate_errors
@@ -84,8 +83,7 @@ class AsyncClusterClient(AsyncSessions):
         """Look the session up in the record, as an operator may."""
         return await find_named_session(self._place, given, called="session_id")
 
-    async def close(self) -> None:
-        """Close the connections. Idempotent."""
+    async def _disconnect(self) -> None:
         await self._held.aclose()
 
     async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
@@ -157,9 +155,8 @@ class AsyncClusterClient(AsyncSessions):
                 self._bus,
                 turn,
                 timeout_s=self._timeout_s,
-                retry_interval_s=limits.RETRY_INTERVAL_MS / 1000,
                 # A cluster that is simulated ends with this process alone.
-                watch=None if self._place.connect else Watch(lambda: find_gone(home), JOURNAL_POLL_MS / 1000),
+                find_gone=None if self._place.connect else lambda: find_gone(home),
                 on_stream=hear if said is not None else None,
             )
         except CommandError as gone:  # what becomes of the turn stands in the record

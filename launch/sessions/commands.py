@@ -82,9 +82,7 @@ async def ask_owner_at(  # noqa: PLR0913 - what bounds a question, each by its n
             raise BusError("expired", f"session {session_id} was not reached within {timeout_s:g} s")
         try:
             async with connect_bus(place, role, timeout_s=left_s) as bus:
-                return await ask_owner(
-                    bus, session_id, question, expect, timeout_s=deadline - clock.monotonic(), pause_s=pause_s
-                )
+                return await ask_owner(bus, session_id, question, expect, timeout_s=deadline - clock.monotonic())
         except RuntimeFault as fault:
             if fault.code == "not_found":
                 raise make_no_such(session_id, called="SESSION") from fault

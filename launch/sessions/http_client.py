@@ -87,8 +87,7 @@ class AsyncClient(AsyncSessions):
         """Return the session; the door completes a beginning among the sessions of its key."""
         return check_prefix(given, called="session_id")
 
-    async def close(self) -> None:
-        """Close the connections. Idempotent."""
+    async def _disconnect(self) -> None:
         await self._http.aclose()
 
     async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:

@@ -16,7 +16,7 @@ from msgspec import ValidationError, convert, field
 from hobus.bus.messages.base import Record, describe_fault
 from hobus.bus.messages.given_history import GivenMessage, tell_history
 from hobus.bus.messages.session import CommandVerdict, ProcessTurn, SessionConfig, SessionView, TurnResult
-from hobus.launch.sessions.client_errors import RequestError
+from hobus.launch.sessions.client_errors import RequestError, as_hobus_errors
 from hobus.launch.sessions.summary import SessionRow
 
 P = ParamSpec("P")
@@ -104,15 +104,23 @@ class Question(NamedTuple):
 class AsyncSessions(ABC):
     """The methods of a client for programs with an event loop."""
 
+    is_closed = False
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @abstractmethod
     async def close(self) -> None:
         """Close the connections. Idempotent."""
+        if not self.is_closed:
+            self.is_closed = True
+            with as_hobus_errors():
+                await self._disconnect()
+
+    @abstractmethod
+    async def _disconnect(self) -> None: ...
 
     async def _session_named(self, given: str) -> str:
         """Return the id of a session that is named whole or by its beginning (`SES-1a2b3c4d`)."""

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.lanes import get_role
+from hobus.bus.limits import RETRY_INTERVAL_MS
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import derive_session_id, derive_turn_trace
-from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.messages.session import ProcessTurn, ReadSession, SessionView, TurnResult
 from hobus.bus.messages.streams import StreamReset
 from hobus.bus.port import Bus
 from hobus.bus.text import is_blank
 from hobus.launch.console.errors import CommandError, UsageFault
+from hobus.launch.limits import JOURNAL_POLL_MS
 
 if TYPE_CHECKING:
     from hobus.config.sections.processes import HostConfig
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
+_RETRY_S = RETRY_INTERVAL_MS / 1000
 
 
 def decode_argument(argument: str) -> str:
@@ -48,23 +50,13 @@ def check_text(text: str, limits: HostConfig) -> None:
         raise UsageFault("the message is not valid UTF-8", hint="send it as UTF-8; nothing was sent") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """What a client looks at while it waits."""
-
-    gone: Callable[[], CommandError | None]
-    """The error to end with, once nobody is left who could answer."""
-    interval_s: float
-
-
 async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
     bus: Bus,
     turn: ProcessTurn,
     *,
     timeout_s: float,
-    retry_interval_s: float,
     is_hopeless: Callable[[], bool] = lambda: False,
-    watch: Watch | None = None,
+    find_gone: Callable[[], CommandError | None] | None = None,
     on_stream: Callable[[Message], None] | None = None,
     waits_for_its_turn: bool = False,
     when_busy: Callable[[float], None] | None = None,
@@ -74,8 +66,8 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
     Pieces of a streamed turn go to `on_stream`; before each further try it is told that they were none. It is also sent
     again, since nothing began for it, with `waits_for_its_turn` while another input of its session is answered; with
     `when_busy`, which is told the seconds of each pause, while the cluster takes no further turn. Raises the last fault
-    when the deadline is over or when trying again cannot help; `is_hopeless` is asked before each further try, `watch`
-    all the time.
+    when the deadline is over or when trying again cannot help; `is_hopeless` is asked before each further try, and
+    all the time `find_gone`: for the error to end with, once nobody is left who could answer.
     """
     deadline = bus.clock.monotonic() + timeout_s
     while True:
@@ -86,10 +78,10 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
             # The bus gives a server time to speak beyond the deadline; whoever waits here does not.
             async with asyncio.timeout(remaining_s):
                 asking = _ask(bus, turn, timeout_s=remaining_s, on_stream=on_stream)
-                result = await (asking if watch is None else run_beside(asking, _watch_until_gone(bus, watch)))
+                result = await (asking if find_gone is None else run_beside(asking, _watch_until(bus, find_gone)))
             is_busy = when_busy is not None and result.code == "busy"
             is_to_wait = is_busy or (waits_for_its_turn and result.code == "run_active")
-            pause_s = (result.retry_after_ms or 0) / 1000 if is_busy else retry_interval_s
+            pause_s = (result.retry_after_ms or 0) / 1000 if is_busy else _RETRY_S
             if not is_to_wait or bus.clock.monotonic() + pause_s >= deadline:
                 return result
             if when_busy is not None and is_busy:
@@ -97,7 +89,7 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
         except TimeoutError:
             raise _make_expired(turn, timeout_s) from None
         except RuntimeFault as fault:
-            pause_s = fault.pause_s(retry_interval_s, bus.clock.random())
+            pause_s = fault.pause_s(_RETRY_S, bus.clock.random())
             if not fault.retryable or is_hopeless() or bus.clock.monotonic() + pause_s >= deadline:
                 raise
         if on_stream is not None:
@@ -118,11 +110,10 @@ async def _ask(
     return await bus.request("host", turn, expect=TurnResult, timeout_s=timeout_s, trace=trace, on_stream=on_stream)
 
 
-async def _watch_until_gone(bus: Bus, watch: Watch) -> NoReturn:
-    """Raise the error that `watch.gone` gives, as soon as nobody is left who could answer."""
+async def _watch_until(bus: Bus, find_gone: Callable[[], CommandError | None]) -> NoReturn:
     while True:
-        await bus.sleep(watch.interval_s)
-        if (end := watch.gone()) is not None:
+        await bus.sleep(JOURNAL_POLL_MS / 1000)
+        if (end := find_gone()) is not None:
             raise end
 
 
@@ -142,9 +133,13 @@ async def run_beside(waited_for: Coroutine[Any, Any, T], *others: Coroutine[Any,
     raise fault  # not within the handler: its context would be the group that holds it
 
 
-async def ask_owner(  # noqa: PLR0913 - what bounds a question, each by its name
-    bus: Bus, session_id: str, question: Message, expect: type[R], *, timeout_s: float, pause_s: float
-) -> R:
+async def ask_view(bus: Bus, session_id: str, *, timeout_s: float) -> SessionView:
+    """Return what the session's owner knows of it, asked once. Raises RuntimeFault."""
+    question = ReadSession(session_id=session_id)
+    return await bus.request("ho2", question, expect=SessionView, timeout_s=timeout_s, key=session_id)
+
+
+async def ask_owner(bus: Bus, session_id: str, question: Message, expect: type[R], *, timeout_s: float) -> R:
     """Return the answer of the session's owner, asked again while the session moves or somebody is away.
 
     Raises the last fault when the time is over, or when asking again cannot help.
@@ -155,7 +150,7 @@ async def ask_owner(  # noqa: PLR0913 - what bounds a question, each by its name
         try:
             return await bus.request("ho2", question, expect=expect, timeout_s=left_s, key=session_id, trace=session_id)
         except RuntimeFault as fault:
-            wait_s = fault.pause_s(pause_s, bus.clock.random())
+            wait_s = fault.pause_s(_RETRY_S, bus.clock.random())
             if not fault.retryable or bus.clock.monotonic() + wait_s >= deadline:
                 raise
         await bus.sleep(wait_s)

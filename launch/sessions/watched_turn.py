@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Message
@@ -15,8 +14,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.cluster.run_file import find_gone
 from hobus.launch.console.output import note
-from hobus.launch.limits import JOURNAL_POLL_MS
-from hobus.launch.sessions.turns import Watch, process_turn
+from hobus.launch.sessions.turns import process_turn
 
 ROLE = "door"
 """The role under which clients ask; the session of a first turn follows from it."""
@@ -42,9 +40,8 @@ async def answer_of(
                     bus,
                     turn,
                     timeout_s=max(0.0, deadline - clock.monotonic()),
-                    retry_interval_s=limits.RETRY_INTERVAL_MS / 1000,
                     is_hopeless=lambda: not _may_answer(place.home),
-                    watch=Watch(lambda: find_gone(place.home), JOURNAL_POLL_MS / 1000),
+                    find_gone=lambda: find_gone(place.home),
                     on_stream=on_stream,
                     waits_for_its_turn=waits_for_its_turn,
                     when_busy=_tell_busy,

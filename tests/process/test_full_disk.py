@@ -13,7 +13,6 @@ import pytest
 
 from bench.builders import write_config
 from bench.cluster import cluster_in, eventually
-from hobus.bus.limits import RETRY_INTERVAL_MS
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cluster.client import connect_bus
 from hobus.launch.sessions.turns import process_turn
@@ -63,8 +62,7 @@ def test_what_was_answered_is_told_again_while_not_a_byte_is_left(small: Path) -
         async with connect_bus(place, DOOR, timeout_s=DEADLINE_S) as bus:
 
             async def ask(turn: ProcessTurn) -> TurnResult:
-                pause_s = RETRY_INTERVAL_MS / 1000
-                return await process_turn(bus, turn, timeout_s=DEADLINE_S, retry_interval_s=pause_s)
+                return await process_turn(bus, turn, timeout_s=DEADLINE_S)
 
             first = await ask(ProcessTurn(input_id="in-1", text="hello"))
             fill(small / "filler")

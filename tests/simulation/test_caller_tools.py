@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
-from hobus.bus.limits import RETRY_INTERVAL_MS
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CallResult, ProcessTurn, SessionConfig, TurnResult
@@ -33,8 +32,7 @@ def turn(
 ) -> TurnResult:
     """One turn through the host, asked again as every client does."""
     asked = ProcessTurn(**{"session_id": None, "input_id": input_id, "text": text, "run_overrides": THEIRS, **fields})
-    retry_s = RETRY_INTERVAL_MS / 1000
-    return cluster.world.run(process_turn(cluster.door, asked, timeout_s=timeout_s, retry_interval_s=retry_s))
+    return cluster.world.run(process_turn(cluster.door, asked, timeout_s=timeout_s))
 
 
 def results(asked: TurnResult, *contents: str) -> list[CallResult]:

@@ -23,7 +23,7 @@ ABOUT_PEERS = ("broker.", "bus.", "gateway.read_breakers", "gateway.breakers")
 def ask(cluster: SimulatedCluster, text: str, input_id: str, session_id: str | None = None) -> TurnResult:
     """One streamed turn as a client asks it."""
     turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=True)
-    asking = process_turn(cluster.door, turn, timeout_s=60, retry_interval_s=0.1, on_stream=lambda _piece: None)
+    asking = process_turn(cluster.door, turn, timeout_s=60, on_stream=lambda _piece: None)
     return cluster.world.run(asking)
 
 

@@ -141,9 +141,7 @@ async def _run_turns(place: Place) -> None:
 async def _ask(door: Bus, place: Place, text: str, session_id: str | None) -> TurnResult:
     host = place.snapshot.config.host
     turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=text)
-    return await process_turn(
-        door, turn, timeout_s=host.turn_timeout_ms / 1000, retry_interval_s=limits.RETRY_INTERVAL_MS / 1000
-    )
+    return await process_turn(door, turn, timeout_s=host.turn_timeout_ms / 1000)
 
 
 async def _kill_in_the_middle(

@@ -36,7 +36,7 @@ from hobus.launch.console.output import (
     tell_progress,
 )
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, make_ledger_filter
-from hobus.launch.filters.meaning import Filter as Wanted
+from hobus.launch.filters.meaning import Test
 from hobus.ledger_service.reader import EntryFilter, find_head, read_entries
 
 if TYPE_CHECKING:
@@ -210,10 +210,10 @@ class _Wanted:
     """The options and the filter together."""
 
     options: EntryFilter
-    filter: Wanted[LedgerRow]
+    filter: Test[LedgerRow]
 
     def accepts(self, entry: Entry) -> bool:
-        return self.options.accepts(entry) and self.filter.accepts(LedgerRow(entry, SystemClock().now()))
+        return self.options.accepts(entry) and self.filter(LedgerRow(entry, SystemClock().now()))
 
     def last(self, home: Home, limit: int, *, with_bodies: bool) -> list[Entry]:
         """Return the last so many of the record, oldest of them first."""

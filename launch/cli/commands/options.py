@@ -21,7 +21,7 @@ from hobus.launch.console.output import go_silent, say
 from hobus.launch.filters.quantities import parse_duration
 
 if TYPE_CHECKING:
-    from hobus.launch.filters.meaning import Filter, S
+    from hobus.launch.filters.meaning import S, Test
 
 
 def _choose_home(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> Home:
@@ -128,8 +128,8 @@ def with_json(command: Callable[..., Output]) -> Callable[..., Any]:
 
 
 def filter_given(
-    make: Callable[[tuple[str, ...]], Filter[S]], texts: tuple[str, ...], *, names: Iterable[str], example: str
-) -> Filter[S]:
+    make: Callable[[tuple[str, ...]], Test[S]], texts: tuple[str, ...], *, names: Iterable[str], example: str
+) -> Test[S]:
     """Return the filter behind the arguments. Raises UsageFault, which points at the place and names the fields."""
     from hobus.launch.filters.syntax import FilterError  # noqa: PLC0415 - of those that filter
 

@@ -21,7 +21,6 @@ from hobus.bus.text import shorten
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cli.commands.session import describe_lifecycle
-from hobus.launch.cli.commands.steering import read_view
 from hobus.launch.cli.turn_reading import evidence_of, read_account, run_in
 from hobus.launch.cli.turn_view import MOMENT_BY_MOMENT
 from hobus.launch.cluster.home import Home
@@ -46,6 +45,7 @@ from hobus.launch.sessions.replay import Replay
 from hobus.launch.sessions.replay import replay as folded_again
 from hobus.launch.sessions.steps import Figures, figures_of, steps_in
 from hobus.launch.sessions.summary import LAST, SessionRow, SessionStanding, fold_standing
+from hobus.launch.sessions.turns import ask_view
 from hobus.launch.sessions.which import make_no_such
 
 _SHOWN_CHARS = 60
@@ -150,7 +150,7 @@ async def with_view(found: LookedAt, journals: Journals) -> LookedAt:
     if not isinstance(journals, FromLedger):
         return found
     try:
-        return found._replace(view=await read_view(journals, found.session_id))
+        return found._replace(view=await ask_view(journals.bus, found.session_id, timeout_s=journals.timeout_s))
     except RuntimeFault as fault:
         return found._replace(unanswered=fault.code)
 

@@ -16,9 +16,7 @@ from hobus.bus.messages.session import (
     EndSession,
     HeldCall,
     ProcessTurn,
-    ReadSession,
     SessionClosed,
-    SessionView,
     TurnResult,
 )
 from hobus.launch.cli.commands.cluster_options import choose_timeout, read_text
@@ -273,13 +271,6 @@ async def read_held_calls(place: Place, session_id: str) -> list[HeldCall]:
     if not entries:
         raise make_no_such(session_id, called="SESSION")
     return fold_standing(entries).held_calls()
-
-
-async def read_view(journals: FromLedger, session_id: str) -> SessionView:
-    """Return what the session's owner knows of it. Raises RuntimeFault."""
-    return await journals.bus.request(
-        "ho2", ReadSession(session_id=session_id), expect=SessionView, timeout_s=journals.timeout_s, key=session_id
-    )
 
 
 # --- the session ----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.broker.tap_wire import TapBatch
 from hobus.bus.messages.ids import TurnRef, find_turn
 from hobus.launch.console.output import format_count, format_thousands
-from hobus.launch.filters.meaning import Filter
+from hobus.launch.filters.meaning import Test
 from hobus.launch.filters.tap_fields import Frame, is_routine, list_ids
 
 
@@ -180,7 +180,7 @@ class Choice(NamedTuple):
 class Chooser:
     """Choose until there were enough, and keep the account."""
 
-    wanted: Filter[Frame]
+    wanted: Test[Frame]
     book: TurnBook
     now: Callable[[], float]
     with_routine: bool
@@ -211,7 +211,7 @@ class Chooser:
         latency_ms = self.replies.latency_ms(record) if self.replies is not None else None
         if latency_ms is not None:
             return Chosen(record, turn, latency_ms)
-        if (is_routine(record) and not self.with_routine) or not self.wanted.accepts(Frame(record, turn, now)):
+        if (is_routine(record) and not self.with_routine) or not self.wanted(Frame(record, turn, now)):
             return None
         if self.replies is not None:
             self.replies.shown(record)

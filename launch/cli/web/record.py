@@ -43,7 +43,7 @@ async def record(look: PageRequest) -> PageAnswer:
     wanted = filter_given(make_ledger_filter, (said,) if said else (), names=FIELDS, example=EXAMPLE)
     now = look.source.clock.now()
     found, go_on = await look.source.newest(
-        before=look.sequence("before"), accepts=lambda entry: wanted.accepts(LedgerRow(entry, now)),
+        before=look.sequence("before"), accepts=lambda entry: wanted(LedgerRow(entry, now)),
         limit=limits.PAGE, with_bodies=False,
     )  # fmt: skip
     document = {"entries": [make_entry_document(one) for one in found], "more": go_on is not None, "next": go_on}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from hobus.bus import limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.lab.simulated import SimulatedCluster
@@ -31,7 +30,6 @@ class Clients:
         self._world = cluster.world
         self._watch = watch
         self._on_first = on_first
-        self._retry_s = limits.RETRY_INTERVAL_MS / 1000
         self._session_of: dict[str, str | None] = {}
         self.told: dict[str, TurnResult] = {}
         """The final answers: success or degraded, first telling."""
@@ -72,9 +70,7 @@ class Clients:
         began = self._world.loop.time()
         self._watch.note(f"asked    {ask.input_id}: {ask.text!r}")
         try:
-            told: Told = await process_turn(
-                self._cluster.door, turn, timeout_s=ASK_S, retry_interval_s=self._retry_s, waits_for_its_turn=True
-            )
+            told: Told = await process_turn(self._cluster.door, turn, timeout_s=ASK_S, waits_for_its_turn=True)
         except RuntimeFault as fault:
             told = fault
         took_s = self._world.loop.time() - began

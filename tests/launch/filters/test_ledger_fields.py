@@ -25,7 +25,7 @@ def entry(**fields) -> Entry:
 
 
 def accepts(text: str, **fields) -> bool:
-    return make_ledger_filter((text,)).accepts(LedgerRow(entry(**fields), now=160.0))
+    return make_ledger_filter((text,))(LedgerRow(entry(**fields), now=160.0))
 
 
 @pytest.mark.parametrize(

@@ -116,5 +116,5 @@ def test_what_is_no_quantity_is_refused(parse, text):
 def test_sizes_lengths_of_time_and_counts_as_people_type_them(parse, text, value):
     """One value exactly, one step below it not."""
     wanted = filter_of((f"it>={text}",), {"it": Number(lambda number: number, parse)})
-    assert wanted.accepts(value)
-    assert not wanted.accepts(value - 0.001)
+    assert wanted(value)
+    assert not wanted(value - 0.001)

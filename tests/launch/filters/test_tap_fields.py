@@ -14,7 +14,7 @@ from tests.launch.filters.frames import SESSION, frame
 
 def accepts(*texts: str, now: float = 160.0, **fields) -> bool:
     record = frame(**fields)
-    return tap_filter(texts).accepts(Frame(record, TurnBook(None).make_turn(record), now))
+    return tap_filter(texts)(Frame(record, TurnBook(None).make_turn(record), now))
 
 
 @pytest.mark.parametrize(

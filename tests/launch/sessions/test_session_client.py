@@ -12,7 +12,7 @@ class Scripted(AsyncSessions):
     def __init__(self):
         self.asked = []
 
-    async def close(self):
+    async def _disconnect(self):
         self.asked.append("close")
 
     async def start(self, *, agent_id=None):
