@@ -9,8 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
+from hobus.bus.messages.transcript import NAME as HISTORY
+from hobus.bus.messages.work_order import LEARNED, LOOKED_UP, WorkOrder, WorkOrderError
+from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import Answer, Rig, calls, classified, text_of
+from tests.actors.ho2_supervisor.turn.test_context import SPECS, template
 
 WINDOW_CHARS = 6000
 SAID = "w" * 150
@@ -74,6 +77,38 @@ def test_a_result_larger_than_the_window_is_cut_to_what_it_leaves(result_chars: 
         assert 1000 < first.count("r") < result_chars
         later = rig.run(rig.turn("i2", "and now?"))
         assert later.outcome == "success" and "[erased]" not in text_of(answers_of(rig)[-1], "history")
+
+
+def test_what_was_looked_up_is_left_out_before_what_was_said() -> None:
+    """A line of memory that is in force stays; nothing gets longer by being cut, down to the message alone."""
+    with Rig(("ho3.enabled", True), templates=[template(SPECS, {"type": "memory"}, {"type": "history"})]) as rig:
+        rig.run(rig.start_session())
+        for number in range(10, 14):
+            rig.run(rig.turn(f"i{number}", f"{number} {SAID}"))
+        rig.world.start(Remembering([bias("ART-1")]), role="ho3")
+        rig.run(rig.world.settled())
+        before = len(answers_of(rig))
+
+        def answer(order: WorkOrder) -> Answer:
+            if order.tool_call is not None:
+                return "r" * 501
+            return SAID if order.exchanges else calls("list_packages")
+
+        def script(order: WorkOrder) -> Answer:
+            is_long = text_of(order, HISTORY) or any(
+                len(one.text) > 500 for each in order.exchanges for one in each.results
+            )
+            refused = WorkOrderError(code="CONTEXT_TOO_LONG", message="too long")
+            return refused if is_long and order.exchanges else answer(order)
+
+        rig.pool.script = lambda order: classified() if order.wo_type == "classify" else script(order)
+        assert rig.run(rig.turn("i20", "the last")).response == SAID
+        whole, *shorter = answers_of(rig)[before + 1 :]
+    assert text_of(whole, LOOKED_UP) and not text_of(shorter[0], LOOKED_UP)
+    assert text_of(shorter[0], HISTORY) == text_of(whole, HISTORY) != text_of(shorter[-1], HISTORY) == ""
+    assert {text_of(one, LEARNED) for one in (whole, *shorter)} == {text_of(whole, LEARNED)} != {""}
+    sizes = [count_chars(one) for one in (whole, *shorter)]
+    assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == len(sizes)
 
 
 def test_a_message_that_alone_is_too_long_is_told_so() -> None:
