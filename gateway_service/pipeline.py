@@ -15,7 +15,7 @@ from math import inf
 from typing import Any
 
 import structlog
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import GatewayError, RuntimeFault
@@ -25,7 +25,7 @@ from hobus.bus.port import Bus, Provider
 from hobus.bus.record.payloads.prompts import PromptRejected
 from hobus.bus.spool import RecordKeeper
 from hobus.config.schema import AdminConfig
-from hobus.config.sections.gateway import ModelConfig
+from hobus.config.sections.gateway import ModelConfig, Route
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import images, limits, pricing, records, routing, validation, vectors
 from hobus.gateway_service.account import BudgetAccount
@@ -68,6 +68,7 @@ class _Tries(Struct):
     """The sends of one call to one model, and since when there is an outage to wait out."""
 
     may_wait: bool
+    has_lowered_cap: bool = False
     sends: int = 0
     since: float | None = None
 
@@ -85,6 +86,8 @@ class Pipeline(Struct, frozen=True):
     places: Mapping[str, Places]
     schemas: Mapping[str, dict[str, Any]]
     """By contract, of what its answers have to be."""
+    windows: dict[Route, int] = field(default_factory=dict[Route, int])
+    """As refusals named them."""
 
     async def answer(self, prompt: Prompt, call: Call, deadline: float, *, is_degraded: bool) -> PromptResponse:
         """Run stages 1 to 4; the rest runs once per call key, whoever and however many wait for it."""
@@ -184,7 +187,21 @@ class Pipeline(Struct, frozen=True):
             except GatewayError as fault:
                 if has_passage and tries.may_wait and fault.code == "CIRCUIT_OPEN":
                     continue  # another one was let through meanwhile: this one gets in line again
+                ask = self._lower_cap(ask, tries, fault)
                 await self._pause(ask, running, until, tries, fault)
+
+    def _lower_cap(self, ask: PromptCall, tries: _Tries, fault: GatewayError) -> PromptCall:
+        """Return the request as it is tried next: once with a lower cap, where that did not fit behind the prompt."""
+        if fault.code != "CONTEXT_TOO_LONG" or tries.has_lowered_cap or isinstance(ask.prompt, VectorPrompt):
+            return ask
+        room = ask.prompt.max_tokens // 4  # which most windows leave
+        if (window := fault.facts.get("window")) is not None:
+            self.windows[ask.route] = window
+            room = window - fault.facts["prompt_tokens"] - 1
+        if room < min(ask.prompt.max_tokens, limits.ANSWER_MIN_TOKENS):
+            return ask
+        tries.has_lowered_cap = fault.facts["is_made_again"] = True
+        return records.change_request(ask, ask.route, max_tokens=room)
 
     async def _pause(
         self, ask: PromptCall, running: InFlight, until: float | None, tries: _Tries, fault: GatewayError
@@ -265,7 +282,7 @@ class Pipeline(Struct, frozen=True):
         if model is not None and model.context_tokens is not None:
             return model.context_tokens
         known = getattr(self.providers[ask.route.provider_id], "window", None)
-        return None if known is None else await known(ask.route.model_id)
+        return self.windows.get(ask.route) or (None if known is None else await known(ask.route.model_id))
 
     async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
         """Run stages 6 to 11: one reservation, at most one send, exactly one end."""

@@ -565,6 +565,43 @@ def test_an_answer_gets_what_the_window_of_its_model_leaves(make, is_stated):
         assert setting in answers[3].error_message
 
 
+@pytest.mark.parametrize("stated", [None, 4000], ids=["unknown", "stated"])
+@pytest.mark.parametrize("named", [True, False], ids=["figures", "none"])
+def test_a_prompt_that_fits_is_answered_where_its_cap_did_not(make, stated, named):
+    """Asked once more in the same call, as an attempt of it; a window that was named holds, unless its row has one."""
+    model = {"model_id": "offline-rules-1", "sees": False, "context_tokens": stated,
+             "input_usd_per_million": 0.0, "output_usd_per_million": 0.0, "cached_usd_per_million": 0.0}  # fmt: skip
+    shipped = {"kind": "offline", "latency_ms": 0, "any_model": False, "concurrency_max": 4, "models": [model]}
+
+    async def count(asked):
+        tokens = len(asked.messages[0].text)  # each is one, as in Chinese
+        if tokens + asked.max_tokens > 2000:
+            figures = {"window": 2000, "prompt_tokens": tokens} if named else {}
+            raise GatewayError("CONTEXT_TOO_LONG", "too long", facts={"status": 400, "unbilled": True} | figures)
+        return answered()
+
+    provider = Scripted(count)
+    cluster = make(provider, gateway={"providers": {"offline": shipped}})
+
+    async def turn():
+        asked = [
+            prompt(f"WO-{n}#1", text="国" * size, max_tokens=3000) for n, size in enumerate((400, 500, 1990, 9000))
+        ]
+        return [await cluster.ask(one) for one in asked], await cluster.entries(rests_s=2)
+
+    answers, entries = cluster.run(turn())
+    caps = [one.max_tokens for one in provider.prompts]
+    if named:
+        first, second = 3000, 1851 if stated is None else 3000
+        assert caps[:4] == [first, 1599, second, 1499] and len(caps) == (5 if stated is None else 6)
+        assert [one.attempts for one in answers][:3] == [2, 2, 1]
+    else:
+        assert caps[:4] == [3000, 750, 3000, 750]
+    assert [one.error_code for one in answers] == ["", "", "CONTEXT_TOO_LONG", "CONTEXT_TOO_LONG"]
+    assert [payload(one).max_tokens for one in of_type(entries, "PROMPT_SENT")] == caps
+    assert len(of_type(entries, "PROMPT_FAILED")) == len(caps) - 2
+
+
 def test_counters_add_up(make):
     cluster = make()
     for number in range(4):

@@ -11,6 +11,7 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from bench.turn import QUESTION
+from hobus.bus.errors import GatewayError
 from hobus.bus.messages import transcript
 from hobus.bus.messages.base import unpack
 from hobus.bus.messages.gateway import PromptMessage
@@ -30,6 +31,7 @@ from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from tests.simulated import SimulatedCluster
 
 TURNS = 4
+WINDOW = 4096
 
 
 class Listens(OfflineProvider):
@@ -259,3 +261,29 @@ def test_a_conversation_outlasts_a_window_that_its_models_server_alone_states():
     assert {one.reason for one in refused} == {"CONTEXT_TOO_LONG"} and len(refused) <= 2
     sizes = [sum(len(text) for _, text in asked) // 4 for asked in provider.asked.values()]
     assert max(sizes) < 2500
+
+
+@pytest.mark.parametrize(
+    ("words", "at_most"),
+    [("请再说一遍我刚才说过的话并且一个字也不要漏掉。", 26), ("Please repeat what I said before this.", 2)],
+    ids=["Chinese", "English"],
+)
+def test_a_conversation_outlasts_a_window_of_prompt_and_cap_that_its_refusals_alone_state(words, at_most):
+    """Each turn is answered; one whose letters say how long it is is cut before it is sent, once the window is known."""
+    snapshot, refused = shipped_snapshot(), list[int]()
+
+    class Counts(Listens):
+        async def complete(self, prompt, **how):
+            text = "".join(message.text for message in prompt.messages)
+            tokens = sum(4 if ord(char) > 0x2E80 else 1 for char in text) // 4
+            if tokens + prompt.max_tokens > WINDOW:
+                refused.append(tokens)
+                facts = {"window": WINDOW, "prompt_tokens": tokens, "status": 400, "unbilled": True}
+                raise GatewayError("CONTEXT_TOO_LONG", "too long", facts=facts)
+            return await super().complete(prompt, **how)
+
+    with SimulatedCluster(snapshot, providers={"offline": Counts(snapshot)}) as cluster:
+        first = cluster.ask(words * 10, input_id="in-0")
+        more = [cluster.ask(f"{words * 10}{n}", input_id=f"in-{n}", session_id=first.session_id) for n in range(1, 24)]
+    assert [one.outcome for one in (first, *more)] == ["success"] * 24
+    assert 1 <= len(refused) <= at_most

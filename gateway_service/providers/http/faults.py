@@ -128,6 +128,17 @@ _SUM = re.compile(
 )
 """How they say of which two numbers: a prompt, and the cap of its answer."""
 
+_WINDOW = re.compile(
+    r"(?i)(?:[>=] ?|(?:context|model|prompt|configured) (?:length|window|size|limit)\b(?: is| of| only|[ :(])*"
+    r"|allowed \()(\d+)\b(?! ?[+>])|(\d+) maximum"
+)
+_TOTAL = re.compile(r"(?i)\brequested (?:about |a total of )?(\d+) tokens")
+_PROMPT = re.compile(
+    r"(?i)(\d+)(?: tokens)?(?: \+ \d+)? >|(?:resulted in|contains|count|prompt \(length|request) \(?(\d+)"
+    r"|(\d+)\W+(?:tokens )?(?:(?:in|from|of) )?\W*(?:(?:the|your|text) )?(?:messages|prompt|inputs?)\b"
+)
+"""How they name the figures: what the model can read, the prompt with the cap of its answer, and the prompt alone."""
+
 _CAP_NAME = r"max(imum)?[_ ]?((completion|output|new)[_ ]?)?tokens"
 _CAP = re.compile(
     rf"{_CAP_NAME}\b.{{0,60}}\b(too (large|high|big|small|low)|exceed\w*|(must|should|has to) be|at most|supported"
@@ -238,11 +249,12 @@ def _make_status_fault(
     facts |= {} if retry_after is None else {"retry_after_ms": retry_after}
     facts |= {"unknown": True} if status in _MAY_HAVE_WORKED else {"unbilled": True}
     words = _find_words(body)
-    if status != _TOO_MANY and _is_of_cap(words):
+    figures = _find_figures(words, body, asked) if _is_of_window(words) else {}
+    if status != _TOO_MANY and _is_of_cap(words) and not figures:
         return GatewayError("PROVIDER_REFUSED", f"{who}: {_cap_fix(asked, words)}{said}", facts=facts)
     if status != _TOO_MANY and _is_of_window(words):
-        fix = f"the prompt is longer than the window of {asked.model_id}: {describe_window_mend(asked.provider_id)}"
-        return GatewayError("CONTEXT_TOO_LONG", f"{who}: {fix}{said}", facts=facts)
+        fix, mend = "the prompt, with its answer, is longer than the window of", describe_window_mend(asked.provider_id)
+        return GatewayError("CONTEXT_TOO_LONG", f"{who}: {fix} {asked.model_id}: {mend}{said}", facts=facts | figures)
     if asked.prompt is not None and asked.prompt.tools and _UNPARSED_CALL.search(_find_words(body)):
         raise CallUnparsed(f"{who}{said}")
     if status == _TOO_MANY:
@@ -265,17 +277,26 @@ def _is_of_window(words: str) -> bool:
     return is_long is not None and _NOT_OF_LENGTH.search(words) is None
 
 
+def _find_figures(words: str, body: Any, asked: AskedProvider) -> dict[str, int]:
+    """Return the tokens of window and prompt that a refusal names; empty unless it follows from them."""
+    cap, said = 0 if asked.prompt is None else asked.prompt.max_tokens, _find_error(body)
+    if isinstance(said, Mapping) and "n_ctx" in said:
+        words = f"{said.get('n_prompt_tokens')} > {said['n_ctx']}"
+    found = [pattern.search(words) for pattern in (_WINDOW, _PROMPT, _TOTAL)]
+    window, prompt, total = [int(next(filter(None, one.groups()))) if one else 0 for one in found]
+    prompt = total - cap if total > cap else prompt
+    return {"window": window, "prompt_tokens": prompt} if window and prompt and prompt + cap > window else {}
+
+
 def _cap_fix(asked: AskedProvider, words: str) -> str:
     if _CAP_UNKNOWN.search(words):
         setting = f"gateway.providers.{asked.provider_id}.max_tokens_field"
         return f"it names the limit of an answer differently: set {setting}"
     cap = "" if asked.prompt is None else f" of {asked.prompt.max_tokens} tokens"
     contract = "the prompt contract" if asked.prompt is None else asked.prompt.contract_id
-    window = f", or state context_tokens in gateway.providers.{asked.provider_id}.models: caps then keep to it"
     return (
         f"{asked.model_id} does not take a cap{cap} for an answer: correct max_tokens of the request, of the profile "
         f"(gateway.profiles), or boundary.max_tokens of {contract}"
-        f"{window if _CONTEXT.search(words) else ''}"
     )
 
 

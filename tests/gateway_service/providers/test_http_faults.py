@@ -328,6 +328,64 @@ async def test_a_prompt_beyond_the_models_window_is_told_with_the_mend(status, e
     assert "longer than the window of tiny" in fault.detail and "context_tokens" in fault.detail
 
 
+VLLM = "This model's maximum context length is 4096 tokens. However, "
+
+
+@pytest.mark.parametrize(
+    ("error", "window", "tokens"),
+    [
+        (f"{VLLM}you requested 4368 tokens (387 in the messages, 3981 in the completion). Reduce them.", 4096, 387),
+        (f"{VLLM}you requested 4388 tokens (387 in the messages, 20 in the functions, 3981 in the …).", 4096, 407),
+        (f"{VLLM}your messages resulted in 5000 tokens. Please reduce the length of the messages.", 4096, 5000),
+        (f"{VLLM}your request has 5000 input tokens. Please reduce the length of the input.", 4096, 5000),
+        (
+            (
+                "'max_tokens' or 'max_completion_tokens' is too large: 3981. This model's maximum context length is 4096 tokens "
+                "and your request has 200 input tokens (3981 > 4096 - 200)."
+            ),
+            4096,
+            200,
+        ),
+        (
+            (
+                "You passed 387 input tokens and requested 3981 output tokens. However, the model's context length is only "
+                "4096 tokens, resulting in a maximum input length of 115 tokens."
+            ),
+            4096,
+            387,
+        ),
+        (
+            (
+                "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of "
+                "4368 tokens: 387 tokens from the input messages and 3981 tokens for the completion."
+            ),
+            4096,
+            387,
+        ),
+        ("input length and `max_tokens` exceed context limit: 199000 + 3981 > 200000, decrease them", 200000, 199000),
+        ("prompt is too long: 210000 tokens > 200000 maximum", 200000, 210000),
+        ("The input token count (40000) exceeds the maximum number of tokens allowed (32768).", 32768, 40000),
+        ("The decoder prompt (length 5000) is longer than the maximum model length of 4096.", 4096, 5000),
+        ("Prompt contains 40000 tokens, too large for model with 32768 maximum context length", 32768, 40000),
+        ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3000 `inputs` tokens and 3981", 4096, 3000),
+        ("the request exceeds the available context size (512 tokens), try increasing it", 512, 700),
+        ("request (700 tokens) exceeds the available context size (512 tokens)", 512, 700),
+        (f"{VLLM}you requested 4090 tokens (387 in the messages, 3703 in the completion).", None, None),
+        ("context_length_exceeded", None, None),
+    ],
+    ids=lambda value: str(value)[-40:],
+)
+async def test_the_figures_of_a_refused_length_are_read(error, window, tokens):
+    """Whatever words they stand in; where the refusal does not follow from them, none is believed."""
+    said = {"message": error} | ({"n_ctx": 512, "n_prompt_tokens": 700} if "try increasing" in error else {})
+    async with serving(answering({"error": said}, 400)) as server:
+        with pytest.raises(GatewayError) as caught:
+            await instance(OPENAI, server.url).complete(prompt(max_tokens=3981), model_id="tiny", timeout_s=5)
+    facts = caught.value.facts
+    assert caught.value.code == "CONTEXT_TOO_LONG"
+    assert (facts.get("window"), facts.get("prompt_tokens")) == (window, tokens)
+
+
 CAPS = [
     "max_tokens is too large: 99999",
     "max_tokens is too large: 4096. This model supports at most 2048 completion tokens, whereas you provided 4096.",
