@@ -129,13 +129,14 @@ _SUM = re.compile(
 """How they say of which two numbers: a prompt, and the cap of its answer."""
 
 _WINDOW = re.compile(
-    r"(?i)(?:[>=] ?|(?:context|model|prompt|configured) (?:length|window|size|limit)\b(?: is| of| only|[ :(])*"
-    r"|allowed \()(\d+)\b(?! ?[+>])|(\d+) maximum"
+    r"(?i)(?:[>=] ?|(?:context|model|prompt|configured) (?:length|window|size|limit)\b(?: is| of| only|[ :(]){0,4}"
+    r"|allowed \()(\d{1,9})\b(?! ?[+>])|\b(\d{1,9}) maximum"
 )
-_TOTAL = re.compile(r"(?i)\brequested (?:about |a total of )?(\d+) tokens")
+_TOTAL = re.compile(r"(?i)\brequested (?:about |a total of )?(\d{1,9}) tokens")
 _PROMPT = re.compile(
-    r"(?i)(\d+)(?: tokens)?(?: \+ \d+)? >|(?:resulted in|contains|count|prompt \(length|request) \(?(\d+)"
-    r"|(\d+)\W+(?:tokens )?(?:(?:in|from|of) )?\W*(?:(?:the|your|text) )?(?:messages|prompt|inputs?)\b"
+    r"(?i)\b(\d{1,9})(?: tokens)?(?: \+ \d{1,9})? >|\b(\d{1,9})\W{1,3}(?:tokens )?(?:(?:in|from|of) )?\W?"
+    r"(?:(?:the|your|text) )?(?:messages|prompt|inputs?)\b"
+    r"|(?:resulted in|contains|count|prompt \(length|request) \(?(\d{1,9})\b"
 )
 """How they name the figures: what the model can read, the prompt with the cap of its answer, and the prompt alone."""
 

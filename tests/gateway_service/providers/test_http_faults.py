@@ -371,6 +371,8 @@ VLLM = "This model's maximum context length is 4096 tokens. However, "
         ("the request exceeds the available context size (512 tokens), try increasing it", 512, 700),
         ("request (700 tokens) exceeds the available context size (512 tokens)", 512, 700),
         (f"{VLLM}you requested 4090 tokens (387 in the messages, 3703 in the completion).", None, None),
+        (f"{VLLM}you requested {'9' * 100_000} tokens", None, None),
+        (f"{VLLM}you requested 9{' ' * 100_000}tokens", None, None),
         ("context_length_exceeded", None, None),
     ],
     ids=lambda value: str(value)[-40:],
