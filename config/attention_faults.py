@@ -80,8 +80,8 @@ def _find_template_faults(
         if framework_id not in frameworks:
             yield f"applies_to.framework_id: no framework {framework_id}; known: {', '.join(frameworks) or 'none'}"
     yield from _find_token_faults("budget.max_context_tokens", template.budget.max_context_tokens, budget, cap)
-    yield from _check_at_most("budget.max_queries", template.budget.max_queries, "", limits.QUERIES_MAX)
-    yield from _check_at_most("budget.timeout_ms", template.budget.timeout_ms, "", limits.TIMEOUT_MAX_MS)
+    yield from _check_at_most("budget.max_queries", template.budget.max_queries, limits.QUERIES_MAX)
+    yield from _check_at_most("budget.timeout_ms", template.budget.timeout_ms, limits.TIMEOUT_MAX_MS)
     if (count := len(template.pipeline)) > limits.STAGES_MAX:
         yield f"pipeline: has {count} stages; at most {limits.STAGES_MAX} are taken"
     if not template.pipeline:
@@ -129,10 +129,10 @@ def _find_stage_faults(stage: AnyStage) -> Iterator[str]:
         case "horizontal_search":
             yield from _search_faults(stage.config)
             most = limits.RESULTS_MAX
-            yield from _check_at_most("max_results", stage.config.max_results, "", most)
+            yield from _check_at_most("max_results", stage.config.max_results, most)
             yield from _find_path_faults(stage.config.paths)
         case "file_read":
-            yield from _check_at_most("max_size_bytes", stage.config.max_size_bytes, "", READ_FILE_MAX_BYTES)
+            yield from _check_at_most("max_size_bytes", stage.config.max_size_bytes, READ_FILE_MAX_BYTES)
             yield from _find_path_faults(stage.config.paths)
         case _:
             pass
@@ -164,7 +164,7 @@ def _find_path_faults(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _find_event_faults(query: LedgerQuery) -> Iterator[str]:
-    yield from _check_at_most("max_entries", query.max_entries, "", limits.ENTRIES_MAX)
+    yield from _check_at_most("max_entries", query.max_entries, limits.ENTRIES_MAX)
     yield from _find_placeholder_faults(query.filters)
     for name, value in query.filters.items():
         if isinstance(value, int) != (name == "run_seq"):
@@ -173,13 +173,10 @@ def _find_event_faults(query: LedgerQuery) -> Iterator[str]:
         yield f"event_type: the record has no entries {query.event_type[:64]!r}; see: hobus ledger show --help"
 
 
-def _check_at_most(path: str, wanted: int, setting: str, most: int) -> Iterator[str]:
-    """Yield the fault of a value above a setting, which every turn would pay for."""
+def _check_at_most(path: str, wanted: int, most: int) -> Iterator[str]:
+    """Yield the fault of a value above a bound, which every turn would pay for."""
     if wanted > most:
-        mend = (
-            f"{setting} ({most}); lower the first or raise the second" if setting else f"{most}, the most that is taken"
-        )
-        yield f"{path}: {wanted} is above {mend}"
+        yield f"{path}: {wanted} is above {most}, the most that is taken"
 
 
 def find_path_fault(path: str) -> str:

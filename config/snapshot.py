@@ -21,7 +21,7 @@ from hobus.bus.record.entry import Provenance
 from hobus.config.assets import AgentFile, Contract, ContractPurpose, FileInForce, Framework, Package, Spec
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ALONE, Layers
-from hobus.config.load import Further, Governed, ReadLayers, read
+from hobus.config.load import Governed, ReadLayers, read
 from hobus.config.model_choice import choose_model
 from hobus.config.prompt_contracts import get_contract_id
 from hobus.config.prompt_pack import parse_pack
@@ -144,12 +144,12 @@ class Snapshot:
         return _freeze(governed)
 
 
-def load_snapshot(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> Snapshot:
+def load_snapshot(layers: Layers = SHIPPED_ALONE) -> Snapshot:
     """Return the snapshot of everything governed in these layers; an admin_config.json is laid over the shipped one.
 
-    Raises ConfigError with every fault at once, those that `further` finds among the settings, too.
+    Raises ConfigError with every fault at once.
     """
-    return freeze(read(layers, further=further))
+    return freeze(read(layers))
 
 
 def freeze(reading: ReadLayers) -> Snapshot:

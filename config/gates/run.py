@@ -140,7 +140,7 @@ def _judge_links(view: View) -> Iterator[Finding]:
             agents=reading.assets["agent"],
             paths={name: str(file.path) for name, file in reading.files.items()},
             shipped=frozenset(name for name, file in reading.files.items() if file.is_shipped),
-            unknown=frozenset(_name_file(file) for file in reading.files.values()) - _list_known(reading),
+            unknown=frozenset(map(_name_file, reading.files.values())).difference(*reading.assets.values()),
         )
     )
 
@@ -149,10 +149,6 @@ def _name_file(file: GovernedFile) -> str:
     """Return the id that the file's place gives it."""
     part = file.name.split("/")[1] if "/" in file.name else file.name
     return part.partition("_")[0] if file.kind == "framework" else part
-
-
-def _list_known(reading: ReadLayers) -> frozenset[str]:
-    return frozenset(name for one in reading.assets.values() for name in one)
 
 
 def _judge_prompts(reading: ReadLayers, *, has_tests: bool) -> Iterator[Finding]:

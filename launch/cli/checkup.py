@@ -25,7 +25,7 @@ from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cells import membership
 from hobus.launch.cells.map import CellMap
 from hobus.launch.cluster import config_changed, identity, run_file
-from hobus.launch.cluster.config_changed import list_changed_beside
+from hobus.launch.cluster.config_changed import find_given_file, list_changed_beside
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, find_holder, make_longest_socket
 from hobus.launch.cluster.installed import find_layers
 from hobus.launch.cluster.installed import list_in_force as installed_in
@@ -82,7 +82,7 @@ def _open_files() -> DoctorFinding:
 def check_configuration(home: Home, run: RunFile | None) -> tuple[DoctorFinding, Snapshot | None]:
     """Check whether everything governed loads, and return it; of a running cluster with its own file."""
     try:
-        snapshot = load_snapshot(find_layers(home, _find_given(home, run)))
+        snapshot = load_snapshot(find_layers(home, run and find_given_file(home, run)))
     except RuntimeFault as fault:
         fix = format_next_command("config check", home.root)
         return fail("configuration", fault.detail, fix), None
@@ -104,10 +104,6 @@ def check_cells(home: Home) -> list[DoctorFinding]:
         return [fail("cells", fault.detail, str(fault.facts["next"]))]
 
 
-def _find_given(home: Home, run: RunFile | None) -> Path | None:
-    return None if run is None else config_changed.find_given_file(home, run)
-
-
 def check_gates(home: Home, run: RunFile | None, *, is_loaded: bool) -> list[DoctorFinding]:
     """Return one finding for each thing that a gate says, with its mend, else one for all.
 
@@ -115,7 +111,7 @@ def check_gates(home: Home, run: RunFile | None, *, is_loaded: bool) -> list[Doc
     would.
     """
     try:
-        found = find_findings(home, config_file=_find_given(home, run))
+        found = find_findings(home, config_file=run and find_given_file(home, run))
     except ConfigError:
         return []
     told: list[DoctorFinding] = []
@@ -140,7 +136,7 @@ def place(home: Home, snapshot: Snapshot | None, clock: Clock) -> list[DoctorFin
         _check_clock(home, clock),
         *_check_keys(home),
         *_record(home),
-        *_check_spools(home),
+        *(warn("spool", *said.rsplit("; ", 1)) for said in list_unread_spools(home)),
     ]
     if snapshot is not None:
         found.insert(1, _check_disk(home, snapshot))
@@ -197,10 +193,6 @@ def _record(home: Home) -> list[DoctorFinding]:
     except OSError as error:
         return [fail("record", f"{home.ledger} cannot be read: {error.strerror}", "make it readable for this user")]
     return [] if fault is None else [fail("record", f"{fault.file}: {fault.what}", fault.fix)]
-
-
-def _check_spools(home: Home) -> list[DoctorFinding]:
-    return [warn("spool", *said.rsplit("; ", 1)) for said in list_unread_spools(home)]
 
 
 def _check_clock(home: Home, clock: Clock) -> DoctorFinding:

@@ -35,12 +35,12 @@ class Screen(Console):
         return False
 
 
-def make_screen(*, to_stderr: bool = False, columns: int | None = None, theme: Theme | None = None) -> Screen:
-    """Return the terminal behind a standard stream; markup, emoji names and the like in a text are text."""
+def make_screen(*, columns: int | None = None, theme: Theme | None = None) -> Screen:
+    """Return the terminal behind standard output; markup, emoji names and the like in a text are text."""
     return Screen(
-        file=sys.stderr if to_stderr else sys.stdout,
+        file=sys.stdout,
         force_terminal=True,
-        color_system="standard" if colours(to_stderr=to_stderr) else None,
+        color_system="standard" if colours() else None,
         width=columns,
         highlight=False,
         markup=False,

@@ -231,7 +231,9 @@ def show(home: Home, word: StartSettled) -> int:
         note_coloured(f"warning: {said}", "yellow")
     if word.is_ready:
         took = format_duration(word.elapsed_ms / 1000)
-        say(style("ready", "green"), f" in {took}.  {_describe_next(format_home_option(home.root))}")
+        option = format_home_option(home.root)
+        following = "   ".join(f"{what}: hobus {name}{option}" for what, name in _NEXT_COMMANDS.items())
+        say(style("ready", "green"), f" in {took}.  {following}")
         return exit_codes.OK
     if word.damaged:
         note(style("error:", "red", bold=True, to_stderr=True), f" {word.damaged}")
@@ -255,10 +257,6 @@ def show(home: Home, word: StartSettled) -> int:
     note(label, f" not ready after {format_duration(word.elapsed_ms / 1000)}: {late}")
     note(f"  next: {format_next_command('ps', home.root)}   or   {format_next_command('down', home.root)}")
     return exit_codes.UNREACHABLE
-
-
-def _describe_next(option: str) -> str:
-    return "   ".join(f"{what}: hobus {name}{option}" for what, name in _NEXT_COMMANDS.items())
 
 
 def _show_all(run: RunFile) -> None:

@@ -70,7 +70,7 @@ def wait_ready(home: Home, wait_s: float | None) -> int:
         time.sleep(COMMAND_POLL_MS / 1000)  # noqa: TID251 - as above
     if not late:
         return exit_codes.OK
-    said = ", ".join(map(_name_row, late))
+    said = ", ".join(f"{row.actor} is {row.state}{f' ({row.note})' if row.note else ''}" for row in late)
     hint = format_next_command("ps", home.root)
     raise CommandError(
         f"not ready after {format_duration(within_s)}: {said}", hint=hint, exit_code=exit_codes.UNREACHABLE
@@ -87,7 +87,3 @@ def _list_late(home: Home) -> list[ChildRow]:
     if (fault := find_stall(run.launcher_pid)) is not None:
         raise fault
     return [row for row in run.children if row.state != "ready"]
-
-
-def _name_row(row: ChildRow) -> str:
-    return f"{row.actor} is {row.state}{f' ({row.note})' if row.note else ''}"

@@ -148,7 +148,8 @@ def _put(store: PackageStore, home: Home, incoming: Incoming, before: Installed 
                 store.name_staged(incoming.directory)
             store.put_in_force([*rest, incoming.directory])
     except BaseException:
-        _sweep(store)
+        with suppress(OSError):  # else the next command does that: what was begun counts for nothing
+            store.sweep()
         raise
     now = _read_installed(home.packages / incoming.directory)
     return PackageChange(now, before, judgement.warnings)
@@ -175,12 +176,6 @@ def _remove(package_id: str, there: Mapping[str, Installed]) -> Installed:
     raise UsageFault(
         f"no package {package_id[:80]!r} is installed; there: {known}", hint=format_next_here("package list")
     )
-
-
-def _sweep(store: PackageStore) -> None:
-    """Sweep what was begun, or leave it to the next command: it counts for nothing."""
-    with suppress(OSError):
-        store.sweep()
 
 
 def _read_installed(directory: Path) -> Installed:

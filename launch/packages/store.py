@@ -63,7 +63,8 @@ class PackageStore:
     def holds(self, name: str, files: Mapping[str, bytes]) -> bool:
         root = self._home.packages / name
         try:
-            found = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if not _is_folder(path)}
+            found = {path.relative_to(root).as_posix(): path for path in root.rglob("*")}
+            found = {name: path for name, path in found.items() if path.is_symlink() or not path.is_dir()}
             return (
                 not root.is_symlink()
                 and found.keys() == files.keys()
@@ -126,10 +127,6 @@ class PackageStore:
         for entry in sorted(os.listdir(path)):  # noqa: PTH208 - names, not paths
             self._remove(f"{name}/{entry}")
         self._disk.remove_dir(name)
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 def _is_ours(name: str) -> bool:

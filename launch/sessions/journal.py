@@ -16,7 +16,7 @@ from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import say_prose
 from hobus.launch.sessions.named import BEGINNINGS, find_session
-from hobus.launch.sessions.summary import LAST, MORE, SessionRow, SessionStanding, fold_standing, is_enough
+from hobus.launch.sessions.summary import LAST, MORE, SessionRow, fold_standing, is_enough
 from hobus.launch.sessions.which import make_no_such
 
 if TYPE_CHECKING:
@@ -128,10 +128,6 @@ async def end_of(journals: Journals, session_id: str) -> list[Entry]:
     return await journals.whole(session_id)
 
 
-async def read_standing(journals: Journals, session_id: str) -> SessionStanding:
-    return fold_standing(await end_of(journals, session_id))
-
-
 async def list_rows(
     journals: FromLedger, limit: int, *, is_all: bool, is_meant: Callable[[str], bool] = lambda _: True,
     is_shown: Callable[[SessionRow], bool] = lambda _: True,
@@ -146,7 +142,7 @@ async def list_rows(
             session_id = start.provenance.session_id
             if not is_meant(session_id):
                 continue
-            row = SessionRow.of(start, await read_standing(journals, session_id))
+            row = SessionRow.of(start, fold_standing(await end_of(journals, session_id)))
             if (is_all or (row.status == "open" and not row.cell)) and is_shown(row):
                 rows.append(row)
             if len(rows) >= limit:

@@ -44,7 +44,7 @@ async def answer_of(
                     find_gone=lambda: find_gone(place.home),
                     on_stream=on_stream,
                     waits_for_its_turn=waits_for_its_turn,
-                    when_busy=_tell_busy,
+                    when_busy=lambda s: note(f"the cluster is busy: asked again in {s:.0f} s (Ctrl-C gives up)"),
                 )
         except BusError as fault:
             # A broker that is away comes back, unless its launcher is gone or has given it or the host up.
@@ -54,10 +54,6 @@ async def answer_of(
                 raise gone from fault
             if not _may_answer(place.home):
                 raise
-
-
-def _tell_busy(pause_s: float) -> None:
-    note(f"the cluster is busy: asked again in {pause_s:.0f} s (Ctrl-C gives up)")
 
 
 def _may_answer(home: Home) -> bool:

@@ -43,12 +43,10 @@ def ask(place: Place, service: str, question: Message, expect: type[R]) -> R:
     return asyncio.run(ask_operator(place, service, question, expect))
 
 
-def with_agent(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the command `agent: str | None` from `--agent`."""
-    said = "The agent of a new session (hobus agent list); default: the configured one."
-    return click.option("--agent", metavar="NAME", help=said)(command)
-
-
+with_agent = click.option(
+    "--agent", metavar="NAME", help="The agent of a new session (hobus agent list); default: the configured one."
+)
+"""The command gets `agent: str | None`."""
 with_app = click.option(
     "--app",
     metavar="FILE",

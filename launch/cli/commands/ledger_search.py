@@ -16,7 +16,8 @@ from hobus.launch.cli.commands.options import DURATION, Output, Sent, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import find_layers
 from hobus.launch.console.errors import UsageFault, format_next_here
-from hobus.launch.console.output import format_cell, format_count, format_minute, format_zone, note, print_table
+from hobus.launch.console.output import format_cell, format_count, format_minute, format_zone, note
+from hobus.launch.console.view import Columns, print_rows
 from hobus.launch.sessions.journal import FromLedger, Journals, open_journals
 
 
@@ -98,8 +99,12 @@ def _show(found: Hits, question: Search) -> None:
         looked = ", ".join(found.words) if found.words else "there is no word in it"
         note(f"nothing found ({looked})")
         return
-    headings = ("SEQ", f"TIME {format_zone(SystemClock().now())}", "SESSION", "SAID AS", "SCORE", "TEXT")
-    print_table(headings, [_format_cells(hit) for hit in found.hits], spare=("SAID AS",))
+    columns: Columns = {
+        "SEQ": "sequence", f"TIME {format_zone(SystemClock().now())}": lambda hit: format_minute(hit.at_us / 1_000_000),
+        "SESSION": lambda hit: hit.session_id and shorten_session(hit.session_id), "SAID AS": "kind",
+        "SCORE": lambda hit: f"{hit.score:.2f}", "TEXT": _format_excerpt,
+    }  # fmt: skip
+    print_rows(found.hits, columns, spare=("SAID AS",))
     if found.more and len(found.hits) == question.limit:
         note(f"there is more: --limit {question.limit * 2}")
     elif found.more:
@@ -107,17 +112,6 @@ def _show(found: Hits, question: Search) -> None:
             f"these {len(found.hits)} are as many as the ledger gives at once; there may be "
             "more: ask with rarer words, or narrow it with --session, --type or --since"
         )
-
-
-def _format_cells(hit: Hit) -> tuple[str, ...]:
-    return (
-        f"#{hit.sequence}",
-        format_minute(hit.at_us / 1_000_000),
-        shorten_session(hit.session_id) if hit.session_id else "-",
-        hit.kind,
-        f"{hit.score:.2f}",
-        _format_excerpt(hit),
-    )
 
 
 def _format_excerpt(hit: Hit) -> str:

@@ -89,7 +89,8 @@ def tap(  # noqa: PLR0913 - one per option
     )
     printer = None
     if into is None or form is not None:
-        table = TapTable(width=_find_width(), utc=utc, with_latency=match_replies) if form != "jsonl" else None
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None  # a pipe's reader wants everything
+        table = TapTable(width=width, utc=utc, with_latency=match_replies) if form != "jsonl" else None
         printer = Printer(table, with_bodies=bodies, asked_since_s=since_s, now_s=clock.now())
     writer = _make_writer(into, filters, clock, replace=force) if into is not None else None
     watched = Watched(chooser, printer, writer)
@@ -116,11 +117,6 @@ def tap(  # noqa: PLR0913 - one per option
     if failure is not None:
         raise failure
     return exit_codes.OK
-
-
-def _find_width() -> int | None:
-    """Return the width of the terminal; None for a pipe, whose reader wants everything."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _make_writer(into: Path, filters: tuple[str, ...], clock: SystemClock, *, replace: bool) -> CaptureWriter:

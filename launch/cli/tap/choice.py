@@ -139,7 +139,8 @@ class SeenLives:
             return [total]
         if len(self.epochs) == 1:
             return [f"{total} ({_describe_span(self.epochs[0])})"]
-        lines = [f"{total}; the broker restarted {_describe_times(len(self.epochs) - 1)}"]
+        again = len(self.epochs) - 1
+        lines = [f"{total}; the broker restarted {'once' if again == 1 else format_count(again, 'time')}"]
         return lines + [
             f"  {_describe_span(one)}: {one.shown} shown, {one.filtered} filtered out, {one.lost} lost"
             for one in self.epochs
@@ -154,10 +155,6 @@ def _describe_span(one: EpochAccount) -> str:
     beats = f", {one.beats} of them beats that the ring does not keep" if one.beats else ""
     left_out = f", {one.left_out} of them left out when it was captured" if one.left_out else ""
     return f"{numbers} of broker {one.epoch}{beats}{left_out}"
-
-
-def _describe_times(count: int) -> str:
-    return "once" if count == 1 else format_count(count, "time")
 
 
 class Chosen(NamedTuple):

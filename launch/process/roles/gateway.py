@@ -80,11 +80,7 @@ def make_provider(provider_id: str, config: AnyProvider, whole: AdminConfig, giv
                 chars_per_token=chars_per_token,
                 given=lambda: given,
                 beside=asyncio.to_thread,
-                breathe=_yield_to_loop,
+                breathe=lambda: asyncio.sleep(0),
                 now=SystemClock().now,
             )
             return made
-
-
-async def _yield_to_loop() -> None:
-    await asyncio.sleep(0)
