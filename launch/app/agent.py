@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,12 +119,9 @@ class Agent(Generic[T]):
 
     def parse(self, result: TurnResult) -> T:
         """Return the answer as `output` says. Raises RequestError for none: refused, or degraded to words."""
-        if isinstance(self.output, dict) or self.output is None:
-            read: Callable[[str], Any] = json.loads
-        else:
-            read = TypeAdapter[Any](self.output).validate_json
+        kind: Any = Any if self.output is None or isinstance(self.output, dict) else self.output
         try:
-            return read(result.response)
+            return TypeAdapter[Any](kind).validate_json(result.response)
         except ValueError as fault:
             raise _make_invalid(f"the answer is no {self.name}'s output ({result.outcome}): {fault}") from None
 

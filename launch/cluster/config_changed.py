@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hobus.bus.errors import ConfigError
 from hobus.bus.tool import parse_entry_point
 from hobus.config.difference import NOT_THERE, Difference, list_differences
 from hobus.config.files import ADMIN_CONFIG
@@ -63,12 +62,6 @@ def describe_after_stop(home: Home, given: Path | None) -> str:
     """Return what brings it in force where a running cluster cannot take it in; `given`: the file of `--config`."""
     again = "up" if given is None else f"up --config {given}"
     return f"{format_next_command('down', home.root)}, then {format_next_command(again, home.root)}"
-
-
-def describe_fault(error: ConfigError, home: Home) -> str:
-    check = format_next_command("config check", home.root)
-    fault = next(iter(error.facts.get("faults", ())), error.detail)
-    return f"the configuration on disk cannot be loaded, so it would not start again: {format_cell(fault)}; {check}"
 
 
 def find_given_file(home: Home, run: RunFile) -> Path | None:

@@ -38,17 +38,9 @@ def list_unloadable(config: AdminConfig, given: Mapping[str, str]) -> list[str]:
     """Return a fault for every entry point that is no tool, with its fix; what cannot be a name has one of its own."""
     return [
         f"tools.entry_points: {name!r}: {fault}{OR_REMOVED}"
-        for name, fault in map_entry_point_faults(config, given).items()
+        for name, (fault, _) in _map_entry_points(config, given).items()
         if fault and TOOL_ID.fullmatch(name) is not None and SEPARATOR not in name
     ]
-
-
-def map_entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
-    """Map each name to why it is no tool, empty if it is one.
-
-    `given`: what this process was given of the environment besides its own.
-    """
-    return {name: fault for name, (fault, _) in _map_entry_points(config, given).items()}
 
 
 def list_withheld(snapshot: Snapshot) -> list[str]:
@@ -85,7 +77,10 @@ def _list_writing(servers: Mapping[str, McpServerConfig]) -> list[tuple[str, str
 
 
 def _map_entry_points(config: AdminConfig, given: Mapping[str, str]) -> dict[str, tuple[str, bool]]:
-    """Map each name to why it is no tool, and whether it writes; loaded in a process of their own, as workers do."""
+    """Map each name to why it is no tool, empty if it is one, and whether it writes; loaded apart, as workers do.
+
+    `given`: what this process was given of the environment besides its own.
+    """
     tools = config.tools.python_tools
     found: dict[str, tuple[str, bool]] = {}
     while left := list(tools)[len(found) :]:
@@ -122,7 +117,7 @@ def check_configured(config: AdminConfig) -> list[DoctorFinding]:
         if not faults:
             found.append(make_ok(f"mcp {name}", _name_kind(server)))
         found += [fail(f"mcp {name}", said, fix) for said, fix in faults]
-    for name, fault in map_entry_point_faults(config, {}).items():
+    for name, (fault, _) in _map_entry_points(config, {}).items():
         fix = f"fix that, or remove {name} from tools.entry_points"
         found.append(fail(f"tool {name}", fault, fix) if fault else make_ok(f"tool {name}", "loads"))
     return found

@@ -15,9 +15,9 @@ from hobus.launch.cluster.client import connect_bus, place_of
 from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import say_prose
-from hobus.launch.sessions.named import BEGINNINGS, find_session
+from hobus.launch.sessions.named import BEGINNINGS, list_begun_sessions
 from hobus.launch.sessions.summary import LAST, MORE, SessionRow, fold_standing, is_enough
-from hobus.launch.sessions.which import make_no_such
+from hobus.launch.sessions.which import check_prefix, choose_one, complete_session_id, make_no_such
 
 if TYPE_CHECKING:
     from hobus.launch.sessions.journal_files import FromDirectory
@@ -38,7 +38,10 @@ class FromLedger:
 
         From the index, which is some tenths of a second behind.
         """
-        return await find_session(self.bus, given, timeout_s=self.timeout_s, called="SESSION")
+        if (full := complete_session_id(given)) is not None:
+            return full
+        check_prefix(given, called="SESSION")
+        return choose_one(given, await list_begun_sessions(self.bus, timeout_s=self.timeout_s), called="SESSION")
 
     async def read_of_type(self, event_type: str, session_id: str = "") -> AsyncGenerator[Entry]:
         """Yield entries of this type, or of this session's, newest first, with bodies; from the index."""

@@ -6,24 +6,11 @@ from hobus.bus.ledger_client import read_pages
 from hobus.bus.messages.ledger import Query
 from hobus.bus.port import Bus
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.sessions.which import check_prefix, choose_one, complete_session_id
 
 STARTS_MAX = 10_000
 
 BEGINNINGS = ("SESSION_START", "TurnDegraded")
 """What a session may begin with: the host answers also where no supervisor has begun one."""
-
-
-async def find_session(bus: Bus, given: str, *, timeout_s: float, called: str = "--session") -> str:
-    """Return the full id of a session named by its id or an unambiguous prefix (`SES-1a2b3c4d`). Raises CommandError.
-
-    The bus is an operator's: it reads the record.
-    """
-    full = complete_session_id(given)
-    if full is not None:
-        return full
-    check_prefix(given, called=called)
-    return choose_one(given, await list_begun_sessions(bus, timeout_s=timeout_s), called=called)
 
 
 async def list_begun_sessions(bus: Bus, *, timeout_s: float) -> list[str]:

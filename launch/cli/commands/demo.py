@@ -18,7 +18,6 @@ from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus
 from hobus.bus.record.ends import ENDS
-from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli.turn_view import moment_lines
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import connect_bus, place_of
@@ -104,10 +103,8 @@ def _run(home: Home) -> int:
 
 
 def write_config(home: Home) -> Path:
-    """Write the shipped configuration with a model that thinks for a moment, where no later `up` looks for it."""
-    config = load_snapshot().config.model_dump(mode="json")
-    for provider in config["gateway"]["providers"].values():
-        provider["latency_ms"] = THINKING_MS
+    """Write that the embedded model thinks for a moment, where no later `up` looks for it."""
+    config = {"gateway": {"providers": {"offline": {"latency_ms": THINKING_MS}}}}
     path = home.root / "demo_config.json"
     try:
         home.root.mkdir(mode=0o700, parents=True, exist_ok=True)

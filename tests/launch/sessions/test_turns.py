@@ -13,7 +13,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.interrupt import is_interrupt
 from hobus.launch.limits import JOURNAL_POLL_MS
-from hobus.launch.sessions.named import find_session
+from hobus.launch.sessions.journal import FromLedger
 from hobus.launch.sessions.turns import check_text, process_turn
 
 SNAPSHOT = shipped_snapshot()
@@ -196,7 +196,7 @@ def test_a_watched_turn_is_answered_and_retried_like_any_other():
 
 
 def named(given, sessions):
-    return in_world(Ledger(sessions), "ledger", "operator", lambda bus: find_session(bus, given, timeout_s=1.0))[0]
+    return in_world(Ledger(sessions), "ledger", "operator", lambda bus: FromLedger(bus, timeout_s=1.0).named(given))[0]
 
 
 def test_a_session_is_named_by_id_or_unambiguous_prefix():
@@ -209,6 +209,6 @@ def test_a_session_is_named_by_id_or_unambiguous_prefix():
 
 def test_an_over_long_session_id_is_refused_without_being_repeated():
     """Whatever was pasted there by mistake does not come back on the terminal."""
-    with pytest.raises(CommandError, match="--session: 5000 characters") as caught:
+    with pytest.raises(CommandError, match="SESSION: 5000 characters") as caught:
         named("secret" + "a" * 4994, [SESSION])
     assert caught.value.exit_code == exit_codes.USAGE and "secret" not in caught.value.message
