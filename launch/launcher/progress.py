@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated
 
 from msgspec import Meta, field
 from msgspec.json import Decoder
@@ -17,7 +17,6 @@ from hobus.launch.console.output import note
 class StartBegun(Record, tag_field="event", tag="begun"):
     """Every process was started; none is ready yet."""
 
-    event: ClassVar[Literal["begun"]] = "begun"
     pid: int
     config_origin: str
     config_digest: str
@@ -30,7 +29,6 @@ class StartBegun(Record, tag_field="event", tag="begun"):
 class StateChanged(Record, tag_field="event", tag="changed"):
     """A process is in another state; told in the background until the start has settled, in the foreground always."""
 
-    event: ClassVar[Literal["changed"]] = "changed"
     at: Annotated[float, Meta(description="seconds since 1970")]
     row: ChildRow
 
@@ -38,7 +36,6 @@ class StateChanged(Record, tag_field="event", tag="changed"):
 class StartUnderWay(Record, tag_field="event", tag="under_way"):
     """A process that starts says how far it is."""
 
-    event: ClassVar[Literal["under_way"]] = "under_way"
     at: Annotated[float, Meta(description="seconds since 1970")]
     actor: str
     text: str
@@ -47,7 +44,6 @@ class StartUnderWay(Record, tag_field="event", tag="under_way"):
 class ProgressWord(Record, tag_field="event", tag="said"):
     """Something else that whoever looks at a cluster in the foreground is told."""
 
-    event: ClassVar[Literal["said"]] = "said"
     at: Annotated[float, Meta(description="seconds since 1970")]
     text: str
 
@@ -55,7 +51,6 @@ class ProgressWord(Record, tag_field="event", tag="said"):
 class StartSettled(Record, tag_field="event", tag="settled"):
     """Every process is ready; or some are not, and the time is over or one has failed for good: then it says why."""
 
-    event: ClassVar[Literal["settled"]] = "settled"
     run: RunFile
     elapsed_ms: int
     tails: Annotated[
@@ -71,7 +66,6 @@ class StartSettled(Record, tag_field="event", tag="settled"):
 class StartRefused(Record, tag_field="event", tag="refused"):
     """Nothing was started."""
 
-    event: ClassVar[Literal["refused"]] = "refused"
     message: str
     hint: str
     exit_code: int
