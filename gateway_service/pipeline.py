@@ -272,7 +272,12 @@ class Pipeline(Struct, frozen=True):
         if window is None:
             return ask, estimate
         framed = estimate + limits.MESSAGE_TOKENS * len(ask.prompt.messages)
-        cap = routing.answer_cap(ask.prompt.max_tokens, ask.route, framed, window)
+        try:
+            cap = routing.answer_cap(ask.prompt.max_tokens, ask.route, framed, window)
+        except GatewayError:
+            if window != self.windows.get(ask.route):
+                raise
+            return ask, estimate  # what refused may have been one of several servers: this prompt is for it to refuse
         return records.change_request(ask, ask.route, max_tokens=cap), estimate
 
     async def _find_window(self, ask: PromptCall, model: ModelConfig | None) -> int | None:

@@ -568,7 +568,7 @@ def test_an_answer_gets_what_the_window_of_its_model_leaves(make, is_stated):
 @pytest.mark.parametrize("stated", [None, 4000], ids=["unknown", "stated"])
 @pytest.mark.parametrize("named", [True, False], ids=["figures", "none"])
 def test_a_prompt_that_fits_is_answered_where_its_cap_did_not(make, stated, named):
-    """Asked once more in the same call, as an attempt of it; a window that was named holds, unless its row has one."""
+    """Asked once more in the same call, as an attempt of it; a window that was named lowers caps from then on, and refuses nothing."""
     model = {"model_id": "offline-rules-1", "sees": False, "context_tokens": stated,
              "input_usd_per_million": 0.0, "output_usd_per_million": 0.0, "cached_usd_per_million": 0.0}  # fmt: skip
     shipped = {"kind": "offline", "latency_ms": 0, "any_model": False, "concurrency_max": 4, "models": [model]}
@@ -593,7 +593,7 @@ def test_a_prompt_that_fits_is_answered_where_its_cap_did_not(make, stated, name
     caps = [one.max_tokens for one in provider.prompts]
     if named:
         first, second = 3000, 1851 if stated is None else 3000
-        assert caps[:4] == [first, 1599, second, 1499] and len(caps) == (5 if stated is None else 6)
+        assert caps[:4] == [first, 1599, second, 1499] and len(caps) == 6
         assert [one.attempts for one in answers][:3] == [2, 2, 1]
     else:
         assert caps[:4] == [3000, 750, 3000, 750]

@@ -265,11 +265,11 @@ def test_a_conversation_outlasts_a_window_that_its_models_server_alone_states():
 
 @pytest.mark.parametrize(
     ("words", "at_most"),
-    [("请再说一遍我刚才说过的话并且一个字也不要漏掉。", 26), ("Please repeat what I said before this.", 2)],
+    [("请再说一遍我刚才说过的话并且一个字也不要漏掉。", 26), ("Please repeat what I said before this.", 6)],
     ids=["Chinese", "English"],
 )
 def test_a_conversation_outlasts_a_window_of_prompt_and_cap_that_its_refusals_alone_state(words, at_most):
-    """Each turn is answered; one whose letters say how long it is is cut before it is sent, once the window is known."""
+    """Each turn is answered, at the cost of a refusal now and then; each one in letters that hide how long it is."""
     snapshot, refused = shipped_snapshot(), list[int]()
 
     class Counts(Listens):
