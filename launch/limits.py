@@ -22,6 +22,8 @@ LOG_TAIL_LINES = 20
 """Last lines of a log that a failure shows: a traceback and what led to it."""
 WATCH_INTERVAL_MS = 1000
 """Milliseconds between two questions to the broker how everybody is."""
+IMPORT_MAX_S = 30
+"""Seconds that the import of a program's file may take in `hobus dev`."""
 READY_POLL_MS = 25
 """The same, as long as something is starting or draining."""
 RETURN_MEMORY_S = 30

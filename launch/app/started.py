@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
@@ -27,6 +28,7 @@ from hobus.launch.launcher.starting import let_go, start_detached
 from hobus.launch.launcher.stop import stop
 from hobus.launch.launcher.tool_check import OR_REMOVED
 from hobus.launch.launcher.up_already import find_begun
+from hobus.launch.limits import IMPORT_MAX_S
 from hobus.launch.sessions.client_errors import HobusError
 
 
@@ -265,6 +267,7 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)  # what the file prints is no part of the answer
     read, fault = list[str](), list[str]()
+    signal.alarm(IMPORT_MAX_S)  # which ends this process, whether somebody waits for it or not
     try:
         agents = import_agents(app)
         read = [str(one.instructions.absolute()) for one in agents if isinstance(one.instructions, Path)]

@@ -14,7 +14,7 @@ from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, load
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.port import Bus, Provider
 from hobus.config.gates.run import look
-from hobus.config.snapshot import freeze
+from hobus.config.snapshot import Snapshot, freeze
 from hobus.launch.app.agent import Agent
 from hobus.launch.app.started import take_agents_in
 from hobus.launch.cluster.endpoints import Place
@@ -41,7 +41,8 @@ class SimulatedScriptedCluster(ScriptedCluster):
 
     def _open(self, home: Home, agents: Sequence[Agent]) -> None:
         with as_hobus_errors(), take_agents_in(home, agents):
-            snapshot = freeze(look(find_layers(home)).reading)
+            # As processes read it: whatever is written in it stands in one order.
+            snapshot = Snapshot.from_bytes(freeze(look(find_layers(home)).reading).to_bytes())
             try:
                 own = {name: load(entry) for name, entry in snapshot.config.tools.python_tools.items()}
             except BadEntryPoint as bad:

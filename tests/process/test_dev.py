@@ -102,6 +102,7 @@ def test_changes_of_the_file_and_what_it_reads_are_taken_in(cluster: Cluster, ap
 FAULTS = [
     (APP + "1 / 0\n", "dev_app.py:16); fix that file"),
     (APP + "import os; os._exit(0)\n", "dev_app.py ended the process; remove the call that exits"),
+    (APP + "import os, signal\nif signal.alarm(0): os.kill(os.getpid(), signal.SIGALRM)\n", "takes more than 30 s"),
     (APP + "other = Agent('Clerk', 'Hi.')\n", "two agents are called CLERK ("),
     (APP + "other = Agent('a b', 'Hi.')\n", "letters, digits and `_`, 64 at most, "),
     (APP.replace("city: str,", "city,"), "dev_app.py:9: parameter city has no annotation"),

@@ -177,6 +177,19 @@ def test_the_same_file_on_the_command_line(cluster: Cluster_, tmp_path: Path) ->
     assert "Rainy in Rome" in cluster("chat", str(app), stdin=b"Use weather for Rome\n").out
 
 
+def test_a_tool_called_by_hand_brings_its_own_result_whatever_its_agent_answers_in(
+    cluster: Cluster_, tmp_path: Path
+) -> None:
+    """An agent with an output is asked in no form of its own; a failure is told in the tool's words."""
+    app = tmp_path / "app.py"
+    output = '{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'
+    app.write_text(PROGRAM.replace("tools=[weather]", f"tools=[weather], output={output}"))
+    assert cluster("up", str(app), "--wait").code == 0
+    called = cluster("tools call", "weather", '{"city": "Oslo"}', "--agent", "CLERK", "--json")
+    assert (called.code, called.json["ok"], called.json["value"]) == (0, True, "Sunny in Oslo"), called.err
+    assert cluster("tools call", "weather", '{"city": "Oslo"}', "--agent", "CLERK").out == "Sunny in Oslo\n"
+
+
 def test_a_file_that_is_no_app_is_told(cluster: Cluster_, tmp_path: Path) -> None:
     app = tmp_path / "app.py"
     app.write_text("def x(:")

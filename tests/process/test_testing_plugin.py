@@ -246,6 +246,29 @@ def test_a_script(hobus_cluster):
     assert "-user: Use tides for Brest" in said and "+user: Use tides for Calais" in said
 
 
+def test_a_cassette_of_an_agent_with_an_output_replays_on_either_backend(tmp_path: Path) -> None:
+    """What its fields are called orders them the same in both."""
+    module = """
+from pydantic import BaseModel
+from hobus import Agent
+
+
+class Seen(BaseModel):
+    zebra: str
+    apple: int
+
+
+hobus_agents = [Agent("keeper", instructions="Look.", output=Seen)]
+
+
+def test_it(hobus_cluster):
+    assert "zebra" in hobus_cluster.ask("zebra: one").text
+"""
+    for words in (("--hobus-record",), (), ("--hobus-backend", "simulated")):
+        code, said = pytest_in(tmp_path, module, *words)
+        assert code == 0 and "1 passed" in said, said
+
+
 @pytest.mark.parametrize("backend", ["processes", "simulated"])
 def test_an_agent_that_is_a_tool_is_asked_in_a_turn_of_its_own(tmp_path: Path, backend: str) -> None:
     """Both take their answers from the one script, in the order in which they ask."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -35,7 +36,7 @@ from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.reload import reload_in_turn
 from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
-from hobus.launch.limits import SOURCE_POLL_MS, TURNS_SHOWN_MAX
+from hobus.launch.limits import IMPORT_MAX_S, SOURCE_POLL_MS, TURNS_SHOWN_MAX
 from hobus.ledger_service.reader import find_head
 
 
@@ -57,6 +58,7 @@ def dev(*, home: Home, app: Path, http: str | None) -> int:
     developed = _Developed(home, app, StartOptions(http=http))
     try:
         developed.take_in()
+        developed.show_turns_from_here()
         _say(f"watching {app} and what it imports from beside it; Ctrl-C ends that")
         with suppress(KeyboardInterrupt):  # that is how it ends
             while True:
@@ -110,13 +112,18 @@ class _Developed:
             "green",
         )
 
+    def show_turns_from_here(self) -> None:
+        """Show each turn that ends after this, and not what the record had before; at the first call alone."""
+        if self._after is None and find_holder(self._home) is not None:
+            self._after = find_head(self._home.ledger)
+
     async def wait_changed(self) -> None:
         """Return when a file has changed; meanwhile each turn that ends is a line. Raises CommandError: it is down."""
         async with AsyncExitStack() as stack:
             bus = None
             if find_holder(self._home) is not None:
                 bus = await stack.enter_async_context(connect_bus(find_cluster(self._home), "operator"))
-                self._after = find_head(self._home.ledger) if self._after is None else self._after
+                self.show_turns_from_here()
             while _look_at(self._seen) == self._seen:
                 if bus is None or self._after is None:
                     await asyncio.sleep(SOURCE_POLL_MS / 1000)
@@ -171,7 +178,10 @@ def _write_agents(home: Home, app: Path) -> list[str]:
     try:
         instructions, fault = json.loads(done.stdout)
     except ValueError:
-        raise UsageFault(f"importing {app} ended the process; remove the call that exits") from None
+        said = "ended the process; remove the call that exits"
+        if done.returncode == -signal.SIGALRM:
+            said = f"takes more than {IMPORT_MAX_S} s; put what takes so long behind `if __name__ == '__main__':`"
+        raise UsageFault(f"importing {app} {said}") from None
     if fault:
         raise CommandError(fault[0], hint=fault[1])
     return instructions

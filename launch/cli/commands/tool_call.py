@@ -79,6 +79,9 @@ def call(  # noqa: PLR0913 - one per option
     text = decode_argument(sys.stdin.read() if arguments == "-" else arguments)
     given = check_arguments(tool_id, text, asyncio.run(ask_tools(place)))
     overrides = make_overrides(None, _OFFLINE, place.snapshot, agent=agent)
+    asked = place.snapshot.agents[agent or place.snapshot.config.host.agent_id]
+    if overrides is not None and asked.output_schema is not None:  # in that form an answer is not the tool's result
+        overrides = overrides.model_copy(update={"output_schema": {"type": "object"}})
     wait_s = choose_timeout(timeout_s, place.snapshot.config, default_ms=place.snapshot.config.host.turn_timeout_ms)
     input_id = input_id or SystemClock().new_id()
     words = f"use {tool_id} {json.dumps(given, ensure_ascii=False)}"
@@ -87,10 +90,12 @@ def call(  # noqa: PLR0913 - one per option
     code = next((one.code for one in result.tool_calls), "") or result.code or ""
     if result.outcome == "success" and not result.tool_calls:
         code = "not_called"
-    value = _read_value(result.response.removeprefix(f"{tool_id}: "))
+    answer = _read_value(result.response)
+    said = answer["answer"] if isinstance(answer, dict) and answer.keys() == {"answer"} else result.response
+    value = _read_value(said.removeprefix(f"{tool_id}: "))
     document = {
         "tool_id": tool_id, "arguments": given, "ok": not code, "code": code, "value": None if code else value,
-        "message": result.response if code else "", "elapsed_ms": result.elapsed_ms, "session_id": result.session_id,
+        "message": said if code else "", "elapsed_ms": result.elapsed_ms, "session_id": result.session_id,
         "input_id": input_id,
     }  # fmt: skip
     exit_code = _exit_code(result, code)
@@ -98,7 +103,7 @@ def call(  # noqa: PLR0913 - one per option
     def show() -> None:
         if code:
             hint = f"the same again with --input-id {input_id}" if code == RUN_WAITING else ""
-            raise CommandError(f"{code}: {result.response}", hint=hint, exit_code=exit_code)
+            raise CommandError(f"{code}: {said}", hint=hint, exit_code=exit_code)
         say(value if isinstance(value, str) else as_json(value, indent=1))
         note_coloured(f"{tool_id} · {result.elapsed_ms} ms · {shorten_session(result.session_id)}", "bright_black")
 
