@@ -15,7 +15,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict
 
 from hobus.bus.errors import ConfigError
-from hobus.bus.messages.base import canonical_bytes, pack
+from hobus.bus.messages.base import pack
 from hobus.config import files, mcp_block
 from hobus.config.assets import AgentFile, Asset, Contract, FileInForce, Framework, Package, Spec
 from hobus.config.attention_template import Template
@@ -57,8 +57,11 @@ class Governed(BaseModel):
     files: dict[str, FileInForce]
 
     def to_bytes(self) -> bytes:
-        """Return the canonical bytes: same content, same bytes."""
-        return canonical_bytes(self.model_dump(mode="json"))
+        """Return the canonical bytes: same content, same bytes.
+
+        Keys stand as they were written: models read the fields of a schema in that order, and answer in it.
+        """
+        return pack(self.model_dump(mode="json"))
 
 
 Further = Callable[[AdminConfig], list[str]]

@@ -86,3 +86,15 @@ def test_other_encoding_of_the_same_content_is_refused() -> None:
     value = unpack(load_snapshot().to_bytes())
     with pytest.raises(ConfigError, match="canonical"):
         Snapshot.from_bytes(pack(dict(reversed(value.items()))))
+
+
+def test_fields_of_a_schema_keep_the_order_in_which_they_were_written(tmp_path: Path) -> None:
+    """A model that is to think before it answers writes `thought` first only if its schema has it first."""
+    agent = json.loads((SHIPPED_ROOT / "agents" / "ADMIN.json").read_text(encoding="utf-8"))
+    fields = {"thought": {"type": "string"}, "answer": {"type": "string"}}
+    agent["output_schema"] = {"type": "object", "properties": fields, "required": [*fields]}
+    file = tmp_path / "agents" / "ADMIN.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(agent), encoding="utf-8")
+    kept = Snapshot.from_bytes(load_snapshot(Layers(own=tmp_path)).to_bytes()).agents["ADMIN"].output_schema
+    assert kept is not None and [*kept] == ["type", "properties", "required"] and [*kept["properties"]] == [*fields]
