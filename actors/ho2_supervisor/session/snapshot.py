@@ -1,6 +1,6 @@
 """STATE_SNAPSHOT: a session's record as bytes, and back, checked. Pure.
 
-Body 1 of the entry is the packed record: canonical, versioned, bounded whatever the session's age, refs in place of
+Body 1 of the entry is the packed record: one encoding, versioned, bounded whatever the session's age, refs in place of
 texts. Body 2 has a line of each turn that prompts tell of, and its size; where that was erased the lines say so. Both
 are deflated, as the record repeats itself with each input. A snapshot stands for the entries before it only if it is
 what they fold to: body 1 has the hash that the journal has of it, the state in it the hash that the journal has of
@@ -14,7 +14,7 @@ import zlib
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta
-from msgspec.msgpack import Decoder
+from msgspec.msgpack import Decoder, Encoder
 from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
@@ -22,15 +22,16 @@ from hobus.actors.ho2_supervisor.session.record import EndedRun, KnownInput, Ses
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState, hash_state
 from hobus.actors.ho2_supervisor.turn.history import ERASED, DeliveredTurn, History, HistoryLimits, ToldTurn
-from hobus.bus.messages.base import Count, Record, canonical_bytes, pack, unpack
+from hobus.bus.messages.base import Count, Record, pack, unpack
 from hobus.bus.messages.ids import derive_body_ref
 from hobus.bus.messages.work_order import Exchange, Segment, ToolFile
 from hobus.bus.record.journal import Recorded
 from hobus.bus.record.session_facts import StateSnapshot
 
-VERSION = 15
+VERSION = 16
 """Of the packed record. One of another version is not read; the entries before it are."""
 _TOLD = Decoder(list[tuple[str, int, int]])
+_encode = Encoder().encode  # the fields of a session's output_schema keep their order
 _INFLATES_TIMES = 200
 """What becomes more than so many times as long is no record of a session."""
 
@@ -114,7 +115,7 @@ def pack_record(record: SessionRecord) -> bytes:
     history = record.history
     # Of an input that was never requested no digest was recorded: one that was worked out since is no part of the fold.
     inputs = [replace(known, digest=None) if known.run_seq is None else known for known in record.inputs.values()]
-    return canonical_bytes(
+    return _encode(
         Packed(
             inputs=inputs,
             commands=[_Command(command_id=key, reason=reason) for key, reason in record.commands.items()],
@@ -177,7 +178,7 @@ def _unpack(body: bytes) -> Packed | str:
         packed = Packed.model_validate(unpack(data))
     except (ValueError, zlib.error) as error:
         return type(error).__name__
-    return packed if canonical_bytes(packed) == data else "it is not canonical"
+    return packed if _encode(packed) == data else "it is encoded in another way"
 
 
 def _inflate(body: bytes) -> bytes:

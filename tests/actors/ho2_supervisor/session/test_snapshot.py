@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import zlib
 
 import pytest
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.session import journal, snapshot
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History
 from hobus.bus.messages.base import unpack
+from hobus.bus.messages.session import SessionConfig
 from hobus.bus.record.journal import Recorded
 from tests.actors.ho2_supervisor.journals import at
 from tests.actors.ho2_supervisor.lives import LIMITS, SESSION, Life, from_snapshot
@@ -51,7 +54,15 @@ def test_texts_are_refs_in_the_packed_record() -> None:
 def test_the_packed_record_keeps_its_bytes() -> None:
     """A snapshot that was written before reads as what it was, and is written so again (`snapshot.VERSION`)."""
     packed = snapshot.pack_record(lived(8).record)
-    assert hashlib.sha256(packed).hexdigest() == "285ad6199172ab7dab039762deb1d6d7cc30fd15e6f350c9567e4ad6046399c7"
+    assert hashlib.sha256(packed).hexdigest() == "2119faf99ae2bfd739b62a50818d0488e005b434d8b27731c9f2f3bac80f8942"
+
+
+def test_fields_of_a_sessions_schema_keep_the_order_in_which_they_were_written() -> None:
+    record = lived(8).record
+    schema = {"type": "object", "properties": {"thought": {}, "answer": {}}}
+    record.state = replace(record.state, session_config=SessionConfig(output_schema=schema))
+    packed = snapshot.Packed.model_validate(unpack(snapshot.pack_record(record)))
+    assert json.dumps(packed.state.session_config.output_schema) == json.dumps(schema)
 
 
 def test_a_snapshot_takes_little_beside_the_entries_that_it_stands_for() -> None:
