@@ -70,15 +70,13 @@ class Agent(Generic[T]):
             )
         for one in self.functions:
             make_entry_point(one)
-        names = [_get_name(one) for one in self.tools]
-        if doubled := {name for name in names if names.count(name) > 1}:
-            raise _make_invalid(f"{self.name}: {', '.join(sorted(doubled))} is named twice among its tools; rename one")
-        if lacking := [name for name in map(_get_name, self.approval) if name not in names]:
-            raise _make_invalid(
-                f"{self.name}: {lacking[0]} waits for an approval and is none of its tools; add it to tools"
-            )
-        for name, rule in self._rules.items():
-            if fault := _find_rule_fault(rule, next(one for one in self.tools if _get_name(one) == name)):
+        tools = {_get_name(one): one for one in self.tools}
+        for name, rule in self._waiting.items():
+            if name not in tools:
+                raise _make_invalid(
+                    f"{self.name}: {name} waits for an approval and is none of its tools; add it to tools"
+                )
+            if rule is not True and (fault := _find_rule_fault(rule, tools[name])):
                 raise _make_invalid(f"{self.name}: {rule.__name__}, the approval of {name}: {fault}")
         if self.model not in (None, _OFFLINE) and not all(self.model.partition(":" if self._vendor else "/")):
             forms = "PROVIDER/MODEL (hobus provider list), openai:MODEL, anthropic:MODEL or offline"
@@ -92,7 +90,7 @@ class Agent(Generic[T]):
 
     def to_files(self) -> dict[str, dict[str, Any]]:
         """Return documents by their paths in a home's `config/`, which make this agent there. Raises RequestError."""
-        names = [_get_name(one) for one in self.tools]
+        names = list(dict.fromkeys(map(_get_name, self.tools)))
         agent: dict[str, Any] = {
             "agent_id": self.agent_id, "agent_class": "RESIDENT", "framework_id": "FMWK-107", "tier": "hot",
             "system_prompt": self._read_prompt(), "attention": [], "tools": names, "budget": dict(self.budget),
@@ -111,8 +109,7 @@ class Agent(Generic[T]):
         settings["tools"] = {
             "entry_points": list(dict.fromkeys(map(make_entry_point, self.functions))),
             "approval": [
-                f"{name} if {self._rules[name].__name__}" if name in self._rules else name
-                for name in map(_get_name, self.approval)
+                name if rule is True else f"{name} if {rule.__name__}" for name, rule in self._waiting.items()
             ],
         }
         return {f"agents/{self.agent_id}.json": agent, ADMIN_CONFIG: settings}
@@ -126,16 +123,15 @@ class Agent(Generic[T]):
             raise _make_invalid(f"the answer is no {self.name}'s output ({result.outcome}): {fault}") from None
 
     @property
-    def _rules(self) -> dict[str, Callable[..., Any]]:
-        """Return the approval rules by the name of the tool that each judges."""
-        given = self.approval.items() if isinstance(self.approval, Mapping) else ()
-        return {name: rule for name, rule in given if rule is not True}
+    def _waiting(self) -> Mapping[str, Callable[..., Any] | Literal[True]]:
+        """Return the rule by the name of each tool whose calls may wait; True: all of them do."""
+        return self.approval if isinstance(self.approval, Mapping) else {_get_name(one): True for one in self.approval}
 
     @property
     def functions(self) -> list[Callable[..., Any]]:
         """Return the functions that tool processes import: the agent's tools, and rules of its approvals."""
-        given = (*self.tools, *self.approval, *self._rules.values())
-        return [one for one in given if not isinstance(one, str | Agent)]
+        given = (*self.tools, *self.approval, *self._waiting.values())
+        return [one for one in given if not isinstance(one, str | Agent | bool)]
 
     @property
     def _vendor(self) -> str:

@@ -9,9 +9,9 @@ import signal
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, import_file, place_of
 from hobus.bus.errors import ConfigError
@@ -118,105 +118,81 @@ def write_files(home: Home, agents: Sequence[Agent], program: Path | None = None
     return before
 
 
-class OwnCluster:
-    """The cluster of a home: started here, and stopped by `end`; or one that runs already, and goes on."""
+def begin(home: str | Path | None, agents: Sequence[Agent], app: Path | None = None) -> tuple[Home, ExitStack]:
+    """Start the cluster of a home, or join the one that runs there; return the home, and what to close in the end.
 
-    def __init__(self, home: str | Path | None, agents: Sequence[Agent], app: Path | None = None) -> None:
-        """Return when every process is ready, under these agents' files. Raises CommandError, OSError.
-
-        `app`: the file that has them, where they are no running program's.
-        """
-        if IMPORTING:  # each process of its tools does that
-            guard = 'put that below `if __name__ == "__main__":`'
-            raise UsageFault(f"{IMPORTING[0].name} starts a cluster when it is imported; {guard}")
-        if strange := [one for one in agents if not hasattr(one, "to_files")]:
-            raise UsageFault(f"agents: expected Agents, not a {type(strange[0]).__name__}")
-        self._temporary = tempfile.mkdtemp(prefix="hobus-") if home is None else None
-        self.home = make_home(Path(self._temporary or str(home)) / ("home" if home is None else ""))
-        self._is_ours = False
-        try:
-            self._begin(agents, app)
-        except BaseException:
-            self.end()
-            raise
-
-    def _begin(self, agents: Sequence[Agent], app: Path | None) -> None:
-        with own_config.lock_alone(self.home, _STARTING):  # who comes second joins
-            if find_holder(self.home) is None:
-                with take_agents_in(self.home, agents, app):
-                    self._is_ours = self._start()
-        if self._is_ours:
-            return
-        find_begun(self.home)
-        if changed := list_changed_files(self.home, agents)[0]:
+    Then a cluster that was started here stops, and a home that was made here goes; another cluster goes on. Every
+    process is ready, under these agents' files; `app` is the file that has them, where they are no running program's.
+    Raises CommandError, OSError.
+    """
+    if IMPORTING:  # each process of its tools does that
+        guard = 'put that below `if __name__ == "__main__":`'
+        raise UsageFault(f"{IMPORTING[0].name} starts a cluster when it is imported; {guard}")
+    if strange := [one for one in agents if not hasattr(one, "to_files")]:
+        raise UsageFault(f"agents: expected Agents, not a {type(strange[0]).__name__}")
+    with ExitStack() as held:
+        root = Path(tempfile.mkdtemp(prefix="hobus-") if home is None else home)
+        if home is None:
+            held.callback(shutil.rmtree, root, ignore_errors=True)
+        there = make_home(root / "home" if home is None else root)
+        with own_config.lock_alone(there, _STARTING):  # who comes second joins
+            if is_ours := find_holder(there) is None:
+                with take_agents_in(there, agents, app):
+                    is_ours = _start(there)
+        if is_ours:
+            held.callback(let_go, there)
+            held.callback(stop, there, quiet=True)
+            return there, held.pop_all()
+        find_begun(there)
+        if changed := list_changed_files(there, agents)[0]:
             raise CommandError(
-                f"the cluster in {self.home.root} runs with another {', '.join(changed)} than these agents",
-                hint=f"{format_next_command('down', self.home.root)} first, or leave these agents out",
+                f"the cluster in {there.root} runs with another {', '.join(changed)} than these agents",
+                hint=f"{format_next_command('down', there.root)} first, or leave these agents out",
             )
-
-    def _start(self) -> bool:
-        """Start; return whether the cluster is this program's: another command may be earlier. Raises CommandError."""
-        try:
-            code = start_detached(self.home, StartOptions(), wait=True, quiet=True, ends_with_us=True)
-        except CommandError as error:
-            if error.exit_code != exit_codes.REFUSED or find_holder(self.home) is None:
-                make_plan(self.home, StartOptions(), binds=False)  # its faults one by one, if it has any
-                raise
-            return False
-        if code != exit_codes.OK:
-            stop(self.home, quiet=True)
-            raise CommandError("the cluster did not become ready", hint=f"its logs are in {self.home.logs}")
-        return True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """Stop the cluster if it was started here, remove its home if it was made here. Idempotent."""
-        try:
-            if self._is_ours:
-                self._is_ours = False
-                stop(self.home, quiet=True)
-                let_go(self.home)
-        finally:
-            if self._temporary is not None:
-                shutil.rmtree(self._temporary, ignore_errors=True)
+        return there, held.pop_all()
 
 
-_LEFT_OUT = "an agent that is none of this cluster's; add it to agents"
+def _start(home: Home) -> bool:
+    """Start; return whether the cluster is this program's: another command may be earlier. Raises CommandError."""
+    try:
+        code = start_detached(home, StartOptions(), wait=True, quiet=True, ends_with_us=True)
+    except CommandError as error:
+        if error.exit_code != exit_codes.REFUSED or find_holder(home) is None:
+            make_plan(home, StartOptions(), binds=False)  # its faults one by one, if it has any
+            raise
+        return False
+    if code != exit_codes.OK:
+        stop(home, quiet=True)
+        raise CommandError("the cluster did not become ready", hint=f"its logs are in {home.logs}")
+    return True
 
 
 def make_documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
     """Return all of these agents' files, as if a home had no settings. Raises UsageFault: two exclude each other."""
-    wanted = dict[str, dict[str, Any]]()
-    made_at, entries, approval, providers = dict[str, str](), dict[str, str](), list[str](), dict[str, Any]()
-    for agent in agents:
+    wanted, ids = dict[str, dict[str, Any]](), [agent.agent_id for agent in agents]
+    entries, approval, providers = dict[str, str](), list[str](), dict[str, Any]()
+    for number, agent in enumerate(agents):
         try:
             files = agent.to_files()
         except HobusError as fault:
             raise UsageFault(fault.message) from None
-        of_all = files.pop(ADMIN_CONFIG)
-        own, providers = of_all["tools"], of_all.get("gateway", {}).get("providers", {}) | providers
-        if agent.agent_id in made_at:
-            places = f"{made_at[agent.agent_id]}, {agent.written_at}"
+        if (first := ids.index(agent.agent_id)) != number:
+            places = f"{agents[first].written_at}, {agent.written_at}"
             raise UsageFault(f"two agents are called {agent.agent_id} ({places}); rename one")
-        made_at[agent.agent_id] = agent.written_at
-        for entry in own["entry_points"]:
+        if left_out := [one.name for one in agent.tools if isinstance(one, Agent) and one.agent_id not in ids]:
+            said = f"{left_out[0]}: an agent that is none of this cluster's; add it to agents"
+            raise UsageFault(f"{agent.written_at}: {agent.name}: tools: {said}")
+        own = files.pop(ADMIN_CONFIG)
+        for entry in own["tools"]["entry_points"]:
             if entries.setdefault(name := parse_entry_point(entry)[0], entry) != entry:
                 raise UsageFault(f"two tools are called {name}: {entry}, {entries[name]}; rename one")
-        approval += own["approval"]
+        approval += own["tools"]["approval"]
+        providers |= own.get("gateway", {}).get("providers", {})
         wanted |= files
     tools = {"entry_points": list(entries.values()), "approval": list(dict.fromkeys(approval))}
-    names = [*made_at]
-    for agent in agents:
-        for one in agent.tools:
-            if isinstance(one, Agent) and one.agent_id not in names:
-                raise UsageFault(f"{agent.written_at}: {agent.name}: tools: {one.name}: {_LEFT_OUT}")
-    settings = {"host": {"agent_id": names[0]}, "tools": tools, "agents": names, "providers": providers}
-    return wanted | {ADMIN_CONFIG: settings}
+    return wanted | {
+        ADMIN_CONFIG: {"host": {"agent_id": ids[0]}, "tools": tools, "agents": ids, "providers": providers}
+    }
 
 
 def list_changed_files(
@@ -234,22 +210,14 @@ def list_changed_files(
     past = programs.get(str(program), {"agents": [], "tools": {}, "host": {}})
     if program is not None:
         wanted[_PROGRAMS] = programs | {str(program): own}
-    host, tools, said = settings.get("host", {}), settings.get("tools", {}), own["tools"]
-    if host.get("agent_id") == past["host"].get("agent_id"):
+    host, tools = settings.get("host", {}), settings.get("tools", {})
+    if host.get("agent_id") in (None, past["host"].get("agent_id")):
         host = host | own["host"]
-    kept = {
-        key: [one for one in tools.get(key, ()) if one in said[key] or one not in past["tools"].get(key, ())]
-        for key in said
-    }
-    theirs, ours = ({parse_entry_point(one)[0]: one for one in have["entry_points"]} for have in (kept, said))
-    wanted[ADMIN_CONFIG] = settings | {
-        "host": own["host"] | host,
-        "tools": tools
-        | {
-            "entry_points": list((theirs | ours).values()),
-            "approval": list(dict.fromkeys([*kept["approval"], *said["approval"]])),
-        },
-    }
+    for key, ours in own["tools"].items():
+        kept = [one for one in tools.get(key, ()) if one in ours or one not in past["tools"].get(key, ())]
+        named = {parse_entry_point(one)[0]: one for one in (*kept, *ours)}  # an approval is all name
+        tools = tools | {key: list(named.values())}
+    wanted[ADMIN_CONFIG] = settings | {"host": host, "tools": tools}
     if providers := own["providers"]:
         gateway = settings.get("gateway", {})
         wanted[ADMIN_CONFIG]["gateway"] = gateway | {"providers": providers | gateway.get("providers", {})}

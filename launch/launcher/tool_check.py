@@ -45,35 +45,25 @@ def list_unloadable(config: AdminConfig, given: Mapping[str, str]) -> list[str]:
 
 def list_withheld(snapshot: Snapshot) -> list[str]:
     """Return which agents lack a tool of theirs that writes and only a wildcard permits; with the fix."""
-    tools = snapshot.config.tools
+    servers, found = snapshot.config.tools.mcp_servers, list[str]()
     writing = [name for name, (_, writes) in _map_entry_points(snapshot.config, {}).items() if writes]
-    found: list[str] = []
+    writing += [
+        f"{name}{SEPARATOR}{tool}"
+        for name, server in servers.items()
+        for tool in server.tools or ()
+        if not {tool, "*"} & set(server.reads)
+    ]
+    unlisted = [name for name, server in servers.items() if server.tools is None and "*" not in server.reads]
     for agent_id, agent in snapshot.agents.items():
-        listed = [f"{name}{SEPARATOR}{tool}" for name, tool in _list_writing(tools.mcp_servers)]
-        found += [
-            explain_withheld(agent_id, name) for name in (*writing, *listed) if agent.is_withheld(name, writes=True)
-        ]
+        found += [explain_withheld(agent_id, name) for name in writing if agent.is_withheld(name, writes=True)]
         found += [
             f"{agent_id} is not given those tools of {name} that its `reads` does not name: they may change something, "
             f"and only a wildcard permits them; add their exact ids (hobus tools) to permissions.tools in "
             f"agents/{agent_id}.json, or what only reads to `reads`"
-            for name, server in tools.mcp_servers.items()
-            if server.tools is None
-            and "*" not in server.reads
-            # Of a tool that nobody can know before the server lists it.
-            and agent.is_withheld(f"{name}{SEPARATOR}?", writes=True)
+            for name in unlisted
+            if agent.is_withheld(f"{name}{SEPARATOR}?", writes=True)  # of a tool that nobody can know yet
         ]
     return found
-
-
-def _list_writing(servers: Mapping[str, McpServerConfig]) -> list[tuple[str, str]]:
-    """Return (server, tool) of those tools that the configuration names and holds to write."""
-    return [
-        (name, tool)
-        for name, server in servers.items()
-        for tool in server.tools or ()
-        if tool not in server.reads and "*" not in server.reads
-    ]
 
 
 def _map_entry_points(config: AdminConfig, given: Mapping[str, str]) -> dict[str, tuple[str, bool]]:

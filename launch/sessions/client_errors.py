@@ -143,12 +143,7 @@ def _translate(method: Callable[..., Any]) -> Callable[..., Any]:
 
         return answer
 
-    @wraps(method)
-    def make_call(*given: Any, **named: Any) -> Any:
-        with as_hobus_errors():
-            return method(*given, **named)
-
-    return make_call
+    return as_hobus_errors()(method)
 
 
 async def _bind(taken: Signature, given: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args
 
 from msgspec import convert
 
@@ -33,7 +33,7 @@ from hobus.bus.messages.streams import StreamDelta, StreamReset
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus, find_cluster
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import make_home
+from hobus.launch.cluster.home import Home, make_home
 from hobus.launch.cluster.run_file import find_gone
 from hobus.launch.console.errors import CommandError, UnreachableFault
 from hobus.launch.limits import SESSIONS_LISTED_MAX
@@ -72,12 +72,12 @@ class AsyncClusterClient(AsyncSessions):
 
         Raises HobusError when there is none, or its broker does not answer.
         """
-        check_seconds(timeout_s)
-        root = make_home(Path(home))
-        place = find_cluster(root)
-        held = AsyncExitStack()
-        bus = await held.enter_async_context(connect_bus(place, "door"))
-        return cls(place, bus, held, timeout_s=timeout_s)
+        return await connect(cls, make_home(Path(home)), AsyncExitStack(), timeout_s=timeout_s)
+
+    @property
+    def home(self) -> Path:
+        """Return the directory that `--home` of every command takes."""
+        return self._place.home.root
 
     async def _session_named(self, given: str) -> str:
         """Look the session up in the record, as an operator may."""
@@ -164,9 +164,26 @@ class AsyncClusterClient(AsyncSessions):
         return require_answer(result)
 
 
+A = TypeVar("A", bound=AsyncClusterClient)
+
+
+async def connect(cls: type[A], home: Home, held: AsyncExitStack, *, timeout_s: float) -> A:
+    """Return a client of the cluster that runs in this home, whose end closes what is `held`; a fault does at once."""
+    async with held:
+        check_seconds(timeout_s)
+        place = find_cluster(home)
+        bus = await held.enter_async_context(connect_bus(place, "door"))
+        return cls(place, bus, held.pop_all(), timeout_s=timeout_s)
+
+
 class ClusterClient(Sessions[AsyncClusterClient]):
     """`AsyncClusterClient` for programs without an event loop."""
 
     def __init__(self, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> None:
         """Connect. Raises HobusError when no cluster runs in this home, or its broker does not answer."""
         super().__init__(lambda: AsyncClusterClient.open(home, timeout_s=timeout_s))
+
+    @property
+    def home(self) -> Path:
+        """Return the directory that `--home` of every command takes."""
+        return self.client.home

@@ -252,15 +252,12 @@ def yield_one_by_one(
     def call(self: Sessions[Any], *given: P.args, **named: P.kwargs) -> Generator[T]:
         values = getattr(self.client, method.__name__)(*given, **named)
 
-        async def take_following() -> tuple[T] | None:
-            try:
-                return (await anext(values),)
-            except StopAsyncIteration:
-                return None
+        async def take_following() -> T | None:
+            return await anext(values, None)
 
         try:
             while (one := self.wait_for(take_following())) is not None:
-                yield one[0]
+                yield one
         finally:
             self.wait_for(values.aclose())
 
@@ -272,8 +269,14 @@ class Sessions(Generic[C]):
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, C]]) -> None:
         """Open the client that `make` returns, on the thread's loop."""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="hobus client", daemon=True)
+        runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = runner.get_loop()
+
+        def run() -> None:
+            with runner:  # which waits in the end for what is still under way
+                self._loop.run_forever()
+
+        self._thread = threading.Thread(target=run, name="hobus client", daemon=True)
         self._thread.start()
         try:
             self.client = self.wait_for(make())
@@ -329,7 +332,5 @@ class Sessions(Generic[C]):
             raise
 
     def _stop(self) -> None:
-        self.wait_for(self._loop.shutdown_asyncgens())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.close()

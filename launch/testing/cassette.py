@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
-import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec import json as msgjson
 from msgspec.structs import replace
 
@@ -22,15 +22,8 @@ from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.evidence import decode_body, read_text
 from hobus.launch.sessions.why_prompts import messages_sent
-from hobus.launch.testing.model import Request, ScriptedCall, ShownMessage, request_of
+from hobus.launch.testing.model import Request, ScriptedCall, ScriptedModel, ShownMessage, TapedAnswer, request_of
 from hobus.ledger_service.reader import read_entries
-
-
-class TapedAnswer(Struct):
-    """What a model said."""
-
-    text: str
-    calls: list[ScriptedCall]
 
 
 class TapedCall(Struct):
@@ -73,42 +66,29 @@ def write_cassette(home: Path, path: Path, *, after: int) -> None:
     path.write_bytes(msgjson.format(msgjson.encode(Tape(1, calls)), indent=1) + b"\n")
 
 
-class Cassette:
+class Cassette(ScriptedModel):
     """Answers as recorded, as long as it is asked what was asked then."""
 
     def __init__(self, path: Path) -> None:
         """Read a cassette. Raises ValueError for a file that is none of this version."""
-        self._path = path
+        self.origin = f"{path}"
         try:
             self._calls = msgjson.decode(path.read_bytes(), type=Tape).calls
         except ValueError:
             raise ValueError(f"{path} is no cassette of this version: pytest --hobus-record makes it anew") from None
-        self._next = 0
         self._difference = ""
-        self._lock = threading.Lock()
+        super().__init__([partial(_repeat, number, one) for number, one in enumerate(self._calls, 1)])
 
     def reply(self, request: Request) -> dict[str, Any]:
-        """Return the recorded answer; a fault that shows the difference where it was asked otherwise."""
-        with self._lock:
-            number, self._next = self._next, self._next + 1
-            if number >= len(self._calls):
-                said = f"the cassette has {len(self._calls)} requests, and one more came: {request.text[:200]!r}"
-            elif (wanted := self._calls[number].asked) == (asked := replace(request, output_schema=None)):
-                return to_builtins(self._calls[number].answer)
-            else:
-                before, now = _lines(wanted), _lines(asked)
-                lines = difflib.unified_diff(before, now, "recorded", "asked now", lineterm="", n=1)
-                said = f"request {number + 1} differs from the cassette:\n" + "\n".join(lines)
-            self._difference = self._difference or f"{said}\n{self._path}; pytest --hobus-record records it anew"
-            return {"fault": self._difference}
+        """Return the recorded answer; the first difference where it was asked otherwise."""
+        answer = super().reply(request)
+        if said := answer.get("fault"):
+            self._difference = self._difference or f"{said}\n{self.origin}; pytest --hobus-record records it anew"
+        return {"fault": self._difference} if said else answer
 
     def fault(self) -> str:
         """Return the first difference, or that less was asked than then; empty: neither."""
-        if not self._difference and self._next < len(self._calls):
-            return (
-                f"{len(self._calls) - self._next} of {len(self._calls)} recorded requests did not come ({self._path})"
-            )
-        return self._difference
+        return self._difference or super().fault()
 
     def tool_answers(self) -> dict[str, list[Any]]:
         """Map `tool arguments` to what it brought each time, as far as that is a value that it can bring again."""
@@ -119,6 +99,14 @@ class Cassette:
                     brought = json.loads(text)
                     found[call_key(one.tool, one.arguments)].append(brought)
         return dict(found)
+
+
+def _repeat(number: int, recorded_call: TapedCall, request: Request) -> TapedAnswer | ValueError:
+    wanted, asked = recorded_call.asked, replace(request, output_schema=None)
+    if wanted == asked:
+        return recorded_call.answer
+    lines = difflib.unified_diff(_lines(wanted), _lines(asked), "recorded", "asked now", lineterm="", n=1)
+    return ValueError("\n".join([f"request {number} differs from the cassette:", *lines]))
 
 
 def _new_results(messages: Sequence[ShownMessage]) -> Iterator[tuple[ScriptedCall, str]]:

@@ -8,9 +8,10 @@ import socketserver
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from msgspec import json as msgjson
@@ -24,11 +25,7 @@ from hobus.launch.cluster import own_config
 from hobus.launch.cluster.home import Home, make_home
 from hobus.launch.testing.model import Request, ScriptedModel
 
-if TYPE_CHECKING:
-    from hobus.launch.testing.cassette import Cassette
-
-    AnyModel: TypeAlias = ScriptedModel | Cassette
-M = TypeVar("M", bound="AnyModel")
+M = TypeVar("M", bound=ScriptedModel)
 _UNSCRIPTED = (
     "nobody scripted an answer: hobus_cluster.use(ScriptedModel([...])), or pytest --hobus-record for a cassette"
 )
@@ -36,7 +33,7 @@ _LOOKS_MAX, _POLL_S = 400, 0.05
 """Looks whether labels are still asked for: for a little longer than `ho2.classify_timeout_ms` as shipped."""
 
 
-def answer_of(model: AnyModel | None, asked: Request) -> dict[str, Any]:
+def answer_of(model: ScriptedModel | None, asked: Request) -> dict[str, Any]:
     """Return what the model of the moment says."""
     return {"fault": _UNSCRIPTED} if model is None else model.reply(asked)
 
@@ -45,7 +42,7 @@ class _Script(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """Answer the gateway's requests, each a line, by the model of the moment."""
 
     daemon_threads = True
-    model: AnyModel | None = None
+    model: ScriptedModel | None = None
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -65,14 +62,15 @@ class ScriptedCluster(Cluster):
 
     def __init__(self, agents: Sequence[Agent], *, settings: Mapping[str, Any], is_real: bool = False) -> None:
         self.is_real = is_real
-        self._directory = tempfile.TemporaryDirectory(prefix="hobus-test-")
-        root = Path(self._directory.name)
-        self.tool_answers = root / "tool_answers.json"
-        """What a cassette has of tools; where it is, they bring that."""
-        os.environ[ANSWERS] = str(self.tool_answers)
-        self._script = _Script(str(root / "model"), _Handler)
-        threading.Thread(target=self._script.serve_forever, name="scripted model", daemon=True).start()
-        try:
+        with ExitStack() as held:
+            self._held = held
+            root = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="hobus-test-")))
+            self.tool_answers = root / "tool_answers.json"
+            """What a cassette has of tools; where it is, they bring that."""
+            os.environ[ANSWERS] = str(self.tool_answers)
+            self._script = held.enter_context(_Script(str(root / "model"), _Handler))
+            threading.Thread(target=self._script.serve_forever, name="scripted model", daemon=True).start()
+            held.callback(self._script.shutdown)
             home = make_home(root / "home")
             given = {"ho2.classify": False, "ho3.enabled": False, **({} if is_real else self._scripted()), **settings}
             given["tools.environment"] = [*given.get("tools.environment", ()), ANSWERS]
@@ -84,12 +82,15 @@ class ScriptedCluster(Cluster):
             if not is_real:
                 agents = [replace(one, model=None) for one in agents]
             self._open(home, agents)
-        except BaseException:
-            self._end()
-            raise
+            self._held = held.pop_all()
 
     def _open(self, home: Home, agents: Sequence[Agent]) -> None:
         super().__init__(home.root, agents=agents)
+        self._held.callback(super().close)
+
+    def close(self) -> None:
+        """Close as `Cluster.close` does."""
+        self._held.close()
 
     def use(self, model: M) -> M:
         """Let this model answer from now on; return it. Skips the test while cassettes are recorded."""
@@ -99,16 +100,9 @@ class ScriptedCluster(Cluster):
         return model
 
     @property
-    def model(self) -> AnyModel | None:
+    def model(self) -> ScriptedModel | None:
         """Return what answers now."""
         return self._script.model
-
-    def close(self) -> None:
-        """Close as `Cluster.close` does."""
-        try:
-            super().close()
-        finally:
-            self._end()
 
     def rest(self) -> str:
         """Wait until no turn is under way, stop using the model, return what is wrong with what it was asked."""
@@ -131,8 +125,3 @@ class ScriptedCluster(Cluster):
         }  # fmt: skip
         route = {"provider_id": "scripted", "model_id": "scripted"}
         return {"gateway.providers.scripted": instance, "gateway.default_route": route}
-
-    def _end(self) -> None:
-        self._script.shutdown()
-        self._script.server_close()
-        self._directory.cleanup()

@@ -20,6 +20,13 @@ class ScriptedCall(Struct, frozen=True):
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+class TapedAnswer(Struct):
+    """What a model said, with what it called."""
+
+    text: str
+    calls: list[ScriptedCall]
+
+
 def call(tool: str, /, **arguments: Any) -> ScriptedCall:
     """Answer with a call of this tool."""
     return ScriptedCall(tool, arguments)
@@ -74,29 +81,27 @@ class ScriptedModel:
     and an answer that nobody asked for fails the test.
     """
 
+    origin = "the script"
+    """Who gives the answers, in sentences."""
+
     def __init__(self, answers: Sequence[Answer]) -> None:
         self.requests: list[Request] = []
         self._count = len(answers)
         self._left = deque(answers)
         self._lock = threading.Lock()
 
-    @property
-    def left(self) -> int:
-        """Return how many answers nobody asked for yet."""
-        return len(self._left)
-
     def reply(self, request: Request) -> dict[str, Any]:
         """Return the answer's document: `text` and `calls`, or `fault`."""
         with self._lock:
             self.requests.append(request)
             if not self._left:
-                said = f"the script has {self._count} answers, and was asked once more: {request.text[:200]!r}"
+                said = f"{self.origin} has {self._count} answers, and was asked once more: {request.text[:200]!r}"
                 return {"fault": said}
             return answer_document(self._left.popleft(), request)
 
     def fault(self) -> str:
         """Return what is wrong at the end of a test; empty: nothing."""
-        return f"{self.left} of {self._count} scripted answers were not asked for" if self._left else ""
+        return f"{len(self._left)} of {self._count} answers of {self.origin} were not asked for" if self._left else ""
 
 
 def answer_document(answer: Any, request: Request) -> dict[str, Any]:
@@ -104,6 +109,8 @@ def answer_document(answer: Any, request: Request) -> dict[str, Any]:
     match answer:
         case str():
             return {"text": answer, "calls": []}
+        case TapedAnswer():
+            return to_builtins(answer)
         case ScriptedCall():
             return {"text": "", "calls": [to_builtins(answer)]}
         case Exception():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
@@ -37,8 +36,6 @@ _INDEXED_S = 1.0
 class SimulatedScriptedCluster(ScriptedCluster):
     """A `ScriptedCluster` without processes; functions with `@tool` run in the test's process."""
 
-    _cluster: SimulatedCluster | None = None
-
     def _open(self, home: Home, agents: Sequence[Agent]) -> None:
         with as_hobus_errors(), take_agents_in(home, agents):
             # As processes read it: whatever is written in it stands in one order.
@@ -51,7 +48,8 @@ class SimulatedScriptedCluster(ScriptedCluster):
             structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
         models: dict[str, Provider] = {**make_providers(snapshot, {}), "scripted": _InProcess(self)}
         cluster = SimulatedCluster(snapshot, providers=models, tools={**BUILTIN, **own})
-        self._home, self._cluster = home, cluster
+        self._cluster = cluster
+        self._held.callback(cluster.world.close)
         buses: dict[str, Bus] = {role: cluster.world.client(role) for role in ("door", "operator")}
 
         @asynccontextmanager
@@ -65,22 +63,9 @@ class SimulatedScriptedCluster(ScriptedCluster):
         self.client = AsyncClusterClient(place, buses["door"], AsyncExitStack(), timeout_s=timeout_s)
         self.wait_for(cluster.world.settled())
 
-    @property
-    def home(self) -> Path:
-        """Return where its configuration lies; nothing of it runs there."""
-        return self._home.root
-
     def wait_for(self, what: Coroutine[Any, Any, T]) -> T:
         """Return what this coroutine gives, in virtual time."""
-        assert self._cluster is not None  # noqa: S101 - made by `_open`
         return self._cluster.world.run(what)
-
-    def close(self) -> None:
-        """End the simulated cluster."""
-        if self._cluster is not None:
-            cluster, self._cluster = self._cluster, None
-            cluster.world.close()
-            self._end()
 
 
 class _InProcess(ScriptedProvider):

@@ -98,7 +98,7 @@ def test_a_provider_refuses(hobus_cluster):
     assert code == 1 and "3 failed, 2 passed, 1 error" in said, said
     for sentence in (
         "the script has 1 answers, and was asked once more: 'How is it?'",
-        "1 of 2 scripted answers were not asked for",
+        "1 of 2 answers of the script were not asked for",
         "nobody scripted an answer: hobus_cluster.use(ScriptedModel([...]))",
         "no money left",
     ):
@@ -170,7 +170,7 @@ def test_a_rule_says_which_calls_wait_for_a_person(tmp_path: Path, backend: str)
 def test_what_a_failed_test_left_under_way_takes_nothing_from_the_next(tmp_path: Path, backend: str) -> None:
     code, said = pytest_in(tmp_path, APPROVED, "--hobus-backend", backend)
     assert code == 1 and "1 failed, 2 passed" in said and "error" not in said.splitlines()[-1], said
-    assert "the first fault" in said and "scripted answers" not in said
+    assert "the first fault" in said and "answers of the script" not in said
 
 
 LABELLED = """

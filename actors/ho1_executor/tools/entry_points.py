@@ -32,8 +32,8 @@ from hobus.bus.tool import ANSWERS, IMPORTING, MARK, Declared, Invocation, call_
 from hobus.config.json_schema import find_input_schema_fault
 
 
-class NoSchema(Exception):
-    """Say that annotations mean nothing in JSON; the message names the parameter and the fix."""
+class BadEntryPoint(Exception):
+    """Say why this cannot be a tool, and what mends it."""
 
 
 class _Words(GenerateJsonSchema):
@@ -53,11 +53,11 @@ class Signature(Struct, frozen=True):
     invocation: str | None  # the parameter that wants to know the call
 
     def schema(self) -> dict[str, Any]:
-        """Return an object schema with one property per parameter and no other. Raises NoSchema."""
+        """Return an object schema with one property per parameter and no other. Raises BadEntryPoint."""
         try:
             schema = self.model.model_json_schema(schema_generator=_Words)
         except PydanticUserError as error:
-            raise NoSchema(
+            raise BadEntryPoint(
                 f"its annotations have no JSON Schema ({_get_first_line(error)}); pass parameters="
             ) from None
         schema.pop("title", None)
@@ -75,11 +75,11 @@ class Signature(Struct, frozen=True):
 
 
 def read_signature(function: Callable[..., Any]) -> Signature:
-    """Return the function's signature. Raises NoSchema, naming the parameter."""
+    """Return the function's signature. Raises BadEntryPoint, naming the parameter."""
     try:
         hints = get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
-        raise NoSchema(f"its annotations cannot be read ({error}); pass parameters=") from None
+        raise BadEntryPoint(f"its annotations cannot be read ({error}); pass parameters=") from None
     fields: dict[str, Any] = {}
     invocation: str | None = None
     for name, parameter in inspect.signature(function).parameters.items():
@@ -87,15 +87,15 @@ def read_signature(function: Callable[..., Any]) -> Signature:
             invocation = name
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise NoSchema(f"parameter {name}: only parameters that can be given by name; or pass parameters=")
+            raise BadEntryPoint(f"parameter {name}: only parameters that can be given by name; or pass parameters=")
         if name not in hints:
-            raise NoSchema(f"parameter {name} has no annotation; add one, or pass parameters=")
+            raise BadEntryPoint(f"parameter {name} has no annotation; add one, or pass parameters=")
         default = ... if parameter.default is parameter.empty else parameter.default
         try:
             TypeAdapter(hints[name])
         except (PydanticUserError, SchemaError) as error:  # the latter's last line says what, as of a pattern
             why = _get_first_line(error) if isinstance(error, PydanticUserError) else str(error).splitlines()[-1]
-            raise NoSchema(
+            raise BadEntryPoint(
                 f"parameter {name}: no JSON Schema for its annotation ({why}); or pass parameters="
             ) from None
         # Under a name of ours: a parameter may have any name, also one that a model has.
@@ -113,16 +113,12 @@ def find_invocation(function: Callable[..., Any]) -> str | None:
 _CONFIG = ConfigDict(extra="forbid")
 
 
-def _get_first_line(error: Exception) -> str:
+def _get_first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0].rstrip(".")
 
 
 SOURCE = "python"
 DESCRIBED = ("description", "parameters", "idempotent", "writes", "timeout_s", "is_alone")
-
-
-class BadEntryPoint(Exception):
-    """Say why this cannot be a tool, and what mends it."""
 
 
 def load(entry: str) -> ToolDefinition:
@@ -200,14 +196,11 @@ def make_definition(name: str, function: Any) -> ToolDefinition:
     description = declared.description or inspect.getdoc(function) or ""
     if not description.strip():
         raise BadEntryPoint("nothing says what it does; give it a docstring or description=")
-    try:
-        if declared.parameters is None:
-            signature = read_signature(function)
-            parameters, convert, invocation = signature.schema(), signature.converted, signature.invocation
-        else:
-            parameters, convert, invocation = dict(declared.parameters), dict[str, Any], find_invocation(function)
-    except NoSchema as error:
-        raise BadEntryPoint(str(error)) from None
+    if declared.parameters is None:
+        signature = read_signature(function)
+        parameters, convert, invocation = signature.schema(), signature.converted, signature.invocation
+    else:
+        parameters, convert, invocation = dict(declared.parameters), dict[str, Any], find_invocation(function)
     return ToolDefinition(
         tool_id=name,
         description=description.strip(),
@@ -279,16 +272,11 @@ async def _await_value(value: Awaitable[Any]) -> Any:
 
 def _explain_import(error: BaseException) -> str:
     """Say what an import raised, and where; the name of its class alone where the error raises when it is looked at."""
-    try:
-        return f"{get_class_name(error)}: {_shorten_import_error(error)}{place_of(error)}"
+    try:  # its first line, printable and short: no traceback, since no call was made yet
+        first = "".join(char if char.isprintable() and char.isascii() else "?" for char in _get_first_line(error)[:160])
+        return f"{get_class_name(error)}: {first}{place_of(error)}"
     except BaseException:  # noqa: BLE001 - an exception is foreign code
         return get_class_name(error)
-
-
-def _shorten_import_error(error: BaseException) -> str:
-    """Return the first line of what an import said, printable and short: no traceback, since no call was made yet."""
-    first = (str(error).splitlines() or [""])[0]
-    return "".join(char if char.isprintable() and char.isascii() else "?" for char in first[:160])
 
 
 _OTHERS = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[3], Path(os.__file__).parent))

@@ -62,7 +62,7 @@ def choose_app_agent(home: Home, app: Path | None, agent: str | None, session: s
         return agent
     started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
     agents = started.import_agents(app)
-    click.get_current_context().with_resource(started.OwnCluster(home.root, agents, app))
+    click.get_current_context().with_resource(started.begin(home.root, agents, app)[1])
     return agent or (None if session else str(agents[0].agent_id))
 
 

@@ -82,13 +82,13 @@ def test_it_compiles_to_the_files_of_a_home(tmp_path: Path) -> None:
 
 
 def test_another_agent_is_a_tool_by_its_id() -> None:
-    """Given as it is, or by the name that the cluster has it under; its calls may wait for an approval."""
+    """Given as it is, or by the name that the cluster has it under, once or twice; its calls may wait for an approval."""
     desk = Agent("desk", "Be kind.", tools=[weather])
     files = Agent("clerk", "x", tools=[desk, weather], approval=[desk]).to_files()
     document = AgentFile.model_validate(files["agents/CLERK.json"])
     assert (document.tools, document.permissions.tools) == (("DESK", "weather"), ("DESK", "weather"))
     assert files["admin_config.json"]["tools"]["approval"] == ["DESK"]
-    assert Agent("clerk", "x", tools=["DESK", weather], approval=["DESK"]).to_files() == files
+    assert Agent("clerk", "x", tools=["DESK", weather, weather, desk], approval=["DESK"]).to_files() == files
 
 
 def test_a_rule_of_an_approval_is_a_tool_that_the_agent_is_not_offered() -> None:
@@ -171,7 +171,6 @@ def test_a_vendor_s_model_needs_no_provider_of_the_home(vendor: str) -> None:
         ({"name": "two words"}, "letters, digits"),
         ({"name": 3}, "name: a text"),
         ({"name": "admin"}, "'admin': hobus has an agent ADMIN of its own"),
-        ({"tools": [Agent("desk", "Be kind.")] * 2}, "DESK is named twice"),
         ({"instructions": None}, "instructions: a text, or a Path"),
         ({"tools": weather}, "tools: a list"),
         ({"tools": [None]}, "None is no tool; write @tool"),
@@ -182,13 +181,12 @@ def test_a_vendor_s_model_needs_no_provider_of_the_home(vendor: str) -> None:
         ({"tools": [lambda city: city]}, "a lambda has no name "),
         ({"tools": [in_a_cell()]}, "in_a_cell stands in no file"),
         ({"budget": 5}, "budget: purpose -> the name of a setting"),
-        ({"tools": [weather, weather]}, "weather is named twice"),
         ({"tools": [], "approval": [weather]}, "add it to tools"),
         ({"tools": [weather], "approval": {"weather": "is_far"}}, "'is_far' is no tool"),
         ({"tools": [weather], "approval": {"weather": plain}}, "plain is no tool; write @tool"),
         ({"tools": [weather], "approval": {"weather": weather}}, r"write @tool\(idempotent=True, writes=False\)"),
         ({"tools": [weather], "approval": {"weather": is_late}}, "is_late, the approval of weather:.*no hour"),
-        ({"tools": [weather], "approval": {"wether": is_far}}, "wether waits for an approval and is none"),
+        ({"tools": [weather], "approval": {"wether": is_far}}, "wether waits for an approval and is no tool of it"),
         ({"model": "llama"}, "expected PROVIDER/MODEL"),
         ({"model": "openai:"}, "expected PROVIDER/MODEL"),
         ({"output": list[int]}, "give it as the field of a class"),

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from typing_extensions import TypedDict
 
 from hobus.actors.ho1_executor.tools.definition import BadArguments
-from hobus.actors.ho1_executor.tools.entry_points import NoSchema, find_invocation, read_signature
+from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, find_invocation, read_signature
 from hobus.bus.tool import Invocation
 from hobus.config.json_schema import check_schema, get_validator
 
@@ -234,5 +234,5 @@ def patterned(a: Annotated[str, Field(pattern="[")]):
 @pytest.mark.parametrize("function", [unannotated, starred, positional, strange, callback, unreadable, patterned])
 def test_what_has_no_schema_says_which_parameter_and_what_fixes_it(function):
     """And never guesses."""
-    with pytest.raises(NoSchema, match="parameters="):
+    with pytest.raises(BadEntryPoint, match="parameters="):
         read_signature(function).schema()
