@@ -12,41 +12,29 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from hobus.bus.messages.session import CommandVerdict, SessionView, TurnResult
-    from hobus.bus.tool import File, Image, Invocation, ToolFault, tool
-    from hobus.launch.app.agent import Agent
-    from hobus.launch.app.cluster import AsyncCluster, Cluster
-    from hobus.launch.sessions.client_errors import ClusterError, HobusError, HttpError, RequestError
-    from hobus.launch.sessions.cluster_client import AsyncClusterClient, ClusterClient
-    from hobus.launch.sessions.http_client import AsyncClient, Client
-    from hobus.launch.sessions.session_client import Event, Piece
-    from hobus.launch.sessions.summary import SessionRow
-
-__all__ = [
-    "Agent",
-    "AsyncClient",
-    "AsyncCluster",
-    "AsyncClusterClient",
-    "Client",
-    "Cluster",
-    "ClusterClient",
-    "ClusterError",
-    "CommandVerdict",
-    "Event",
-    "File",
-    "HobusError",
-    "HttpError",
-    "Image",
-    "Invocation",
-    "Piece",
-    "RequestError",
-    "SessionRow",
-    "SessionView",
-    "ToolFault",
-    "TurnResult",
-    "tool",
-]
+if TYPE_CHECKING:  # each `as` itself: so it is exported
+    from hobus.bus.messages.session import CommandVerdict as CommandVerdict
+    from hobus.bus.messages.session import SessionView as SessionView
+    from hobus.bus.messages.session import TurnResult as TurnResult
+    from hobus.bus.tool import File as File
+    from hobus.bus.tool import Image as Image
+    from hobus.bus.tool import Invocation as Invocation
+    from hobus.bus.tool import ToolFault as ToolFault
+    from hobus.bus.tool import tool as tool
+    from hobus.launch.app.agent import Agent as Agent
+    from hobus.launch.app.cluster import AsyncCluster as AsyncCluster
+    from hobus.launch.app.cluster import Cluster as Cluster
+    from hobus.launch.sessions.client_errors import ClusterError as ClusterError
+    from hobus.launch.sessions.client_errors import HobusError as HobusError
+    from hobus.launch.sessions.client_errors import HttpError as HttpError
+    from hobus.launch.sessions.client_errors import RequestError as RequestError
+    from hobus.launch.sessions.cluster_client import AsyncClusterClient as AsyncClusterClient
+    from hobus.launch.sessions.cluster_client import ClusterClient as ClusterClient
+    from hobus.launch.sessions.http_client import AsyncClient as AsyncClient
+    from hobus.launch.sessions.http_client import Client as Client
+    from hobus.launch.sessions.session_client import Event as Event
+    from hobus.launch.sessions.session_client import Piece as Piece
+    from hobus.launch.sessions.summary import SessionRow as SessionRow
 
 _FROM = {
     "hobus.bus.messages.session": ("CommandVerdict", "SessionView", "TurnResult"),
@@ -59,6 +47,9 @@ _FROM = {
     "hobus.launch.sessions.session_client": ("Event", "Piece"),
     "hobus.launch.sessions.summary": ("SessionRow",),
 }
+
+
+__all__ = [name for names in _FROM.values() for name in names]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __dir__() -> list[str]:

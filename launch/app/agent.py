@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
@@ -60,27 +60,29 @@ class Agent(Generic[T]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "written_at", _place_of_caller())
-        if wrong := next((one for one in _KINDS if not isinstance(getattr(self, one), _KINDS[one][0])), ""):
-            raise _make_invalid(f"{self.name!r}: {wrong}: {_KINDS[wrong][1]}")
+        if fault := next(self._find_faults(), ""):
+            raise _make_invalid(f"{self.name!r}: {fault}")
+
+    def _find_faults(self) -> Iterator[str]:
+        """Yield what keeps it from being an agent, each with its mend. Raises RequestError for a tool that is none."""
+        yield from (
+            f"{one}: {said}" for one, (kind, said) in _KINDS.items() if not isinstance(getattr(self, one), kind)
+        )
         if _NAME.fullmatch(self.name) is None:
-            raise _make_invalid(f"the name {self.name!r}: a letter, then letters, digits and `_`, 64 at most")
+            yield "name: a letter, then letters, digits and `_`, 64 at most"
         if (SHIPPED_ROOT / "agents" / f"{self.agent_id}.json").is_file():
-            raise _make_invalid(
-                f"the name {self.name!r}: hobus has an agent {self.agent_id} of its own; choose another"
-            )
+            yield f"name: hobus has an agent {self.agent_id} of its own; choose another"
         for one in self.functions:
             make_entry_point(one)
         tools = {_get_name(one): one for one in self.tools}
         for name, rule in self._waiting.items():
             if name not in tools:
-                raise _make_invalid(
-                    f"{self.name}: {name} waits for an approval and is none of its tools; add it to tools"
-                )
-            if rule is not True and (fault := _find_rule_fault(rule, tools[name])):
-                raise _make_invalid(f"{self.name}: {rule.__name__}, the approval of {name}: {fault}")
+                yield f"{name} waits for an approval and is none of its tools; add it to tools"
+            elif rule is not True and (fault := _find_rule_fault(rule, tools[name])):
+                yield f"{rule.__name__}, the approval of {name}: {fault}"
         if self.model not in (None, _OFFLINE) and not all(self.model.partition(":" if self._vendor else "/")):
             forms = "PROVIDER/MODEL (hobus provider list), openai:MODEL, anthropic:MODEL or offline"
-            raise _make_invalid(f"{self.name}: the model {self.model!r}: expected {forms}")
+            yield f"the model {self.model!r}: expected {forms}"
         self._make_schema()
 
     @property
@@ -169,16 +171,14 @@ def make_entry_point(function: Callable[..., Any]) -> str:
         )
     if not callable(function) or not hasattr(function, MARK):
         raise _make_invalid(f"{name} is no tool; write @tool above its `def`")
-    file = inspect.unwrap(function).__code__.co_filename
+    file = Path(inspect.unwrap(function).__code__.co_filename)
     if "<locals>" in name:
-        raise _make_invalid(
-            f"{name} stands inside a function, where no tool process finds it; move it to the top of {file}"
-        )
-    if not Path(file).is_file():
-        raise _make_invalid(
-            f"{name} stands in no file ({file}), as in a notebook's cell; move it to a .py file, and import it"
-        )
-    return f"{_get_name(function)} = {Path(file).resolve()}:{name}"
+        why = f"{name} stands inside a function, where no tool process finds it; move it to the top of {file}"
+    elif not file.is_file():
+        why = f"{name} stands in no file ({file}), as in a notebook's cell; move it to a .py file, and import it"
+    else:
+        return f"{_get_name(function)} = {file.resolve()}:{name}"
+    raise _make_invalid(why)
 
 
 def _place_of_caller() -> str:

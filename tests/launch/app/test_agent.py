@@ -170,7 +170,7 @@ def test_a_vendor_s_model_needs_no_provider_of_the_home(vendor: str) -> None:
     [
         ({"name": "two words"}, "letters, digits"),
         ({"name": 3}, "name: a text"),
-        ({"name": "admin"}, "'admin': hobus has an agent ADMIN of its own"),
+        ({"name": "admin"}, "'admin': name: hobus has an agent ADMIN of its own"),
         ({"instructions": None}, "instructions: a text, or a Path"),
         ({"tools": weather}, "tools: a list"),
         ({"tools": [None]}, "None is no tool; write @tool"),
@@ -186,7 +186,7 @@ def test_a_vendor_s_model_needs_no_provider_of_the_home(vendor: str) -> None:
         ({"tools": [weather], "approval": {"weather": plain}}, "plain is no tool; write @tool"),
         ({"tools": [weather], "approval": {"weather": weather}}, r"write @tool\(idempotent=True, writes=False\)"),
         ({"tools": [weather], "approval": {"weather": is_late}}, "is_late, the approval of weather:.*no hour"),
-        ({"tools": [weather], "approval": {"wether": is_far}}, "wether waits for an approval and is no tool of it"),
+        ({"tools": [weather], "approval": {"wether": is_far}}, "wether waits for an approval and is none"),
         ({"model": "llama"}, "expected PROVIDER/MODEL"),
         ({"model": "openai:"}, "expected PROVIDER/MODEL"),
         ({"output": list[int]}, "give it as the field of a class"),

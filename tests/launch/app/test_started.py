@@ -29,7 +29,7 @@ from tests.launch.app.test_agent import weather
             "from hobus import Agent\nb = Agent('b', 'y', tools=[Agent('a', 'x')])",
             r"\.py:2: b: tools: a: an agent that is none of this cluster's; add it to agents",
         ),
-        ("from hobus import Agent\na = Agent('a b', 'x')", r"^the name 'a b': a letter.*\.py:2$"),
+        ("from hobus import Agent\na = Agent('a b', 'x')", r"^'a b': name: a letter.*\.py:2$"),
         ("from hobus import Agent\n\na = Agent('a', 5)", r"^'a': instructions: a text.*\.py:3$"),
     ],
 )
