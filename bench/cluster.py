@@ -69,7 +69,7 @@ def hobus(
     timeout_s: float = COMMAND_TIMEOUT_S,
 ) -> Answer:  # fmt: skip
     given = make_environment() | (env or {})
-    if FORGE and not stdin and not env and FORGE[0].takes(words):
+    if FORGE and not stdin and FORGE[0].takes(words, env or {}):
         code, out, err = FORGE[0].run(words, env=given, cwd=cwd, timeout_s=timeout_s)
         return Answer(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
     command = [sys.executable, "-P", "-m", "hobus", *words]

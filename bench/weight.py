@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 import grimp  # import-linter's own graph
@@ -70,6 +71,7 @@ def lines_by_room() -> dict[str, int]:
     return dict(sorted(rooms.items()))
 
 
+@cache
 def core_files() -> list[Path]:
     """Files of the contract's sources, and of everything that these import, however far away."""
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]

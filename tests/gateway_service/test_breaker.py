@@ -222,8 +222,10 @@ def test_a_retry_is_not_made_once_the_breaker_opens():
         cluster.close()
 
 
-PATIENT_S = SHIPPED.config.host.turn_timeout_ms / 1000 * PATIENCE_SHARE + 1
-"""So long waits a caller that has the time of turns by default."""
+TURN_MS = 60_000
+"""The time of turns by default, here."""
+PATIENT_S = TURN_MS / 1000 * PATIENCE_SHARE + 1
+"""So long waits a caller that has that time."""
 
 
 @pytest.mark.parametrize(
@@ -237,7 +239,9 @@ PATIENT_S = SHIPPED.config.host.turn_timeout_ms / 1000 * PATIENCE_SHARE + 1
 )
 def test_a_silent_provider_is_at_fault_and_a_hasty_caller_is_not(timeout_s, own_ms, state, code):
     """A caller's own deadline says nothing, however often; request_timeout_ms does, and the default time of a turn."""
-    cluster = Cluster(Scripted(hang), gateway=SETTINGS | {"request_timeout_ms": own_ms})
+    cluster = Cluster(
+        Scripted(hang), gateway=SETTINGS | {"request_timeout_ms": own_ms}, host={"turn_timeout_ms": TURN_MS}
+    )
     try:
         told = [cluster.run(cluster.ask(prompt(f"WO-{name}#1"), timeout_s=timeout_s)) for name in "ab"]
         assert {one.error_code for one in told} == {code}
@@ -301,7 +305,7 @@ def test_a_cancel_says_of_a_provider_what_its_silence_says(after_s, speaks, stat
 
     if speaks:
         provider.act = speak
-    cluster = Cluster(provider, gateway=SETTINGS)
+    cluster = Cluster(provider, gateway=SETTINGS, host={"turn_timeout_ms": TURN_MS})
 
     async def given_up(name):
         asking = asyncio.ensure_future(
@@ -334,7 +338,9 @@ def dripping() -> Iterator[Cluster]:
     """A gateway whose provider says a piece a second."""
     provider = Scripted()
     offline = SHIPPED.config.gateway.providers["offline"].model_dump() | {"any_model": True}
-    cluster = Cluster(provider, gateway=SETTINGS | {"providers": {"offline": offline}})
+    cluster = Cluster(
+        provider, gateway=SETTINGS | {"providers": {"offline": offline}}, host={"turn_timeout_ms": TURN_MS}
+    )
     provider.act = lambda _prompt: speak(provider)
     yield cluster
     cluster.close()

@@ -2,7 +2,8 @@
 
 An interpreter that loads the command line takes a third of a second of a processor, and a suite of real processes runs a
 thousand commands. A command is a process of its own all the same: with its own arguments, environment, directory, streams and
-exit code. What starts others that go on (`up`, `dev` and the like) is begun as a user begins it: see `bench/cluster.py`.
+exit code. A launcher that `up --wait` starts is an interpreter of its own. What starts others itself, or stays, is begun as
+a user begins it: see `bench/cluster.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 _SIZE = struct.Struct("!I")
-_FRESH = frozenset({"chat", "console", "demo", "dev", "drill", "simulate", "up", "worker"})
+_FRESH = frozenset({"chat", "console", "demo", "dev", "drill", "simulate", "worker"})
 """Commands that start processes, or stay."""
 
 
@@ -47,8 +48,9 @@ class CommandForge:
             subprocess.run(words, env=dict(env), pass_fds=[listening.fileno()], stdin=needed, check=True)
         os.close(needed)
 
-    def takes(self, words: Sequence[str]) -> bool:
-        return bool(words) and words[0] not in _FRESH
+    def takes(self, words: Sequence[str], env: Mapping[str, str]) -> bool:
+        """Not where an interpreter begins in another way by its environment."""
+        return bool(words) and words[0] not in _FRESH and not any(name.startswith(("PYTHON", "LC_")) for name in env)
 
     def run(
         self, words: Sequence[str], *, env: Mapping[str, str], cwd: Path | None, timeout_s: float

@@ -105,6 +105,14 @@ def test_what_a_program_no_longer_has_goes_and_what_others_have_stays(tmp_path: 
     }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def began(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Path]:
+    """A home that a program was taken into, and its file: one for all that is refused."""
+    home, app = make_home(tmp_path_factory.mktemp("began") / "home"), tmp_path_factory.mktemp("app") / "refused_app.py"
+    taken(home, app, TOOL.format(tool="weather", agent="clerk", said="'Hi.'"))
+    return home, app
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -137,10 +145,9 @@ def test_what_a_program_no_longer_has_goes_and_what_others_have_stays(tmp_path: 
         (TOOL.format(tool="other", agent="cook", said=f"Path({sys.executable!r})"), "is not UTF-8"),
     ],
 )
-def test_where_a_file_cannot_be_taken_in_the_home_is_as_it_was(tmp_path: Path, text: str, said: str) -> None:
+def test_where_a_file_cannot_be_taken_in_the_home_is_as_it_was(began: tuple[Home, Path], text: str, said: str) -> None:
     """So that it starts as before, for other programs too; told with the file's own place."""
-    home, app = make_home(tmp_path / "home"), tmp_path / "refused_app.py"
-    taken(home, app, TOOL.format(tool="weather", agent="clerk", said="'Hi.'"))
+    home, app = began
     before = {path: path.read_bytes() for path in home.config.rglob("*") if path.is_file()}
     with pytest.raises(CommandError, match=said) as told:
         taken(home, app, text)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+import jinja2
 import pytest
 
-from tests.launch.cli.web.pages import Browser, recorded
+from tests.launch.cli.web.pages import COMPILED, Browser, recorded
+
+
+@pytest.fixture(autouse=True)
+def templates_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jinja2, "Environment", partial(jinja2.Environment, bytecode_cache=COMPILED))
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import jinja2
 
 from bench.builders import shipped_snapshot
 from hobus.launch.cli.web.app import Console
@@ -22,6 +23,22 @@ from hobus.launch.lab.simulated import write_out
 from tests.simulated import SimulatedCluster
 
 BASE = "http://127.0.0.1:8000"
+
+
+class Compiled(jinja2.BytecodeCache):
+    """What the templates of one console compile to, for all those of a test process: half of what a page costs."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], Any] = {}
+
+    def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+        bucket.code = self._kept.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+        self._kept[bucket.key, bucket.checksum] = bucket.code
+
+
+COMPILED = Compiled()
 
 
 def recorded(root: Path, messages: Sequence[str], **cluster: Any) -> None:
