@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -26,12 +27,12 @@ async def lifespan(app: Starlette) -> AsyncGenerator[None]:
 
 
 async def answer(request: Request) -> StreamingResponse:
-    """Server-sent events: pieces of the answer; after a reset what was told counts no more."""
+    """Server-sent events: pieces of the answer, as JSON texts; after a reset what was told counts no more."""
     cluster: AsyncCluster = request.app.state.cluster
 
     async def events() -> AsyncIterator[str]:
         async for piece in cluster.stream(request.query_params["q"]):
-            yield f"event: {piece.kind}\ndata: {piece.text.encode().hex()}\n\n"
+            yield f"event: {piece.kind}\ndata: {json.dumps(piece.text)}\n\n"
 
     return StreamingResponse(events(), media_type="text/event-stream")
 
