@@ -379,14 +379,14 @@ class Outbox(Struct):
                 found, fewest = lane, count
         return found
 
-    def give_over(self, lane: str) -> None:
+    def give_over(self, lane: str, *, is_gone: bool = False) -> None:
         """Send what a lane beside the broker was asked by the broker, as the next attempt, which joins what is at work.
 
         So whatever becomes of the lane's server, the broker finds who answers, within its bounds, or says that nobody
-        does.
+        does. While the broker is away it waits for the lane, or, where that `is_gone` for good, for the broker.
         """
         broker = self.connections[""]
-        if get_role(lane) not in BESIDE_BROKER or not broker.is_bound:
+        if get_role(lane) not in BESIDE_BROKER or not (broker.is_bound or is_gone):
             return
         for pending in self._pending.of(lane):
             if pending.header.type == LAST_RESORT:
@@ -395,7 +395,7 @@ class Outbox(Struct):
                 attempt = min(pending.header.attempt + 1, self.settings.attempts_max)
                 pending.header = pending.header._replace(attempt=attempt)
             self._pending.move(pending, "")
-            if pending.deadline > self.clock.monotonic():  # else the guard speaks
+            if broker.is_bound and pending.deadline > self.clock.monotonic():  # else the guard speaks
                 self._send_or_fail(broker, pending)
 
     def _repeat_cancels(self, connection: Connection) -> None:

@@ -328,7 +328,7 @@ class Peer:
         leased = {one.instance: one for one in leases.leases}
         for lane in [one for one in self._outbox.leases if one.name not in leased]:
             lane.is_bound = False
-            self._outbox.give_over(lane.name)
+            self._outbox.give_over(lane.name, is_gone=True)
             lane.link.close()
             self._outbox.leases.remove(lane)
             del self._connections[lane.name]

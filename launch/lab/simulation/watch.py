@@ -10,6 +10,7 @@ import hashlib
 from collections import Counter, deque
 from collections.abc import Callable
 
+from hobus.bus import spool
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.catalog import find_row
 from hobus.bus.codec import decode, unpack_header
@@ -207,9 +208,9 @@ class EventWatch:
     def _count_spooled(self, call_key: str) -> int:
         if "DEGRADED" not in call_key:
             return 0
-        mark = f"PROMPT_SENT:{call_key}/".encode()
-        medium = self._world.media["gateway"]
-        return sum(file.on_device().count(mark) for file in medium.files.values())
+        of_call, files = f"PROMPT_SENT:{call_key}/", self._world.media["gateway"].files.values()
+        spooled = (entry for file in files for entry in spool.parse(file.on_device()).entries)
+        return sum(entry.submission_id.startswith(of_call) for entry in spooled)
 
     # --- the ports --------------------------------------------------------------------------------------------------
 
