@@ -43,15 +43,12 @@ def read_document(path: Path) -> Settings:
         raise UsageFault(f"{path} is not a plain file", hint="move it away")
     try:
         value = parse_json(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if not isinstance(value, dict):
+            raise BadText(f"holds {type(value).__name__}, not an object")
     except (BadText, UnicodeDecodeError) as error:
         raise UsageFault(f"{path}: {error}", hint=f"fix the file, then: {format_next_here('config check')}") from None
     except OSError as error:
         raise make_os_fault(error, doing=f"{path} cannot be read") from error
-    if not isinstance(value, dict):
-        raise UsageFault(
-            f"{path}: holds {type(value).__name__}, not an object",
-            hint=f"fix the file, then: {format_next_here('config check')}",
-        )
     return value
 
 

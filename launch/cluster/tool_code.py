@@ -11,7 +11,9 @@ from pathlib import Path
 def list_files(where: str) -> Iterator[Path]:
     """Yield the files of a module, or `.py` file, of `tools.entry_points`, as far as they are there."""
     if where.endswith(".py"):
-        yield from with_imported([Path(where)], beside=Path(where).parent)
+        folder = Path(where).parent
+        own = folder.rglob("*.py") if (folder / "__init__.py").is_file() else [Path(where)]
+        yield from with_imported(own, beside=folder)
         return
     spec = importlib.util.find_spec(where.partition(".")[0])
     if spec is not None and spec.submodule_search_locations:

@@ -223,11 +223,10 @@ class AsyncClient(AsyncSessions):
                 name, _, value = line.partition(": ")
                 if line:
                     fields[name] = value
-                elif "data" in fields:
+                    continue
+                if "data" in fields:
                     yield _parse_event(fields)
-                    fields = {}
-                else:
-                    fields = {}
+                fields = {}
 
     async def _pause(self, fault: Exception, pause_s: float, deadline: float) -> float:
         """Wait before the next try; return the pause after it. Raises the fault where trying again cannot help."""
@@ -260,14 +259,16 @@ class Client(Sessions[AsyncClient]):
     events = yield_one_by_one(AsyncClient.events)
 
 
-def _make_error(status: int, body: bytes, retry_after: str | None) -> HttpError:
+def _make_error(status: int | None, body: str | bytes, retry_after: str | None = None) -> HttpError:
+    """Return the door's error; `status` None: of a stream, whose own is spent: its type says whether to ask again."""
     try:
         said = json.loads(body)["error"]
         code, message, is_verdict = str(said["code"]), str(said["message"]), "outcome" in said
+        status = status or (503 if said.get("type") in ("server_error", "rate_limit_error") else 400)
     except (ValueError, KeyError, TypeError):
         code, message, is_verdict = "malformed", "not an answer of an HTTP door", False
     waits = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
-    return HttpError(status, code, message, retry_after_s=waits, is_verdict=is_verdict)
+    return HttpError(status or 502, code, message, retry_after_s=waits, is_verdict=is_verdict)
 
 
 def _write_content(body: dict[str, Any] | None) -> bytes | None:
@@ -295,18 +296,9 @@ def _make_malformed(what: str) -> HttpError:
 def _parse_event(fields: dict[str, str]) -> tuple[str, str, dict[str, Any]]:
     """Return (id, event, data). Raises HttpError: the door's own, in the middle of a stream, or malformed."""
     kind, identity = fields.get("event", ""), fields.get("id", "")
+    if kind == "error":
+        raise _make_error(None, fields["data"])
     try:
-        data = json.loads(fields["data"])
-        if kind != "error":
-            return str(int(identity)) if identity else "", kind, dict(data)
-        said = _parse_error(data)
-    except (ValueError, KeyError, TypeError):
-        said = _make_malformed(f"event {kind[:64]!r}")
-    raise said
-
-
-def _parse_error(data: dict[str, Any]) -> HttpError:
-    """Return an error in the middle of a stream, whose status is spent: a code says whether to ask again."""
-    said = data["error"]
-    status = 503 if said.get("type") in ("server_error", "rate_limit_error") else 400
-    return HttpError(status, str(said["code"]), str(said["message"]), is_verdict="outcome" in said)
+        return str(int(identity)) if identity else "", kind, dict(json.loads(fields["data"]))
+    except (ValueError, TypeError):
+        raise _make_malformed(f"event {kind[:64]!r}") from None

@@ -26,7 +26,7 @@ from hobus.launch.cluster.client import connect_bus, find_cluster
 from hobus.launch.cluster.endpoints import split_address
 from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.cluster.run_file import find_gone
-from hobus.launch.cluster.tool_code import with_imported
+from hobus.launch.cluster.tool_code import list_files
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, as_command_error
 from hobus.launch.console.interrupt import keep_on
@@ -58,7 +58,6 @@ def dev(*, home: Home, app: Path, http: str | None) -> int:
     developed = _Developed(home, app, StartOptions(http=http))
     try:
         developed.take_in()
-        developed.show_turns_from_here()
         _say(f"watching {app} and what it imports from beside it; Ctrl-C ends that")
         with suppress(KeyboardInterrupt):  # that is how it ends
             while True:
@@ -74,28 +73,23 @@ class _Developed:
 
     def __init__(self, home: Home, app: Path, options: StartOptions) -> None:
         self._home, self._app, self._options = home, app, options
-        self._instructions: list[str] = []
         self._seen: dict[Path, tuple[int, int] | None] = {}
         self._after: int | None = None
         self._is_ours = False
 
     def take_in(self) -> None:
         """Have the cluster run under what the file says now, or show why it does not."""
-        self._seen = _look_at({*self._seen, *_list_sources(self._app)})
+        self._seen = _look_at({*self._seen, *list_files(str(self._app.absolute()))})
         try:
-            self._instructions = _write_agents(self._home, self._app)
-        except CommandError as error:
-            goes_on = "; the cluster goes on with what it had" if find_holder(self._home) is not None else ""
-            return _show(CommandError(f"{error.message}{goes_on}", hint=error.hint))
-        finally:
-            self._seen |= _look_at(map(Path, self._instructions))
-        try:
+            self._seen |= _look_at(map(Path, _write_agents(self._home, self._app)))
             if find_holder(self._home) is None:
                 self._start()
             else:
                 self._reload()
         except (CommandError, RuntimeFault) as error:
-            _show(error)
+            _show(error, "" if find_holder(self._home) is None else "; the cluster goes on with what it had")
+        if self._after is None and find_holder(self._home) is not None:
+            self._after = find_head(self._home.ledger)  # each turn that ends behind that is shown
 
     def _start(self) -> None:
         start_detached(self._home, self._options, wait=True, ends_with_us=True)
@@ -107,15 +101,8 @@ class _Developed:
             _say(f"the cluster in {self._home.root} runs already, and goes on afterwards{at_start}")
         done = reload_in_turn(self._home)
         named = ", ".join([*dict.fromkeys(name for one in done.changes for name in _names(one)), *done.beside])
-        _say(
-            f"taken in after {format_duration(done.elapsed_ms / 1000)}: {named}" if named else "nothing changed",
-            "green",
-        )
-
-    def show_turns_from_here(self) -> None:
-        """Show each turn that ends after this, and not what the record had before; at the first call alone."""
-        if self._after is None and find_holder(self._home) is not None:
-            self._after = find_head(self._home.ledger)
+        took = format_duration(done.elapsed_ms / 1000)
+        _say(f"taken in after {took}: {named}" if named else "nothing changed", "green")
 
     async def wait_changed(self) -> None:
         """Return when a file has changed; meanwhile each turn that ends is a line. Raises CommandError: it is down."""
@@ -123,7 +110,6 @@ class _Developed:
             bus = None
             if find_holder(self._home) is not None:
                 bus = await stack.enter_async_context(connect_bus(find_cluster(self._home), "operator"))
-                self.show_turns_from_here()
             while _look_at(self._seen) == self._seen:
                 if bus is None or self._after is None:
                     await asyncio.sleep(SOURCE_POLL_MS / 1000)
@@ -150,12 +136,6 @@ class _Developed:
         keep_on()
         if self._is_ours and find_holder(self._home) is not None:
             stop(self._home)
-
-
-def _list_sources(app: Path) -> Iterable[Path]:
-    folder = app.absolute().parent
-    own = folder.rglob("*.py") if (folder / "__init__.py").is_file() else [app.absolute()]
-    return with_imported(own, beside=folder)
 
 
 def _look_at(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
@@ -195,9 +175,7 @@ def _names(change: Difference) -> list[str]:
 
 
 def _show_turn(entry: Entry) -> None:
-    taken = read_recorded(entry)
-    end = None if taken is None else end_in(taken.event.event, taken)
-    if taken is None or end is None:
+    if (taken := read_recorded(entry)) is None or (end := end_in(taken.event.event, taken)) is None:
         return
     result = read_result(taken, end.result_ref)
     said = explain_failure(taken, end) or end.reason or end.code if result is None else result.response
@@ -208,9 +186,9 @@ def _show_turn(entry: Entry) -> None:
     _say(f"{who}  {format_cell(escape_line(said))}  {about}".rstrip(), None if end.became == "answered" else "red")
 
 
-def _show(error: CommandError | RuntimeFault) -> None:
+def _show(error: CommandError | RuntimeFault, goes_on: str) -> None:
     known = as_command_error(error)
-    _say(known.message if known else str(error), "red")
+    _say(f"{known.message if known else error}{goes_on}", "red")
     if known and known.hint and not isinstance(error, ConfigError):  # the file is looked at again by itself
         say(f"  next: {known.hint}")
 

@@ -51,8 +51,7 @@ def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: t
     if names or re.fullmatch(_AGENT, agent) is None:
         fault = "takes no FILE" if names else "a name has a letter, then up to 63 more, digits and _"
     elif file in files or os.path.lexists(home.config / file):
-        whose = f"of {files[file].layer}" if file in files and not files[file].is_shipped else "shipped"
-        fault = f"the name is taken, by an agent that is {whose if file in files else f'in {home.config}'}"
+        fault = f"the name is taken, by an agent ({files[file].origin if file in files else home.config / file})"
     elif keyword.iskeyword(name) or find_spec(name) is not None:
         fault = f"{name} is a word or a module of Python already"
     if fault:

@@ -39,14 +39,14 @@ def test_the_name_of_an_agent_that_there_is_is_taken(tmp_path, capsys, monkeypat
     words = ["--home", str(tmp_path / "home"), "init", "--agent"]
     assert cli.run([*words, "ADMIN"]) == exit_codes.USAGE
     said = capsys.readouterr().err
-    assert "the name is taken, by an agent that is shipped" in said
+    assert "the name is taken, by an agent (shipped)" in said
     assert cli.run([*words, "c-3"]) == exit_codes.USAGE
     assert "a name has a letter" in (said := capsys.readouterr().err) and "hobus init --agent clerk --home" in said
     assert list(tmp_path.iterdir()) == []
     (own := tmp_path / "home" / "config" / "agents").mkdir(parents=True)
     (own / "CLERK.json").write_text("{}")
     assert cli.run([*words, "clerk"]) == exit_codes.USAGE
-    assert f"the name is taken, by an agent that is in {own.parent}" in capsys.readouterr().err
+    assert f"the name is taken, by an agent ({own}" in capsys.readouterr().err
     assert not (tmp_path / "clerk.py").exists()
 
 
