@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +12,12 @@ from hobus.bus.tool import parse_entry_point
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.app.agent import Agent
 from hobus.launch.app.started import make_documents
+from hobus.launch.console.output import as_json
+from hobus.launch.packages.building import write_tree
 
 
 def draft(root: Path, app: Path, agents: Sequence[Agent], *, version: str, framework_id: str) -> str:
-    """Write the agents below `root`, laid out like config/; return what a home needs besides.
-
-    Raises CommandError, OSError.
+    """Write the agents below `root`, laid out like config/; return what a home needs besides. Raises CommandError.
 
     A package brings neither code nor settings.
     """
@@ -53,8 +52,6 @@ def draft(root: Path, app: Path, agents: Sequence[Agent], *, version: str, frame
         f"specs/{spec_id}/manifest.yaml": about | {"spec_id": spec_id, "assets": [*files]},
         f"packages/{package_id}/manifest.json": manifest,
     }
-    texts = {path: f"{json.dumps(one, indent=2, ensure_ascii=False)}\n" for path, one in made.items()}
-    for path, text in (texts | {f"{folder}/standard.md": f"# {name}\n"}).items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text, encoding="utf-8")
+    texts = {path: as_json(one, indent=2) for path, one in made.items()} | {f"{folder}/standard.md": f"# {name}"}
+    write_tree(root, {path: f"{text}\n".encode() for path, text in texts.items()})
     return needs
