@@ -106,8 +106,6 @@ class Declared(Struct, frozen=True):
     idempotent: bool
     writes: bool
     timeout_s: float | None
-    description: str | None
-    parameters: Mapping[str, Any] | None
 
 
 def call_key(tool: str, arguments: Mapping[str, Any]) -> str:
@@ -126,35 +124,21 @@ def tool(function: F) -> F: ...
 
 
 @overload
+def tool(*, idempotent: bool = ..., writes: bool = ..., timeout: float | None = ...) -> Callable[[F], F]: ...
+
+
 def tool(
-    *,
-    idempotent: bool = ...,
-    writes: bool = ...,
-    description: str | None = ...,
-    parameters: Mapping[str, Any] | None = ...,
-    timeout: float | None = ...,
-) -> Callable[[F], F]: ...
-
-
-def tool(  # noqa: PLR0913 - what is told of a tool, each by its name
-    function: F | None = None,
-    *,
-    idempotent: bool = False,
-    writes: bool = True,
-    description: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    timeout: float | None = None,
+    function: F | None = None, *, idempotent: bool = False, writes: bool = True, timeout: float | None = None
 ) -> F | Callable[[F], F]:
     """Make a function a tool: `@tool` with the careful defaults, or `@tool(idempotent=True, writes=False)`.
 
     `idempotent`: running it twice is as good as once, so that a call is made again after a crash. `writes`: it changes
-    something, so that an agent needs its exact name among its permissions. The description is the docstring unless
-    given; `parameters`, a JSON Schema of the arguments, is made from the annotations unless given. `timeout`: seconds
-    that one call may take, in place of `tools.timeout_ms`.
+    something, so that an agent needs its exact name among its permissions. `timeout`: seconds that one call may take,
+    in place of `tools.timeout_ms`. The docstring is its description, the annotations are the schema of its arguments.
     """
 
     def mark(function: F) -> F:
-        setattr(function, MARK, Declared(idempotent, writes, timeout, description, parameters))
+        setattr(function, MARK, Declared(idempotent, writes, timeout))
         return function
 
     return mark if function is None else mark(function)

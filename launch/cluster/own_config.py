@@ -72,12 +72,10 @@ def change(
     configuration: then nothing is changed, and no directory made.
     """
     own = make_path(home)
-    before = read(home)
-    _compute_digest(home, changed(before))
+    _compute_digest(home, changed(read(home)))
     try:
         with lock_alone(home):
-            before = read(home)
-            value = changed(before)
+            value = changed(read(home))
             digest = _compute_digest(home, value)
             with beside or nullcontext():
                 put(own, value)

@@ -105,7 +105,8 @@ def check_configured(config: AdminConfig) -> list[DoctorFinding]:
     for name, server in tools.mcp_servers.items():
         faults = find_server_faults(server)
         if not faults:
-            found.append(make_ok(f"mcp {name}", _name_kind(server)))
+            reached = server.url if isinstance(server, HttpServer) else f"{server.command[0]} is there"
+            found.append(make_ok(f"mcp {name}", reached))
         found += [fail(f"mcp {name}", said, fix) for said, fix in faults]
     for name, (fault, _) in _map_entry_points(config, {}).items():
         fix = f"fix that, or remove {name} from tools.entry_points"
@@ -137,10 +138,6 @@ def check_running(tools: Tools, home: Home) -> list[DoctorFinding]:
         warn(f"tools of {name}", f"{said} (at {', '.join(actors)})", format_next_command("tools", home.root))
         for (name, said), actors in found.items()
     ]
-
-
-def _name_kind(server: McpServerConfig) -> str:
-    return server.url if isinstance(server, HttpServer) else f"{server.command[0]} is there"
 
 
 def _find_reference_fault(name: str, value: str) -> tuple[str, str] | None:

@@ -57,9 +57,8 @@ class Signature(Struct, frozen=True):
         try:
             schema = self.model.model_json_schema(schema_generator=_Words)
         except PydanticUserError as error:
-            raise BadEntryPoint(
-                f"its annotations have no JSON Schema ({_get_first_line(error)}); pass parameters="
-            ) from None
+            said = f"its annotations have no JSON Schema ({_get_first_line(error)}); use types that JSON has"
+            raise BadEntryPoint(said) from None
         schema.pop("title", None)
         return {"properties": {}, "required": [], **schema}
 
@@ -79,7 +78,7 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     try:
         hints = get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
-        raise BadEntryPoint(f"its annotations cannot be read ({error}); pass parameters=") from None
+        raise BadEntryPoint(f"its annotations cannot be read ({error}); import what they name") from None
     fields: dict[str, Any] = {}
     invocation: str | None = None
     for name, parameter in inspect.signature(function).parameters.items():
@@ -87,30 +86,19 @@ def read_signature(function: Callable[..., Any]) -> Signature:
             invocation = name
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise BadEntryPoint(f"parameter {name}: only parameters that can be given by name; or pass parameters=")
+            raise BadEntryPoint(f"parameter {name} cannot be given by name; make it one that can")
         if name not in hints:
-            raise BadEntryPoint(f"parameter {name} has no annotation; add one, or pass parameters=")
+            raise BadEntryPoint(f"parameter {name} has no annotation; add one")
         default = ... if parameter.default is parameter.empty else parameter.default
         try:
             TypeAdapter(hints[name])
         except (PydanticUserError, SchemaError) as error:  # the latter's last line says what, as of a pattern
             why = _get_first_line(error) if isinstance(error, PydanticUserError) else str(error).splitlines()[-1]
-            raise BadEntryPoint(
-                f"parameter {name}: no JSON Schema for its annotation ({why}); or pass parameters="
-            ) from None
+            said = f"parameter {name}: no JSON Schema for its annotation ({why}); mend it, or use a type that JSON has"
+            raise BadEntryPoint(said) from None
         # Under a name of ours: a parameter may have any name, also one that a model has.
         fields[f"argument_{len(fields)}"] = (hints[name], Field(default, alias=name))
-    return Signature(create_model(function.__name__, __config__=_CONFIG, **fields), invocation)
-
-
-def find_invocation(function: Callable[..., Any]) -> str | None:
-    """Return the parameter that wants to know the call, of a function whose other annotations mean nothing here."""
-    with suppress(NameError, TypeError):
-        return next((name for name, hint in get_type_hints(function).items() if hint is Invocation), None)
-    return None
-
-
-_CONFIG = ConfigDict(extra="forbid")
+    return Signature(create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields), invocation)
 
 
 def _get_first_line(error: BaseException) -> str:
@@ -193,20 +181,15 @@ def make_definition(name: str, function: Any) -> ToolDefinition:
         raise BadEntryPoint("it is not a tool; decorate the function with @hobus.tool(idempotent=..., writes=...)")
     if declared.timeout_s is not None and not 0 < declared.timeout_s < math.inf:
         raise BadEntryPoint(f"its timeout={declared.timeout_s} is no number of seconds above 0")
-    description = declared.description or inspect.getdoc(function) or ""
-    if not description.strip():
-        raise BadEntryPoint("nothing says what it does; give it a docstring or description=")
-    if declared.parameters is None:
-        signature = read_signature(function)
-        parameters, convert, invocation = signature.schema(), signature.converted, signature.invocation
-    else:
-        parameters, convert, invocation = dict(declared.parameters), dict[str, Any], find_invocation(function)
+    if not (description := (inspect.getdoc(function) or "").strip()):
+        raise BadEntryPoint("nothing says what it does; give it a docstring")
+    signature = read_signature(function)
     return ToolDefinition(
         tool_id=name,
-        description=description.strip(),
-        parameters=parameters,
+        description=description,
+        parameters=signature.schema(),
         idempotent=declared.idempotent,
-        run=_make_runner(name, function, convert, invocation),
+        run=_make_runner(name, function, signature),
         writes=declared.writes,
         source=SOURCE,
         timeout_s=declared.timeout_s,
@@ -221,27 +204,24 @@ def describe_entry_point(entry: str, max_bytes: int) -> str:
     try:
         text = json.dumps({name: getattr(tool, name) for name in DESCRIBED}, allow_nan=False)
     except (TypeError, ValueError):
-        raise BadEntryPoint("its parameters= is not JSON; write a JSON Schema") from None
+        raise BadEntryPoint("its schema is not JSON; mend the annotations that it is made from") from None
     if fault := find_input_schema_fault(tool.parameters):
-        raise BadEntryPoint(f"{tool.place}{fault}; fix its parameters=")
+        raise BadEntryPoint(f"{tool.place}{fault}; mend the annotations that it is made from")
     if len(text.encode()) > max_bytes:
         raise BadEntryPoint(f"its description and schema have more than {max_bytes} bytes; shorten them")
     return text
 
 
 def _make_runner(
-    name: str,
-    function: Callable[..., Any],
-    convert: Callable[[Mapping[str, Any]], dict[str, Any]],
-    invocation: str | None,
+    name: str, function: Callable[..., Any], signature: Signature
 ) -> Callable[[Mapping[str, Any], ToolHost], Any]:
     async def run(arguments: Mapping[str, Any], host: ToolHost) -> Any:
-        named = convert(arguments)
+        named = signature.converted(arguments)
         if found := _recorded(call_key(name, arguments)):
             return found[0]
-        if invocation is not None:
+        if signature.invocation is not None:
             known = {field: host.context[field] for field in ("idempotency_key", "session_id", "agent_id")}
-            named[invocation] = Invocation(**known)
+            named[signature.invocation] = Invocation(**known)
         value = function(**named)
         if inspect.isawaitable(value):
             value = await value if inspect.iscoroutinefunction(function) else asyncio.run(_await_value(value))

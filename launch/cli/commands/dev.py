@@ -179,9 +179,8 @@ def _show_turn(entry: Entry) -> None:
         return
     result = read_result(taken, end.result_ref)
     said = explain_failure(taken, end) or end.reason or end.code if result is None else result.response
-    used = [] if result is None else [call.tool_id for call in result.tool_calls]
-    took = [] if result is None else [format_duration(result.elapsed_ms / 1000)]
-    about = " · ".join([*took, *used])
+    tools = () if result is None else (call.tool_id for call in result.tool_calls)
+    about = "" if result is None else " · ".join([format_duration(result.elapsed_ms / 1000), *tools])
     who = f"{entry.provenance.agent_id} {shorten_session(entry.provenance.session_id)}"
     _say(f"{who}  {format_cell(escape_line(said))}  {about}".rstrip(), None if end.became == "answered" else "red")
 

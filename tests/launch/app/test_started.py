@@ -119,7 +119,7 @@ def began(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Path]:
         (TOOL.format(tool="list_tools", agent="cook", said="'Hi.'"), r"\.py:7: cook: .*a built-in tool"),
         (
             TOOL.format(tool="other", agent="cook", said="'Hi.'").replace(": str)", ")"),
-            r"\.py:7: cook: tools: 'other': .*\.py:3: parameter city has no annotation; add one, or pass parameters=$",
+            r"\.py:7: cook: tools: 'other': .*\.py:3: parameter city has no annotation; add one$",
         ),
         (TOOL.format(tool="other", agent="cook", said="'Hi.'").replace("@tool", "@tool(timeout=0)"), r"\.py:3: its"),
         (

@@ -42,13 +42,15 @@ async def test_a_decorated_function_is_a_tool_and_stays_a_function():
 def test_an_async_function_waits_in_the_loop_that_it_shares():
     """And a function that is none, and gives something to wait for, in one of its own."""
 
-    @tool(idempotent=True, writes=False, description="Waits.", parameters={"type": "object"})
+    @tool(idempotent=True, writes=False)
     async def wait() -> str:
+        """Waits."""
         await asyncio.sleep(0)
         return "done"
 
-    @tool(idempotent=True, writes=False, description="Waits.", parameters={"type": "object"})
+    @tool(idempotent=True, writes=False)
     def plain_wait() -> Any:
+        """Waits."""
         return wait()
 
     shared, alone = make_definition("wait", wait), make_definition("wait", plain_wait)
@@ -62,7 +64,7 @@ def test_an_async_function_waits_in_the_loop_that_it_shares():
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
 def test_a_time_out_is_a_number_of_seconds(timeout: float):
-    named = tool(idempotent=True, writes=False, description="Greets.", timeout=timeout)(lambda: "x")
+    named = tool(idempotent=True, writes=False, timeout=timeout)(lambda: "x")
     with pytest.raises(BadEntryPoint, match="no number of seconds"):
         make_definition("greet", named)
 
@@ -92,13 +94,16 @@ def test_what_is_no_tool_says_what_fixes_it(function, fix):
 
 
 GOOD = """
+from typing import Annotated
+from pydantic import WithJsonSchema
 from hobus import tool
 @tool(idempotent=True, writes=False)
 def double(a: int) -> int:
     "Doubles."
     return 2 * a
-@tool(idempotent=True, writes=False, description="d", parameters={"a": object()})
-def unjson(a): return a
+@tool(idempotent=True, writes=False)
+def unjson(a: Annotated[int, WithJsonSchema({"a": object()})]):
+    "Has what no JSON has."
 """
 
 

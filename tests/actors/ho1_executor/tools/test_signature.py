@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from jsonschema_rs import Draft202012Validator
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 from typing_extensions import TypedDict
 
 from hobus.actors.ho1_executor.tools.definition import BadArguments
-from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, find_invocation, read_signature
+from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, read_signature
 from hobus.bus.tool import Invocation
 from hobus.config.json_schema import check_schema, get_validator
 
@@ -54,7 +54,7 @@ def test_every_plain_annotation_has_its_schema():
     assert validator.is_valid({"text": "x", "whole": 1, "named": {"a": 1.5}, "some": ["x"], "rows": {"z": []}})
     assert not validator.is_valid({"text": "x", "whole": "1"})
     assert not validator.is_valid({"text": "x", "whole": 1, "call": {}})
-    assert (signature.invocation, find_invocation(plain)) == ("call", "call")
+    assert signature.invocation == "call"
 
 
 class Urgency(enum.Enum):
@@ -231,8 +231,30 @@ def patterned(a: Annotated[str, Field(pattern="[")]):
     """No."""
 
 
-@pytest.mark.parametrize("function", [unannotated, starred, positional, strange, callback, unreadable, patterned])
-def test_what_has_no_schema_says_which_parameter_and_what_fixes_it(function):
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (unannotated, "parameter a has no annotation; add one"),
+        (starred, "parameter a cannot be given by name; make it one"),
+        (positional, "parameter a cannot be given by name; make it one"),
+        (strange, "parameter a: .*; mend it, or use a type that JSON has"),
+        (callback, "its annotations have no JSON Schema .*; use types that JSON has"),
+        (unreadable, "cannot be read .*; import what they name"),
+        (patterned, "parameter a: .*; mend it, or use a type that JSON has"),
+    ],
+)
+def test_what_has_no_schema_says_which_parameter_and_what_fixes_it(function, said):
     """And never guesses."""
-    with pytest.raises(BadEntryPoint, match="parameters="):
+    with pytest.raises(BadEntryPoint, match=said):
         read_signature(function).schema()
+
+
+def test_a_schema_of_one_s_own_stands_in_the_annotation():
+    """The function gets what came."""
+
+    def free(a: Annotated[Any, WithJsonSchema({"type": "object", "properties": {"b": {"type": "integer"}}})]):
+        """Takes it."""
+
+    signature = read_signature(free)
+    assert signature.schema()["properties"]["a"]["properties"] == {"b": {"type": "integer"}}
+    assert signature.converted({"a": {"b": 1}}) == {"a": {"b": 1}}
