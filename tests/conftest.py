@@ -34,8 +34,8 @@ pytest.register_assert_rewrite(
 )
 
 # Whether an example takes 200 ms, or its drawing a second, is the machine's business.
-# A law that is no test's own number of examples has a few in a quick run, and many by `--hypothesis-profile=thorough`.
-for _profile, _examples in (("quick", 25), ("thorough", 150)):
+# A law has a few examples in a quick run, and more by `--hypothesis-profile=thorough`: new ones in every run.
+for _profile, _examples in (("quick", 25), ("thorough", 60)):
     settings.register_profile(
         _profile, max_examples=_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )

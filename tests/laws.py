@@ -1,27 +1,9 @@
-"""Laws that hold of whatever is drawn, of a few examples in the unmarked suite, of many where slow tests run; and tables."""
+"""Tables of small rows, each a single test."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
-
-import pytest
-from hypothesis import given, settings
-from hypothesis.strategies import SearchStrategy
-
-
-def law(few: int, many: int, **drawn: SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[[int], None]]:
-    """A test of so many examples, and one marked `slow` of more."""
-
-    def tested(holds: Callable[..., None]) -> Callable[[int], None]:
-        def test(examples: int) -> None:
-            settings(max_examples=examples)(given(**drawn)(holds))()
-
-        test.__name__, test.__qualname__, test.__doc__ = holds.__name__, holds.__qualname__, holds.__doc__
-        test.__module__ = holds.__module__
-        return pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.slow)])(test)
-
-    return tested
 
 
 def of_each(rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[[], None]]:

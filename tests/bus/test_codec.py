@@ -14,16 +14,13 @@ from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import Hello, Ready
 from hobus.bus.messages.failure import FACTS_MAX_BYTES, Failure
 from hobus.bus.messages.ledger import Query
-from tests.laws import law
 
 BIG = 10**6
 TEXT = st.text(max_size=40)
 NUMBER = st.integers(-(2**63), 2**64 - 1)
 
 
-@law(
-    20, 100,
-    head=st.builds(
+@given(head=st.builds(
         Header, st.just(HEADER_VERSION), st.sampled_from([int(k) for k in Kind]), TEXT, TEXT, TEXT, TEXT, NUMBER, TEXT,
         TEXT, NUMBER, NUMBER, st.booleans(), TEXT, TEXT,
     ),

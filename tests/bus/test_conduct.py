@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from hobus.bus import limits
 from hobus.bus.conduct import FRAME_BYTES, Conduct, Doorway
-from tests.laws import law
 
 
 @pytest.fixture(autouse=True)
@@ -89,9 +88,7 @@ def test_a_key_has_its_share() -> None:
     assert [doorway.heard(inode, "a") for inode in (7, 8)] == [True, False]
 
 
-@law(
-    20,
-    100,
+@given(
     words=st.lists(
         st.tuples(st.sampled_from(("accepted", "heard", "ended")), st.integers(1, 12), st.sampled_from("ab"))
     ),

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.fair import FairQueue, Shares, compute_cost, get_principal, get_weight, is_client
-from tests.laws import law
 
 NAMES = "abcd"
 STEPS = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 9)), max_size=60)
@@ -113,7 +112,7 @@ def test_weights_and_costs_are_those_of_the_configuration():
     assert [compute_cost(size) for size in (0, 65_535, 65_536, 655_360)] == [1, 1, 2, 11]
 
 
-@law(20, 100, taken=st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 50)), max_size=30), order=st.randoms())
+@given(taken=st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 50)), max_size=30), order=st.randoms())
 def test_shares_count_what_is_open_and_forget_who_has_nothing(taken, order):
     shares, open_now = Shares(), list(taken)
     for principal, size in taken:

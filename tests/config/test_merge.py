@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.errors import ConfigError
 from hobus.config.files import Layers
 from hobus.config.load import merge, read
-from tests.laws import law
 
 KEYS = st.sampled_from(["a", "b", "kind", "c"])
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
@@ -23,12 +23,12 @@ SERVER: dict[str, Any] = {
 }  # fmt: skip
 
 
-@law(20, 100, shipped=OBJECTS)
+@given(shipped=OBJECTS)
 def test_nothing_said_is_what_is_shipped_and_all_of_it_said_again_is_the_same(shipped):
     assert merge(shipped, {}) == shipped == merge(shipped, shipped)
 
 
-@law(20, 100, shipped=OBJECTS, own=OBJECTS)
+@given(shipped=OBJECTS, own=OBJECTS)
 def test_what_is_said_holds_and_is_said_once(shipped, own):
     once = merge(shipped, own)
     assert merge(once, own) == once

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.load import merge
 from hobus.config.own_settings import NoSuchSetting, flatten_settings, lay_over, make_own_schema, take_away
 from hobus.config.schema import AdminConfig
-from tests.laws import law
 
 SHIPPED = json.loads((SHIPPED_ROOT / ADMIN_CONFIG).read_text())
 PATHS = st.sampled_from([path for path in flatten_settings(SHIPPED) if not path.endswith((".kind", ".transport"))])
 """Without those that say which kind of value stands beside them: another one replaces it as a whole."""
 
 
-@law(20, 100, before=st.lists(st.tuples(PATHS, st.integers()), max_size=5), path=PATHS, value=st.integers())
+@given(before=st.lists(st.tuples(PATHS, st.integers()), max_size=5), path=PATHS, value=st.integers())
 def test_a_setting_that_is_laid_over_is_there_and_none_beside_it_changes(before, path, value):
     own = {}
     for one, number in before:

@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.messages.ledger import STREAMS, WriteEntry
 from hobus.bus.sim.disk import SimDisk
-from tests.laws import law
 from tests.ledger_service.rig import SESSION, append, medium, running, start, take_over, write
 
 
@@ -99,7 +99,7 @@ _steps = st.lists(
 )
 
 
-@law(16, 80, steps=_steps)
+@given(steps=_steps)
 def test_the_ledger_answers_as_the_model_does(steps):
     """Any writes, in one batch or many, before and after an index flush or a restart: same acks, same record."""
     asyncio.run(_compare(steps))

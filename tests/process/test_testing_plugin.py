@@ -51,10 +51,11 @@ sailor = Agent("sailor", instructions="Answer in one sentence.", tools=[weather,
 EXAMPLE, _ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
 
 
-def pytest_in(directory: Path, text: str, *words: str) -> tuple[int, str]:
-    """Exit code and output of pytest on this module, with the plugin alone."""
+def pytest_in(directory: Path, *words: str, **modules: str) -> tuple[int, str]:
+    """Exit code and output of pytest on these modules, with the plugin alone."""
     (directory / "app.py").write_text(APP)
-    (directory / "test_it.py").write_text(text)
+    for name, text in modules.items():
+        (directory / f"test_{name}.py").write_text(text)
     (directory / "pytest.ini").write_text("[pytest]\n")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:xdist", *words],
@@ -67,14 +68,7 @@ def pytest_in(directory: Path, text: str, *words: str) -> tuple[int, str]:
 both = pytest.mark.parametrize("backend", ["processes", "simulated"])
 
 
-@both
-def test_the_page_s_example_passes_and_what_does_not_fit_a_script_fails(tmp_path: Path, backend: str) -> None:
-    """One cluster for each module; each fault is told in a sentence, and the next test begins anew."""
-    (tmp_path / "test_another.py").write_text(EXAMPLE)
-    code, said = pytest_in(tmp_path, EXAMPLE, "--hobus-backend", backend)
-    assert code == 0 and "2 passed" in said, said
-    (tmp_path / "test_another.py").unlink()
-    more = """
+SCRIPTS = """
 
 def test_the_script_is_too_short(hobus_cluster):
     hobus_cluster.use(ScriptedModel([call("weather", city="Paris")]))
@@ -94,16 +88,6 @@ def test_a_provider_refuses(hobus_cluster):
     hobus_cluster.use(ScriptedModel([RuntimeError("no money left")]))
     hobus_cluster.ask("How is it?")
 """
-    code, said = pytest_in(tmp_path, EXAMPLE + more, "-o", f"hobus_backend={backend}")
-    assert code == 1 and "3 failed, 2 passed, 1 error" in said, said
-    for sentence in (
-        "the script has 1 answers, and was asked once more: 'How is it?'",
-        "1 of 2 answers of the script were not asked for",
-        "nobody scripted an answer: hobus_cluster.use(ScriptedModel([...]))",
-        "no money left",
-    ):
-        assert sentence in said, said
-
 
 APPROVED = """
 from dataclasses import replace
@@ -159,20 +143,6 @@ def test_a_person_approves_what_a_rule_says(hobus_cluster):
 """
 
 
-@both
-def test_a_rule_says_which_calls_wait_for_a_person(tmp_path: Path, backend: str) -> None:
-    """It runs in a tool process before the call, and no model is offered it."""
-    code, said = pytest_in(tmp_path, RULED, "--hobus-backend", backend)
-    assert code == 0 and "1 passed" in said, said
-
-
-@both
-def test_what_a_failed_test_left_under_way_takes_nothing_from_the_next(tmp_path: Path, backend: str) -> None:
-    code, said = pytest_in(tmp_path, APPROVED, "--hobus-backend", backend)
-    assert code == 1 and "1 failed, 2 passed" in said and "error" not in said.splitlines()[-1], said
-    assert "the first fault" in said and "answers of the script" not in said
-
-
 LABELLED = """
 import time
 from app import clerk
@@ -203,16 +173,22 @@ def test_two(hobus_cluster):
 """
 
 
-@both
-def test_labels_that_are_late_are_those_of_the_test_whose_message_they_are(tmp_path: Path, backend: str) -> None:
-    """The next one's script is not asked for them."""
-    code, said = pytest_in(tmp_path, LABELLED, "--hobus-backend", backend)
-    assert code == 0 and "2 passed" in said, said
+CALLED = """
+from hobus import Agent
+from hobus.testing import ScriptedModel, call
+
+desk = Agent("desk", instructions="You know the weather.")
+lead = Agent("lead", instructions="Ask the desk.", tools=[desk])
+hobus_agents = [lead, desk]
 
 
-def test_a_cassette_is_written_from_the_record_and_played_without_model_and_tools(tmp_path: Path) -> None:
-    """Also of functions that are coroutines, and over several turns; the first request that differs is shown."""
-    module = """
+def test_it(hobus_cluster):
+    hobus_cluster.use(ScriptedModel([call("DESK", text="Paris?"), "Sunny.", "The desk says: sunny."]))
+    assert hobus_cluster.ask("Weather in Paris?").text == "The desk says: sunny."
+"""
+
+
+TWO_TURNS = """
 from app import sailor
 from hobus.testing import ScriptedModel
 
@@ -229,26 +205,9 @@ def test_a_script(hobus_cluster):
     hobus_cluster.use(ScriptedModel(["hello"]))
     assert hobus_cluster.ask("hi").text == "hello"
 """
-    code, said = pytest_in(tmp_path, module, "--hobus-record")
-    assert code == 0 and "1 passed, 1 skipped" in said, said
-    [cassette] = (tmp_path / "cassettes" / "test_it").iterdir()
-    calls = json.loads(cassette.read_text())["calls"]
-    assert cassette.name == "test_two_turns.json" and len(calls) == 4
-    assert calls[0]["answer"]["calls"] == [{"tool": "weather", "arguments": {"city": "Paris"}}]
-    assert (tmp_path / "ran").read_text() == "sync async "
-    code, said = pytest_in(tmp_path, module)
-    assert code == 0 and "2 passed" in said, said
-    code, said = pytest_in(tmp_path, module, "--hobus-backend", "simulated")
-    assert code == 0 and "2 passed" in said, said
-    assert (tmp_path / "ran").read_text() == "sync async "
-    code, said = pytest_in(tmp_path, module.replace("Use tides for Brest", "Use tides for Calais"))
-    assert code == 1 and "request 3 differs from the cassette" in said, said
-    assert "-user: Use tides for Brest" in said and "+user: Use tides for Calais" in said
 
 
-def test_a_cassette_of_an_agent_with_an_output_replays_on_either_backend(tmp_path: Path) -> None:
-    """What its fields are called orders them the same in both."""
-    module = """
+SEEN = """
 from pydantic import BaseModel
 from hobus import Agent
 
@@ -264,34 +223,9 @@ hobus_agents = [Agent("keeper", instructions="Look.", output=Seen)]
 def test_it(hobus_cluster):
     assert "zebra" in hobus_cluster.ask("zebra: one").text
 """
-    for words in (("--hobus-record",), (), ("--hobus-backend", "simulated")):
-        code, said = pytest_in(tmp_path, module, *words)
-        assert code == 0 and "1 passed" in said, said
 
 
-@pytest.mark.parametrize("backend", ["processes", "simulated"])
-def test_an_agent_that_is_a_tool_is_asked_in_a_turn_of_its_own(tmp_path: Path, backend: str) -> None:
-    """Both take their answers from the one script, in the order in which they ask."""
-    module = """
-from hobus import Agent
-from hobus.testing import ScriptedModel, call
-
-desk = Agent("desk", instructions="You know the weather.")
-lead = Agent("lead", instructions="Ask the desk.", tools=[desk])
-hobus_agents = [lead, desk]
-
-
-def test_it(hobus_cluster):
-    hobus_cluster.use(ScriptedModel([call("DESK", text="Paris?"), "Sunny.", "The desk says: sunny."]))
-    assert hobus_cluster.ask("Weather in Paris?").text == "The desk says: sunny."
-"""
-    code, said = pytest_in(tmp_path, module, "--hobus-backend", backend)
-    assert code == 0 and "1 passed" in said, said
-
-
-def test_tests_of_like_names_have_cassettes_of_their_own(tmp_path: Path) -> None:
-    """Of one name in two classes, and with parameters that only differ in what a file's name cannot hold."""
-    module = """
+NAMES = """
 import pytest
 from app import clerk
 
@@ -312,10 +246,63 @@ class TestRome:
 def test_city(hobus_cluster, city):
     hobus_cluster.ask(f"Use weather for {city}")
 """
-    code, said = pytest_in(tmp_path, module, "--hobus-record")
-    assert code == 0, said
-    assert {path.name for path in (tmp_path / "cassettes" / "test_it").iterdir()} == {
+
+
+@both
+def test_modules_have_a_cluster_each_and_tests_their_own_scripts(tmp_path: Path, backend: str) -> None:
+    """The page's example, twice; rules of approvals, labels that come late, a called agent.
+
+    A rule runs in a tool process before the call, and no model is offered it; late labels ask no later test's script; both
+    agents take their answers from the one script, in the order in which they ask.
+    """
+    modules = {"it": EXAMPLE, "another": EXAMPLE, "ruled": RULED, "labelled": LABELLED, "called": CALLED}
+    code, said = pytest_in(tmp_path, "--hobus-backend", backend, **modules)
+    assert code == 0 and "6 passed" in said, said
+
+
+@both
+def test_what_does_not_fit_a_script_fails_in_a_sentence_and_the_next_test_begins_anew(
+    tmp_path: Path, backend: str
+) -> None:
+    """Also behind a test that failed in the middle of a turn."""
+    code, said = pytest_in(tmp_path, "-o", f"hobus_backend={backend}", it=EXAMPLE + SCRIPTS, approved=APPROVED)
+    assert code == 1 and "4 failed, 4 passed, 1 error" in said, said
+    for sentence in (
+        "the script has 1 answers, and was asked once more: 'How is it?'",
+        "1 of 2 answers of the script were not asked for",
+        "nobody scripted an answer: hobus_cluster.use(ScriptedModel([...]))",
+        "no money left",
+        "the first fault",
+    ):
+        assert sentence in said, said
+    failed = {line.partition("::")[2].partition(" ")[0] for line in said.splitlines() if line.startswith("FAILED ")}
+    assert failed == {
+        "test_the_script_is_too_short", "test_nobody_wrote_a_script", "test_a_provider_refuses",
+        "test_it_fails_in_the_middle_of_a_turn",
+    }  # fmt: skip
+
+
+def test_cassettes_are_written_from_the_record_and_played_without_model_and_tools(tmp_path: Path) -> None:
+    """On either backend; the first request that differs is shown.
+
+    Of functions that are coroutines, over several turns, of an agent with an output; of tests of like names each has its own.
+    """
+    code, said = pytest_in(tmp_path, "--hobus-record", it=TWO_TURNS, seen=SEEN, names=NAMES)
+    assert code == 0 and "6 passed, 1 skipped" in said, said
+    [cassette] = (tmp_path / "cassettes" / "test_it").iterdir()
+    calls = json.loads(cassette.read_text())["calls"]
+    assert cassette.name == "test_two_turns.json" and len(calls) == 4
+    assert calls[0]["answer"]["calls"] == [{"tool": "weather", "arguments": {"city": "Paris"}}]
+    assert {path.name for path in (tmp_path / "cassettes" / "test_names").iterdir()} == {
         "TestOslo.test_it.json", "TestRome.test_it.json", "test_city[a b].json", "test_city[a%2Fb].json",
     }  # fmt: skip
-    code, said = pytest_in(tmp_path, module)
-    assert code == 0 and "4 passed" in said, said
+    ran = (tmp_path / "ran").read_text()
+    assert "sync async " in ran
+    for backend in ("processes", "simulated"):
+        code, said = pytest_in(tmp_path, "--hobus-backend", backend)
+        assert code == 0 and "7 passed" in said, said
+    assert (tmp_path / "ran").read_text() == ran
+    differing = TWO_TURNS.replace("Use tides for Brest", "Use tides for Calais")
+    code, said = pytest_in(tmp_path, "test_it.py", it=differing)
+    assert code == 1 and "request 3 differs from the cassette" in said, said
+    assert "-user: Use tides for Brest" in said and "+user: Use tides for Calais" in said

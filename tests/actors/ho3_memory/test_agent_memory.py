@@ -30,7 +30,6 @@ from tests.actors.ho3_memory.builders import (
     us,
     weighed,
 )
-from tests.laws import law
 
 OTHER = "domain:docs"
 BISTABLE = {"gate_mode": "bistable", "gate_high": 3.0, "gate_low": 1.5, "evidence_half_life_hours": 48.0}
@@ -404,9 +403,7 @@ def bytes_of(memory, as_of):
     return [canonical_bytes(answer) for answer in answers], memory.counts(as_of)
 
 
-@law(
-    20,
-    200,
+@given(
     facts=FACTS,
     draw=st.randoms(use_true_random=False),
     mode=MODES,
@@ -421,7 +418,7 @@ def test_the_state_does_not_depend_on_the_order_in_which_facts_arrive(facts, dra
     assert bytes_of(memory_of(*shuffled, **mode), as_of) == bytes_of(memory_of(*facts, **mode), as_of)
 
 
-@law(20, 200, facts=FACTS, cut=st.integers(0, 25), mode=MODES, hours=st.integers(0, 450))
+@given(facts=FACTS, cut=st.integers(0, 25), mode=MODES, hours=st.integers(0, 450))
 def test_an_answer_as_of_a_moment_stays_the_same_for_ever(facts, cut, mode, hours):
     memory = memory_of(*facts[:cut], **mode)
     as_of = PointInTime(us(hours), min(cut, len(facts)) - 1)
@@ -431,7 +428,7 @@ def test_an_answer_as_of_a_moment_stays_the_same_for_ever(facts, cut, mode, hour
         assert bytes_of(memory, as_of) == before
 
 
-@law(20, 200, facts=FACTS, mode=MODES, hours=st.integers(0, 6000), seq=st.integers(-1, 25))
+@given(facts=FACTS, mode=MODES, hours=st.integers(0, 6000), seq=st.integers(-1, 25))
 def test_what_a_read_leaves_out_unseen_would_not_be_in_force(facts, mode, hours, seq):
     """With the index of fresh signals and without: the same lines, hours and months after the last event."""
     as_of = moment(hours, seq)
@@ -487,7 +484,7 @@ def test_a_page_of_ones_own_lines_costs_nothing_of_anothers(as_of):
     assert cost(10) == cost(200)
 
 
-@law(20, 200, facts=FACTS, mode=MODES, hours=st.integers(0, 450), seq=st.integers(-1, 25))
+@given(facts=FACTS, mode=MODES, hours=st.integers(0, 450), seq=st.integers(-1, 25))
 def test_no_signal_has_two_lines_in_one_prompt(facts, mode, hours, seq):
     """At most one artifact per signal, and it is the newest of those that ever held; nothing pending or off is among them."""
     as_of = moment(hours, seq)

@@ -10,7 +10,6 @@ from hobus.actors.ho3_memory.signals import EventTally, SignalTable
 from hobus.bus.messages.base import canonical_bytes
 from hobus.bus.messages.ids import LOCAL
 from tests.actors.ho3_memory.builders import BOB, LATEST, SIGNAL, at, config, moment, seen, session, steps_of, us
-from tests.laws import law
 
 RULES = config(
     gate_mode="bistable", gate_high=3.0, gate_low=1.5, evidence_half_life_hours=48.0, evidence_cap_per_session=2.0,
@@ -96,7 +95,7 @@ def answers(log, as_of):
     return log.tally(as_of), log.level(as_of), None if accumulator is None else canonical_bytes(accumulator)
 
 
-@law(20, 200, events=EVENTS)
+@given(events=EVENTS)
 def test_many_that_come_at_once_are_traced_once_behind_them(events):
     """In whatever order: every level is as if each had been settled alone, and each signal is worked out once."""
     one_by_one, together = log_of(*events), Log()
@@ -114,7 +113,7 @@ def test_many_that_come_at_once_are_traced_once_behind_them(events):
         assert together.tally(as_of) == one_by_one.tally(as_of)
 
 
-@law(20, 200, events=EVENTS, draw=st.randoms(use_true_random=False), as_of=MOMENTS)
+@given(events=EVENTS, draw=st.randoms(use_true_random=False), as_of=MOMENTS)
 def test_the_order_of_arrival_does_not_matter(events, draw, as_of):
     shuffled = list(events)
     draw.shuffle(shuffled)
@@ -142,9 +141,7 @@ def test_a_late_event_behind_many_costs_what_comes_after_it_until_nothing_change
     assert log.tally(moment(late + 0.1)) == EventTally(int(late) + 2, int(late) + 2, us(late), 1)
 
 
-@law(
-    20,
-    200,
+@given(
     events=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 2)), max_size=25),
     draw=st.randoms(use_true_random=False),
 )
@@ -175,9 +172,7 @@ def test_a_late_event_works_out_only_what_it_changes(monkeypatch, late, others):
     assert len(traced) == 1 + others
 
 
-@law(
-    20,
-    200,
+@given(
     events=EVENTS,
     later=st.lists(st.tuples(st.integers(0, 100), st.integers(0, 3)), max_size=10),
     hours=st.integers(-1, 110),
@@ -205,9 +200,7 @@ def test_the_quick_answer_is_the_one_from_looking_at_every_event(events, as_of):
     assert log_of(*events).tally(as_of) == expected
 
 
-@law(
-    40,
-    400,
+@given(
     events=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.integers(0, 2), st.booleans()), max_size=25),
     as_of=st.tuples(st.integers(-1, 450), st.integers(-1, 30)).map(lambda pair: moment(*pair)),
 )

@@ -139,15 +139,14 @@ LOST = [
 """The launcher says that the honest worker is dead, as it may."""
 
 
-@pytest.mark.parametrize("examples", [12, pytest.param(80, marks=pytest.mark.slow)])
-def test_hostile_peers_get_answers_and_harm_nobody(monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
+def test_hostile_peers_get_answers_and_harm_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every type of control and question at and over its bounds, in any order; then every question of an operator."""
     law = given(said=st.lists(frames(), max_size=16), is_starting=st.booleans())(check_answers)
     for said in (DRAINED, LOST):
         law = example(said=said, is_starting=False)(law)
     for name, value in TIGHT.items():
         monkeypatch.setattr(engineering, name, value)
-    settings(max_examples=examples, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])(law)()
+    settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])(law)()
 
 
 def check_answers(said: list[tuple[str, Any, bytes]], is_starting: bool) -> None:

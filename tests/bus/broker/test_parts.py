@@ -13,7 +13,6 @@ from hobus.bus.broker.waiting import ANYBODY, WaitingRoom
 from hobus.bus.catalog import ROLES, ROWS, map_rows
 from hobus.bus.envelope import Kind, make_header
 from hobus.bus.lanes import INSTANCE_PATTERN, is_foreign
-from tests.laws import law
 
 ROW = map_rows("ho1")["wo.execute"]
 
@@ -38,7 +37,7 @@ def pending(message_id, sender="ho2/1@a", row=ROW):
     )
 
 
-@law(20, 100, steps=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "take", "drop"])), max_size=60))
+@given(steps=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "take", "drop"])), max_size=60))
 def test_a_waiting_room_loses_nothing_and_counts_right(steps):
     room, inside, made = WaitingRoom(), {}, 0
     for sender, what in steps:

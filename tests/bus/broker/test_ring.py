@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.broker import ring as ring_module
@@ -10,7 +11,6 @@ from hobus.bus.broker.ring import Ring
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.broker.tap_wire import TapAssembler, pack_live_batch
 from hobus.bus.envelope import Kind, make_header
-from tests.laws import law
 
 
 def tap(sequence, *, body=b"body", kind=Kind.REQUEST):
@@ -36,9 +36,7 @@ def test_an_answer_reaches_to_the_question_whatever_comes_before_its_first_piece
     assert sequences(answer) == ([1, 2], 0)
 
 
-@law(
-    20,
-    100,
+@given(
     sizes=st.lists(st.integers(0, 90), min_size=1, max_size=20),
     frames_max=st.integers(1, 300),
     since=st.integers(0, 200),

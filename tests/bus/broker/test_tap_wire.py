@@ -13,7 +13,6 @@ from hobus.bus.broker.tap_record import Tap, record_from, record_of
 from hobus.bus.broker.tap_wire import RingQuestion, TapAssembler, make_ring_topic, pack_live_batch, read_ring_topic
 from hobus.bus.envelope import Kind, make_header
 from hobus.bus.messages.base import pack
-from tests.laws import law
 
 
 def tap(sequence, *, at=0.0, body=b"body", kind=Kind.REQUEST):
@@ -159,7 +158,7 @@ def test_a_new_brokers_frames_before_the_reader_was_back_are_counted():
     assert (batch.restarted, batch.lost, batch.first, batch.next) == (True, 4, 1, 7)
 
 
-@law(20, 100, spans=st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=20), data=st.data())
+@given(spans=st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=20), data=st.data())
 def test_every_number_of_a_ring_answer_is_a_record_a_beat_or_lost(spans, data):
     """Beats are not kept and pieces may be lost on the way: the three add up to the span that the answer names."""
     ring, sequence = Ring(frames_max=10_000, bytes_max=10**6), 1

@@ -20,13 +20,12 @@ from hobus.bus.record.text_parts import (
     read_parts,
     share_text,
 )
-from tests.laws import law
 
 REFS = st.none() | st.text(min_size=1, max_size=9)
 PARTS = st.lists(st.builds(TextPart, ref=REFS, text=st.text(max_size=20), stretch=st.just("")))
 
 
-@law(20, 200, parts=PARTS)
+@given(parts=PARTS)
 def test_the_parts_give_the_whole_again(parts: list[TextPart]) -> None:
     """What has a ref is listed by it and stored no second time; put together, it is the text that was shown."""
     segment = join_parts("history", parts)
@@ -56,7 +55,7 @@ def test_a_stretch_of_a_recorded_text_is_named_by_where_it_is() -> None:
     assert join(listed, {"o/1": "hello world"}) == "found: lo wo"
 
 
-@law(20, 200, parts=PARTS)
+@given(parts=PARTS)
 def test_merged_parts_say_the_same_in_no_more_pieces(parts: list[TextPart]) -> None:
     found = merge(parts)
     assert "".join(part.text for part in found) == "".join(part.text for part in parts)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.sim.disk import SimDisk, SimMedium
-from tests.laws import law
 
 
 def medium() -> SimMedium:
@@ -46,7 +46,7 @@ def test_unsynced_names_are_lost_with_the_power() -> None:
 Write = st.tuples(st.sampled_from(["write", "truncate", "sync"]), st.integers(0, 30), st.binary(max_size=8))
 
 
-@law(20, 100, steps=st.lists(Write, max_size=30))
+@given(steps=st.lists(Write, max_size=30))
 def test_after_a_crash_the_file_is_what_it_was_at_its_last_sync(steps: list[tuple[str, int, bytes]]) -> None:
     cut = medium()
     disk = SimDisk(cut)

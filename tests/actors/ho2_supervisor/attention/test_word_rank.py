@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor.attention.word_rank import rank_texts
-from tests.laws import law
 
 TEXTS = ["the ledger keeps the record", "the gateway asks providers", "LÉDGER ledger: a chain of entries", ""]
 
@@ -37,7 +37,7 @@ PARTS = st.sampled_from(["ledger", "LÉDGER", "gateway", "a", "record"]) | st.te
 SAID = st.lists(PARTS, max_size=8).map(" ".join)
 
 
-@law(20, 200, texts=st.lists(SAID, max_size=6), words=SAID)
+@given(texts=st.lists(SAID, max_size=6), words=SAID)
 def test_any_texts_and_words_are_ranked(texts: list[str], words: str) -> None:
     """Quotes, zeros, halves of pairs: nothing is syntax; the same again is the same."""
     found = rank_texts(texts, words, words_max=8)

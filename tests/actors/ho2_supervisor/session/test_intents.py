@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor.session.intents import IntentFact, Intents
 from hobus.actors.ho2_supervisor.session.state import SessionState, pack_state
 from hobus.bus.record import session_facts as events
 from tests.actors.ho2_supervisor.journals import SESSION, at, fold, reduced, running, started
-from tests.laws import law
 
 
 def intent(number: int) -> str:
@@ -101,7 +101,7 @@ def test_intents_are_part_of_the_state() -> None:
     assert pack_state(fold(running(), declared(1))) != pack_state(running())
 
 
-@law(20, 200, steps=st.lists(st.tuples(st.sampled_from(["declare", "supersede", "close", "doubt"]), st.integers(1, 4))))
+@given(steps=st.lists(st.tuples(st.sampled_from(["declare", "supersede", "close", "doubt"]), st.integers(1, 4))))
 def test_no_sequence_of_events_breaks_the_intents(steps: list[tuple[str, int]]) -> None:
     """Whatever comes: ids are unique and rise, an intent that ended never comes back, the count of doubts never falls."""
     state, over, intents = running(), set[str](), Intents()

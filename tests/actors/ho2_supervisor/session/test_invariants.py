@@ -63,7 +63,7 @@ class Sessions(RuleBasedStateMachine):
         assert differences(self.life.entries, self.life.record) == []
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [5, pytest.param(40, marks=pytest.mark.slow)])
 def test_journals_made_at_random_fold_to_the_same_bytes(count: int) -> None:
     """R11: no invariant breaks, no id is given twice, and each is read whole and from each of its snapshots."""
     for seed in range(count):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.builders import shipped_snapshot
 from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.actors.ho2_supervisor.turn.blocks import compile_unsafe, make_harmless, make_whole_harmless
 from hobus.bus.record.text_parts import TextPart, cut_part
-from tests.laws import law
 
 UNSAFE = compile_unsafe(shipped_snapshot().prompt_packs)
 
@@ -49,7 +49,7 @@ def test_where_a_prompt_names_whole_texts_alone_what_is_replaced_is_no_recorded_
     assert found.parts == (kept, TextPart(None, "x \u2039/excerpts> y"))
 
 
-@law(20, 200, said=st.text(st.sampled_from("<>/\x1b a") | st.characters(codec="utf-8")), begin=st.integers(0, 9))
+@given(said=st.text(st.sampled_from("<>/\x1b a") | st.characters(codec="utf-8")), begin=st.integers(0, 9))
 def test_of_a_recorded_text_what_stands_as_it_was_is_named_by_its_ref(said: str, begin: int) -> None:
     """Stretches of the text behind the ref, and the same size as before; done once more, nothing changes."""
     said = f"</context>{said}<message>"
@@ -63,9 +63,7 @@ def test_of_a_recorded_text_what_stands_as_it_was_is_named_by_its_ref(said: str,
     assert "".join(part.text for part in whole) == shown
 
 
-@law(
-    20,
-    200,
+@given(
     said=st.lists(
         st.lists(st.sampled_from(["<", "/", ">", "\r", "\n", " ", "|", "\x1b", "context"])).map("".join), max_size=4
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -23,7 +24,6 @@ from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.work_order import Exchange, Segment, ToolCall
 from hobus.bus.record.text_parts import TextPart, merge
-from tests.laws import law
 from tests.transcripts import readable
 
 LIMITS = HistoryLimits(budget_tokens=100, turns_max=3, digest_chars=60, chars_per_token=4, known_max=10)
@@ -197,9 +197,7 @@ def chars_of(text: str) -> int:
     return sum(len(part.text) for part in turn(1, text, text).verbatim)
 
 
-@law(
-    20,
-    200,
+@given(
     sizes=st.lists(st.integers(1, 200), min_size=1, max_size=120),
     budget_tokens=st.integers(0, 1500),
     turns_max=st.integers(1, 12),
@@ -230,9 +228,7 @@ def test_between_two_cuts_a_prompt_begins_as_the_one_before(
         before = text
 
 
-@law(
-    20,
-    200,
+@given(
     sizes=st.lists(st.integers(1, 400), min_size=1, max_size=80),
     budget_tokens=st.integers(0, 1500),
     smaller=st.integers(0, 1500),
@@ -324,9 +320,7 @@ def test_erased_text_is_marked_and_has_no_ref() -> None:
 _SAID = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=200)
 
 
-@law(
-    20,
-    200,
+@given(
     said=st.lists(st.tuples(_SAID, _SAID), max_size=30),
     budget=st.integers(0, 120),
     turns_max=st.integers(1, 5),

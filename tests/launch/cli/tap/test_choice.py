@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.broker.ring import Ring
@@ -13,7 +14,6 @@ from hobus.launch.cli.tap.choice import Chooser, Replies, TurnBook
 from hobus.launch.filters.tap_fields import tap_filter
 from tests.launch.cli.tap.batches import batch, is_exact
 from tests.launch.filters.frames import frame
-from tests.laws import law
 
 
 def chooser(*texts: str, **options) -> Chooser:
@@ -27,9 +27,7 @@ def tapped(sequence: int) -> Tap:
     return Tap(sequence, 1.0, "delivered", head, f"ho{1 + sequence % 2}/1@a", "", b"", "")
 
 
-@law(
-    25,
-    300,
+@given(
     steps=st.lists(st.tuples(st.integers(1, 6), st.booleans(), st.booleans()), max_size=25),
     with_ring=st.booleans(),
     count=st.none() | st.integers(1, 20),
