@@ -131,7 +131,7 @@ KEPT: tuple[rig.Outcome, ...] = ("whole", "repaired")
 def failed(fault: Fault, *, full: bool) -> rig.Row:
     """Every call, with what was not synced kept (the process died) and lost (the power was cut)."""
     calls, row = _count(), rig.Row(fault.name, "none")
-    for at in range(0, len(calls), 1 if full else 5):
+    for at in range(0, len(calls), 1 if full else 9):
         if fault.only is not None and calls[at] not in fault.only and not fault.for_good:
             continue
         for power_cut in (False, True):

@@ -60,7 +60,7 @@ def torn_without_index(*, full: bool) -> Row:
         files = _bytes(device)
         last = max(files)
         lacking = Acked(list(acked.items())[:-2])
-        for what, content in _tears(files[last], 1 if full else 3):
+        for what, content in _tears(files[last], 1 if full else 13):
             found = asyncio.run(outcome(_device({**files, last: content}), lacking))
             row.count(found, ("repaired",), f"{batches} batches, {what}")
     return row
@@ -124,7 +124,7 @@ def flips_with_index(folder: Path, *, full: bool) -> Row:
     for path in paths:
         content = path.read_bytes()
         committed = len(content.rstrip(b"\0")) if path == paths[-1] else len(content)
-        for byte in range(0, len(content), 1 if full else 40):
+        for byte in range(0, len(content), 1 if full else 90):
             case = _copy(template, folder / "case")
             (case / "segments" / path.name).write_bytes(_flipped(content, byte * 8 + byte % 8))
             expected: tuple[Outcome, ...] = ("refused", "told") if byte < committed else ("repaired",)
@@ -138,7 +138,7 @@ def flips_of_index(folder: Path, *, full: bool) -> Row:
     template = folder / "template"
     acked = asyncio.run(made(RealDisk(template), BATCHES))
     content = (template / INDEX).read_bytes()
-    for byte in range(0, len(content), 4 if full else 331):
+    for byte in range(0, len(content), 4 if full else 997):
         case = _copy(template, folder / "case")
         (case / INDEX).write_bytes(_flipped(content, byte * 8 + byte // 4 % 8))
         found = asyncio.run(outcome(RealDisk(case), acked))

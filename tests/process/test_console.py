@@ -100,31 +100,18 @@ def test_the_cluster_is_shown_and_told_and_may_go_and_come_under_the_page(cluste
     cluster.verify()
 
 
-def test_a_home_at_rest_is_looked_at_and_nothing_in_it_changes(cluster, serve):
-    """With --read-only no cluster is asked, also where one runs; every screen of the record shows what it says."""
+def test_a_home_at_rest_is_looked_at_and_nothing_in_it_changes(cluster, serve, tmp_path):
+    """With --read-only no cluster is asked, also where one runs; every screen of the record shows what it says.
+
+    Without a record, without its capture and on a port that is taken the console says so.
+    """
+    none = cluster("console")
+    assert none.code == exit_codes.USAGE and "no record" in none.err
     cluster.up()
     session = cluster.ask("what packages are installed?")["session_id"]
     running = serve("--read-only")
     assert "a cluster runs in" in running.client.get("/").text
-    assert cluster("down").code == exit_codes.OK
-    before = {path: path.stat().st_mtime_ns for path in cluster.home.root.rglob("*")}
-    console = serve("--read-only")
-    for path in ("/sessions", f"/sessions/{session}", f"/sessions/{session}/turns/1", "/record", "/gateway", "/config"):
-        for one in (running, console):
-            assert "Begin a session" not in one.client.get(path).text
-            answer = one.client.get(path)
-            assert answer.status_code == 200 and 'method="post" action="/ask"' not in answer.text, path
-    assert running.client.get("/memory.json").json()["running"] is False
-    assert console.client.post("/ask", data={"csrf": console.csrf(), "text": "hello"}).status_code == 403
-    assert {path: path.stat().st_mtime_ns for path in cluster.home.root.rglob("*")} == before
-
-
-def test_without_a_record_without_its_capture_and_on_a_taken_port_it_says_so(cluster, serve, tmp_path):
-    none = cluster("console")
-    assert none.code == exit_codes.USAGE and "no record" in none.err
-    cluster.up()
-    port = serve().link.rpartition(":")[2].partition("/")[0]
-    taken = cluster("console", "--port", port)
+    taken = cluster("console", "--port", running.link.rpartition(":")[2].partition("/")[0])
     assert taken.code == exit_codes.USAGE and "in use" in taken.err
     assert cluster("console", "--person", "eve:root").code == exit_codes.USAGE
     for words, path in ((), tmp_path / "nope"), (("damaged",), tmp_path / "no-capture"):
@@ -132,6 +119,17 @@ def test_without_a_record_without_its_capture_and_on_a_taken_port_it_says_so(clu
             path.write_text(word)
         wanted = [cluster(*command, str(path)) for command in (("console", "--capture"), ("tap", "-r"))]
         assert wanted[0].code == wanted[1].code != exit_codes.OK and str(path) in wanted[0].err
+    assert cluster("down").code == exit_codes.OK
+    before = {path: path.stat().st_mtime_ns for path in cluster.home.root.rglob("*")}
+    console = serve("--read-only")
+    for path in ("/sessions", f"/sessions/{session}", f"/sessions/{session}/turns/1", "/record", "/gateway", "/config"):
+        for one in (running, console):
+            answer = one.client.get(path)
+            assert answer.status_code == 200 and "Begin a session" not in answer.text, path
+            assert 'method="post" action="/ask"' not in answer.text, path
+    assert running.client.get("/memory.json").json()["running"] is False
+    assert console.client.post("/ask", data={"csrf": console.csrf(), "text": "hello"}).status_code == 403
+    assert {path: path.stat().st_mtime_ns for path in cluster.home.root.rglob("*")} == before
 
 
 def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):

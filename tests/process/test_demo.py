@@ -16,8 +16,8 @@ pytestmark = pytest.mark.process
 
 @pytest.mark.parametrize(
     ("number", "where"),
-    [(signal.SIGINT, b"[1/6]"), (signal.SIGTERM, b"[2/6]"), (signal.SIGHUP, b"[2/6]")],
-    ids=["interrupted in its start", "ended in its turn", "hung up in its turn"],
+    [(signal.SIGINT, b"[1/6]"), (signal.SIGHUP, b"[2/6]")],
+    ids=["interrupted in its start", "hung up in its turn"],
 )
 def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals, where: bytes):
     """In the start or in a turn: the processes are gone when it has ended, and so is its home."""

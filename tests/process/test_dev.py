@@ -103,12 +103,9 @@ FAULTS = [
     (APP + "1 / 0\n", "dev_app.py:16); fix that file"),
     (APP + "import os; os._exit(0)\n", "dev_app.py ended the process; remove the call that exits"),
     (APP + "import os, signal\nif signal.alarm(0): os.kill(os.getpid(), signal.SIGALRM)\n", "takes more than 30 s"),
-    (APP + "other = Agent('Clerk', 'Hi.')\n", "two agents are called CLERK ("),
-    (APP + "other = Agent('a b', 'Hi.')\n", "letters, digits and `_`, 64 at most, "),
-    (APP.replace("city: str,", "city,"), "dev_app.py:9: parameter city has no annotation"),
-    ("x = 1\n", "has no Agent at its top"),
     (APP.replace("prompt.md", "none.md"), "none.md"),
 ]
+"""Of a process that does not come back, and of a file that does; what else there is, tests/launch/app/test_started.py has."""
 
 
 def test_a_fault_is_shown_and_mended_in_place(cluster: Cluster, app: Path) -> None:

@@ -77,9 +77,7 @@ def test_the_configuration_of_the_home_is_used_and_its_cluster_left_alone(tmp_pa
 DRILL = ("drill", "kill", "ho2", "--during", "tool")
 
 
-@pytest.mark.parametrize(
-    ("command", "number"), [(("demo",), signal.SIGKILL), (DRILL, signal.SIGTERM), (DRILL, signal.SIGKILL)]
-)
+@pytest.mark.parametrize(("command", "number"), [(("demo",), signal.SIGKILL), (DRILL, signal.SIGTERM)])
 def test_no_cluster_survives_the_command_that_made_it(tmp_path: Path, command: tuple[str, ...], number: signal.Signals):
     """Told to end, it takes its cluster down; killed without a word, the cluster goes down by itself."""
     with begun(*command, env={"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}) as started:

@@ -39,18 +39,6 @@ def wait_ready(cluster: Cluster, *servers: str, workers: int = 1) -> None:
     eventually(is_ready, within_s=60)
 
 
-def test_an_image_of_a_server_is_kept_and_named(cluster: Cluster, tmp_path: Path):
-    """By a real server over stdio; the answer's calls name what is kept."""
-    servers = {"s": scripted(tmp_path, reads=["picture"])}
-    cluster.up(*configure(cluster, servers, tools=["s__*"], permitted=["s__*"]))
-    wait_ready(cluster, "s")
-    result = cluster.ask(use("s__picture"))
-    assert "[image image-1.png, image/png, 100 bytes]" in result["response"]
-    (file,) = result["tool_calls"][0]["files"]
-    assert (file["name"], file["media_type"], file["size_bytes"]) == ("image-1.png", "image/png", 100)
-    assert cluster.verify().tail == "clean"
-
-
 def test_a_pasted_block_is_all_that_a_server_needs(cluster: Cluster):
     """The example of docs/tools.md, word for word, beside an agent that may use it."""
     page = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
@@ -194,9 +182,12 @@ def test_a_worker_on_another_host(cluster: Cluster, tmp_path: Path):
 
 
 def test_a_cancelled_session_stops_its_server_and_an_approved_call_runs_once(cluster: Cluster, tmp_path: Path):
-    """Nothing runs before the operator's word; then it does, once; a cancel reaches the server, deaf as it is."""
+    """Nothing runs before the operator's word; then it does, once; a cancel reaches the server, deaf as it is.
+
+    An image of the server that is started anew is kept, and named among the answer's calls.
+    """
     servers = {"s": scripted(tmp_path)}
-    mine = ["s__deaf", "s__effect"]
+    mine = ["s__deaf", "s__effect", "s__picture"]
     words = configure(cluster, servers, tools=["s__*"], permitted=mine, tools__approval=["s__eff*"])
     cluster.up(*words)
     wait_ready(cluster, "s")
@@ -228,4 +219,8 @@ def test_a_cancelled_session_stops_its_server_and_an_approved_call_runs_once(clu
     asyncio.run(story())
     wait_ready(cluster, "s")
     assert effects.read_text().count("deaf") == 1
+    result = cluster.ask(use("s__picture"))
+    assert "[image image-1.png, image/png, 100 bytes]" in result["response"]
+    (file,) = result["tool_calls"][0]["files"]
+    assert (file["name"], file["media_type"], file["size_bytes"]) == ("image-1.png", "image/png", 100)
     assert cluster.verify().tail == "clean"

@@ -116,19 +116,11 @@ def test_a_process_that_does_not_end_when_told_is_killed_and_started(cluster: Cl
     assert not identity.is_alive(blocks.pid, blocks.mark)
 
 
-def test_a_configuration_that_was_changed_is_told_until_it_is_in_force(cluster: Cluster):
-    """By the doctor, with what differs and what puts it in force."""
-    cluster.up()
-    cluster("config set", "ho1.orders_max", "2")
-    anew = f"hobus reload --home {cluster.home.root}"
-    told = cluster("doctor")
-    assert told.code == 0 and "ho1.orders_max is 4096, on disk 2" in told.out and anew in told.out
-    assert cluster("reload").code == 0
-    assert "on disk" not in cluster("doctor").out
-
-
 def test_what_cannot_be_is_refused_in_a_sentence(cluster: Cluster):
-    """Unknown names, roles without a number, zero; by the launcher itself, too."""
+    """Unknown names, roles without a number, zero; by the launcher itself, too.
+
+    A configuration that was changed is told by the doctor, with what differs and what puts it in force.
+    """
     cluster.up()
     for words, said in (
         (("restart", "ho1/9"), "there are broker/1"),
@@ -147,6 +139,12 @@ def test_what_cannot_be_is_refused_in_a_sentence(cluster: Cluster):
         send(Path(cluster.run().sockets), ScaleCommand(role="ho1", count=10**9), timeout_s=5)
     with pytest.raises(BusError, match="cannot be scaled"):
         send(Path(cluster.run().sockets), ScaleCommand(role="ledger", count=2), timeout_s=5)
+    cluster("config set", "ho1.orders_max", "2")
+    anew = f"hobus reload --home {cluster.home.root}"
+    told = cluster("doctor")
+    assert told.code == 0 and "ho1.orders_max is 4096, on disk 2" in told.out and anew in told.out
+    assert cluster("reload").code == 0
+    assert "on disk" not in cluster("doctor").out
     cluster("down")
     assert cluster("restart", "ho1/1").code == exit_codes.UNREACHABLE
 

@@ -91,7 +91,7 @@ def tested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("tested")
     cluster = cluster_in(directory / "home")
     try:
-        up(cluster, directory)
+        up(cluster, directory, tools__approval=["pay"])
         yield cluster
     finally:
         cluster.end()
@@ -219,25 +219,24 @@ def test_a_reload_takes_in_edited_code_of_a_tool(cluster: Cluster, tmp_path: Pat
     assert cluster("reload").out.startswith("nothing changed") and "the code of" not in cluster("doctor").out
 
 
-def test_a_tool_is_called_by_hand_once_and_as_its_agent_may(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_tool_is_called_by_hand_once_and_as_its_agent_may(tested: Cluster, tmp_path: Path) -> None:
     """Result on stdout; a failing one is an error; what needs an approval waits for it, and never runs twice."""
-    up(cluster, tmp_path, tools__approval=["pay"])
-    called = cluster("tools call", "double", '{"number": 21}')
+    called = tested("tools call", "double", '{"number": 21}')
     assert (called.code, called.out) == (0, "42\n"), called.err
-    broke = cluster("tools call", "blunder", '{"path": "the drawer"}', "--json")
+    broke = tested("tools call", "blunder", '{"path": "the drawer"}', "--json")
     assert (broke.code, broke.json["code"], broke.json["ok"]) == (exit_codes.FAILED, "tool_failed", False)
     words = ("pay", json.dumps({"directory": str(tmp_path)}), "--input-id", "in-1")
-    waiting = cluster.begin("tools call", *words)
-    held = eventually(lambda: [one for one in cluster("session list", "--json").json["sessions"] if one["held_calls"]])
-    short = cluster("tools call", *words, "--timeout", "2s")
+    waiting = tested.begin("tools call", *words)
+    held = eventually(lambda: [one for one in tested("session list", "--json").json["sessions"] if one["held_calls"]])
+    short = tested("tools call", *words, "--timeout", "2s")
     assert short.code == exit_codes.UNREACHABLE and "--input-id in-1" in short.err
-    cluster("session approve", held[0]["session_id"])
+    tested("session approve", held[0]["session_id"])
     out, err = waiting.communicate(timeout=60)
     assert (waiting.returncode, out) == (0, b"done\n"), err
-    assert cluster("tools call", *words).out == "done\n"
+    assert tested("tools call", *words).out == "done\n"
     assert len((tmp_path / "effects").read_text().split()) == 1
-    refused = cluster.begin("tools call", *words[:2])
-    held = eventually(lambda: [one for one in cluster("session list", "--json").json["sessions"] if one["held_calls"]])
-    cluster("session deny", held[0]["session_id"], "--reason", "not today")
+    refused = tested.begin("tools call", *words[:2])
+    held = eventually(lambda: [one for one in tested("session list", "--json").json["sessions"] if one["held_calls"]])
+    tested("session deny", held[0]["session_id"], "--reason", "not today")
     out, err = refused.communicate(timeout=60)
     assert (refused.returncode, out) == (exit_codes.REFUSED, b"") and b"not today" in err

@@ -159,8 +159,11 @@ def test_a_launcher_that_is_killed_in_the_middle_leaves_a_home_that_starts_under
     assert cluster.record_verdict() == "ok"
 
 
-def test_what_cannot_be_without_a_stop_is_refused_by_name_and_a_fault_changes_nothing(cluster: Cluster) -> None:
-    """Addresses and the bus are named with the mend; a configuration with faults is told as `hobus up` tells it."""
+def test_one_that_a_process_does_not_start_under_is_taken_back_and_that_is_said(cluster: Cluster) -> None:
+    """Memory that cannot start under the new one: all runs as before, with as many processes.
+
+    So does it where addresses or the bus would change, which are named with the mend, and under a configuration with faults.
+    """
     cluster.up()
     former = cluster.run().config_digest
     say(cluster, bus__attempts_max=99, http__listen="127.0.0.1:0", budget__turn_limit=7)
@@ -171,12 +174,7 @@ def test_what_cannot_be_without_a_stop_is_refused_by_name_and_a_fault_changes_no
     assert cluster("reload").code == 2
     assert cluster.run().config_digest == former
     assert cluster.run().reload is None
-
-
-def test_one_that_a_process_does_not_start_under_is_taken_back_and_that_is_said(cluster: Cluster) -> None:
-    """Memory that cannot start under the new one: all runs as before, with as many processes."""
-    cluster.up()
-    former = cluster.run().config_digest
+    (cluster.home.config / "admin_config.json").unlink()
     before = {row.actor for row in cluster.run().children}
     say(cluster, http__connections_max=7, ho3__stated_weight=0.5)
     memory = cluster.home.root / "memory"
