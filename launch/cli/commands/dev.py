@@ -58,10 +58,10 @@ def dev(*, home: Home, app: Path, http: str | None) -> int:
     developed = _Developed(home, app, StartOptions(http=http))
     try:
         developed.take_in()
-        _say(f"watching {app} and what it imports from beside it; Ctrl-C ends that")
-        with suppress(KeyboardInterrupt):  # that is how it ends
+        with suppress(KeyboardInterrupt), asyncio.Runner() as runner:  # that is how it ends, its loop closed
+            _say(f"watching {app} and what it imports from beside it; Ctrl-C ends that")
             while True:
-                asyncio.run(developed.wait_changed())
+                runner.run(developed.wait_changed())
                 developed.take_in()
         return exit_codes.OK
     finally:
