@@ -9,8 +9,8 @@ CONNECT_TIMEOUT_MS = 5000
 """Until a connection to a provider stands: a server that is there answers within a round trip or two."""
 LIST_WAIT_MS = 1000
 """The first calls to a provider wait so long for its list of models, which says their windows; then it comes beside."""
-POOL_REQUESTS_MAX = 32
-"""Requests at once in one pool of connections to a provider: each begin and end looks through all of them."""
+CONNECTION_IDLE_S = 4
+"""An idle connection to a provider is closed then: servers close theirs after five, also under a request."""
 CALLS_MAX = 4096
 """Orders' prompts at once, and calls that a provider bears: as many as any process takes."""
 

@@ -11,16 +11,17 @@ import codecs
 import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 
+import aiohttp
 import httpx2
 
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import limits
 from hobus.gateway_service.limits import ERROR_MAX_BYTES
 from hobus.gateway_service.providers.http.faults import AnswerRefused, AnswerTooLarge
-from hobus.gateway_service.providers.http.provider import SdkClient, current
+from hobus.gateway_service.providers.http.provider import RequestSent, SdkClient, current
 
 _KEY_HEADERS = ("authorization", "x-api-key")
 
@@ -28,18 +29,12 @@ _FIRST_OTHER = 300
 """From this status on an answer is no answer: a redirection, which nobody follows, or an error."""
 
 
-class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Another transport, bounded."""
+class BoundedTransport(httpx2.AsyncBaseTransport):
+    """Requests by aiohttp, at half the price of the HTTP library's own transport; what comes is bounded."""
 
-    def __init__(
-        self,
-        inner: httpx2.AsyncBaseTransport,
-        breathe: Callable[[], Awaitable[None]],
-        *,
-        has_key: bool,
-    ) -> None:
-        """Wrap `inner`. `breathe`: awaited between two pieces. Without a key no header with one leaves."""
-        self._inner = inner
+    def __init__(self, breathe: Callable[[], Awaitable[None]], *, has_key: bool) -> None:
+        """`breathe`: awaited between two pieces. Without a key no header with one leaves."""
+        self._session: aiohttp.ClientSession | None = None  # made on the loop that runs
         self._has_key = has_key
         self._breathe = breathe
 
@@ -49,103 +44,69 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         if not self._has_key:
             for name in _KEY_HEADERS:
                 request.headers.pop(name, None)
-        if (exchange := current.get()) is not None:
-            request.extensions = {**request.extensions, "trace": exchange.trace}
-        response = await self._inner.handle_async_request(request)
-        is_error = response.status_code >= _FIRST_OTHER
-        encoding = response.headers.pop("content-encoding", "identity").strip().lower()
+        answer = await self._send(request)
+        is_error = answer.status >= _FIRST_OTHER
+        encoding = answer.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity") and not is_error:
-            await response.aclose()
+            answer.close()
             raise AnswerRefused(f"it is packed ({encoding[:20]}), which was not requested")
-        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - the transport is an asynchronous one
-        body = _read(response, response.stream, self._breathe, is_error=is_error)
-        return httpx2.Response(
-            response.status_code,
-            headers=response.headers,
-            stream=_Body(body, response.stream.aclose),
-            extensions=response.extensions,
-        )
+        headers = [(name, value) for name, value in answer.raw_headers if name.lower() != b"content-encoding"]
+        body = _Body(answer, _read(answer, self._breathe, is_error=is_error))
+        return httpx2.Response(answer.status, headers=headers, stream=body)
+
+    async def _send(self, request: httpx2.Request) -> aiohttp.ClientResponse:
+        """Return the beginning of the answer; note whether a byte of the request may have left."""
+        if self._session is None:
+            self._session = _open_session()
+        timeouts, exchange = request.extensions["timeout"], current.get() or RequestSent()
+        exchange.is_sent = True
+        try:
+            return await self._session.request(
+                request.method, str(request.url), headers=request.headers.multi_items(),
+                data=request.content or None, allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(sock_connect=timeouts["connect"], sock_read=timeouts["read"]),
+            )  # fmt: skip
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            exchange.is_sent = False
+            raise
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        if self._session is not None:
+            await self._session.close()
+
+
+def _open_session() -> aiohttp.ClientSession:
+    """Open connections as many as there are requests, which carry the SDK's headers and no others."""
+    connector = aiohttp.TCPConnector(limit=0, ssl=_load_trusted(), keepalive_timeout=limits.CONNECTION_IDLE_S)
+    return aiohttp.ClientSession(
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False,
+        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+    )  # fmt: skip
 
 
 class _Body(httpx2.AsyncByteStream):
-    def __init__(self, pieces: AsyncIterator[bytes], close: Callable[[], Awaitable[None]]) -> None:
+    """A body as the HTTP library reads it; closed before its end, it takes its connection along."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, pieces: AsyncIterator[bytes]) -> None:
+        self._answer = answer
         self._pieces = pieces
-        self._close = close
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._pieces
 
     async def aclose(self) -> None:
-        await self._close()
-
-
-class PooledTransport(httpx2.AsyncBaseTransport):
-    """As many small pools of connections as there are requests for.
-
-    A pool of the library looks through all that it has whenever a request begins or ends: a thousand at once would cost
-    it a million looks.
-    """
-
-    def __init__(self, make_pool: Callable[[], httpx2.AsyncBaseTransport]) -> None:
-        self._make_pool = make_pool
-        self._pools = [make_pool()]
-        self._at_work = [0]
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the response of the first pool that has room; it is at work until that is closed."""
-        at = next((at for at, count in enumerate(self._at_work) if count < limits.POOL_REQUESTS_MAX), len(self._pools))
-        if at == len(self._pools):
-            self._pools.append(self._make_pool())
-            self._at_work.append(0)
-        self._at_work[at] += 1
-        try:
-            response = await self._pools[at].handle_async_request(request)
-        except BaseException:
-            await self._leave(at)
-            raise
-        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - the transport is an asynchronous one
-        inner = response.stream
-        is_closed = False
-
-        async def close() -> None:
-            nonlocal is_closed
-            if not is_closed:
-                is_closed = True
-                try:
-                    await inner.aclose()
-                finally:
-                    await self._leave(at)
-
-        response.stream = _Body(aiter(inner), close)
-        return response
-
-    async def _leave(self, at: int) -> None:
-        """Leave a pool; what is idle stays open in the first one alone, the only one that surely looks through it."""
-        self._at_work[at] -= 1
-        if at and not self._at_work[at]:
-            await self._pools[at].aclose()
-
-    async def aclose(self) -> None:
-        for pool in self._pools:
-            await pool.aclose()
+        self._answer.release()
 
 
 async def _read(
-    response: httpx2.Response,
-    stream: httpx2.AsyncByteStream,
-    breathe: Callable[[], Awaitable[None]],
-    *,
-    is_error: bool,
+    answer: aiohttp.ClientResponse, breathe: Callable[[], Awaitable[None]], *, is_error: bool
 ) -> AsyncIterator[bytes]:
     """Yield the pieces of the body; of an error its beginning. Raises AnswerTooLarge."""
-    is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+    is_stream = answer.headers.get("content-type", "").startswith("text/event-stream")
     limit = limits.STREAM_MAX_BYTES if is_stream else limits.ANSWER_MAX_BYTES
     size = line = 0
     decoder = codecs.getincrementaldecoder("utf-8")("replace")  # half a character spoils itself alone
-    async for raw in stream:
+    async for raw in answer.content.iter_any():
         piece = decoder.decode(raw).encode()
         size += len(piece)
         if is_error and size >= ERROR_MAX_BYTES:
@@ -178,9 +139,7 @@ def make_client(
     # An SDK looks for keys, addresses and headers there; what counts stands in the configuration, all of it.
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "ANTHROPIC_"))]:
         del os.environ[name]
-    bounds = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-    make_pool = partial(httpx2.AsyncHTTPTransport, verify=_load_trusted(), limits=bounds, trust_env=False)
-    transport = GuardedTransport(PooledTransport(make_pool), breathe, has_key=bool(key))
+    transport = BoundedTransport(breathe, has_key=bool(key))
     http = httpx2.AsyncClient(transport=transport, follow_redirects=False, trust_env=False)
     connect_s, silence_s = limits.CONNECT_TIMEOUT_MS / 1000, gateway.stream_silence_ms / 1000
     library = import_module(config.kind)  # a second's work, and only where it is configured

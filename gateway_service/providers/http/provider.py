@@ -45,10 +45,6 @@ class RequestSent:
     is_done: bool = False
     """Whether the answer came whole, or said that it is at its end, and was not only cut off."""
 
-    async def trace(self, event: str, info: Mapping[str, Any]) -> None:  # noqa: ARG002 - the shape of the HTTP library's hook
-        """Take note of what the HTTP library is about to do."""
-        self.is_sent = self.is_sent or event.endswith(".send_request_headers.started")
-
 
 current: ContextVar[RequestSent | None] = ContextVar("the exchange of this task", default=None)
 

@@ -1,4 +1,4 @@
-"""Connections to a provider: many at once, without each being looked through by all others."""
+"""Connections to a provider: as many as there are requests, kept for the next ones."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import asyncio
 import httpx2
 import pytest
 
-from hobus.gateway_service.limits import POOL_REQUESTS_MAX
-from hobus.gateway_service.providers.http.clients import PooledTransport
+from hobus.gateway_service.providers.http.clients import BoundedTransport
 
-_MANY = 3 * POOL_REQUESTS_MAX + 1
+_MANY = 200
 
 
 class Server:
@@ -27,7 +26,7 @@ class Server:
                 await self.count(asked=1)
                 await self.answer.wait()
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
-        except asyncio.IncompleteReadError:
+        except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             writer.close()
@@ -46,45 +45,34 @@ class Server:
 
 @pytest.fixture
 async def served():
-    made: list[httpx2.AsyncHTTPTransport] = []
-
-    def make_pool() -> httpx2.AsyncHTTPTransport:
-        made.append(httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None), trust_env=False))
-        return made[-1]
-
     server = Server()
     listening = await asyncio.start_server(server, "127.0.0.1", 0, backlog=_MANY)
     address = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-    async with (
-        listening,
-        httpx2.AsyncClient(transport=PooledTransport(make_pool), trust_env=False, timeout=20) as client,
-    ):
-        yield server, made, lambda: client.get(address)
+    transport = BoundedTransport(lambda: asyncio.sleep(0), has_key=False)
+    async with listening, httpx2.AsyncClient(transport=transport, trust_env=False, timeout=20) as client:
+        yield server, lambda: client.get(address)
         await client.aclose()
         await server.until(open=0)
 
 
-async def test_many_at_once_have_pools_of_their_own_and_leave_one(served):
-    server, made, ask = served
+async def test_many_at_once_have_a_connection_each_which_later_ones_use(served):
+    server, ask = served
     asking = [asyncio.create_task(ask()) for _ in range(_MANY)]
     await server.until(asked=_MANY)
-    assert len(made) == _MANY // POOL_REQUESTS_MAX + 1
     server.answer.set()
     assert {(await one).text for one in asking} == {"ok"}
-    await server.until(open=POOL_REQUESTS_MAX)
     for _ in range(3):
         assert (await ask()).text == "ok"
-    assert server.accepted == _MANY and len(made) == _MANY // POOL_REQUESTS_MAX + 1
+    assert server.accepted == server.open == _MANY
 
 
-async def test_who_gives_up_makes_room(served):
-    """Before an answer began."""
-    server, made, ask = served
-    for _ in range(3):
-        asking = [asyncio.create_task(ask()) for _ in range(POOL_REQUESTS_MAX)]
-        await server.until(open=POOL_REQUESTS_MAX)
-        for one in asking:
-            one.cancel()
-        await asyncio.wait(asking)
-        await server.until(open=0)
-    assert len(made) == 1
+async def test_who_gives_up_takes_the_connection_along(served):
+    """Before an answer began: what comes on it later is nobody's."""
+    server, ask = served
+    asking = [asyncio.create_task(ask()) for _ in range(10)]
+    await server.until(asked=10)
+    for one in asking:
+        one.cancel()
+    await asyncio.wait(asking)
+    server.answer.set()
+    await server.until(open=0)
