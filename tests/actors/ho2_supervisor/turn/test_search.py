@@ -41,8 +41,9 @@ def _talk(turns, needle_at):
 
 
 @pytest.mark.parametrize("turns", [10, pytest.param(1_000, marks=pytest.mark.slow)])
-async def test_a_later_turn_finds_what_was_said_long_ago(turns):
+async def test_a_later_turn_finds_what_was_said_long_ago(monkeypatch, turns):
     """Among texts that share some of its words, and beside another session; the ref leads to the whole of it."""
+    monkeypatch.setattr(limits, "INDEX_WAIT_MS", 60_000)  # however slow this machine is, all of them are indexed
     async with running(SimDisk(medium()), CONFIG) as ledger:
         for session_id, needle_at in ((SESSION, turns // 4), (OTHER, None)):
             for entry in _said(f"session/{session_id}", session_id, *_talk(turns, needle_at)):
