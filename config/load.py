@@ -59,9 +59,10 @@ class Governed(BaseModel):
     def to_bytes(self) -> bytes:
         """Return the canonical bytes: same content, same bytes.
 
-        Keys stand as they were written: models read the fields of a schema in that order, and answer in it.
+        Assets stand by their ids, and what is in them as written: models answer in the order of a schema's fields.
         """
-        return pack(self.model_dump(mode="json"))
+        dumped = self.model_dump(mode="json")
+        return pack({name: of if name == "config" else dict(sorted(of.items())) for name, of in dumped.items()})
 
 
 Further = Callable[[AdminConfig], list[str]]

@@ -268,7 +268,6 @@ async def _overloaded(found: Cluster, door: Door, way: str, seconds: float) -> d
         for number in range(round(3 * capacity * seconds)):
             await asyncio.sleep(max(0.0, began + number / (3 * capacity) - time.monotonic()))
             arriving.append(asyncio.create_task(ask()))
-        late_s = time.monotonic() - began - seconds
         await asyncio.sleep(5)
         afterwards = await ask()
         heard = await asyncio.gather(*arriving)
@@ -281,7 +280,6 @@ async def _overloaded(found: Cluster, door: Door, way: str, seconds: float) -> d
     return said | {
         "capacity": round(capacity, 1), "goodput": round(good / max(0.001, end - begin), 1),
         "alone_s": round(alone.took_s, 2), "afterwards_s": round(afterwards.took_s, 2) if afterwards.is_right else 999.0,
-        "arrivals_late_s": round(late_s, 1),
     }  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from hobus.launch.http.problems import Problem, convert_error, convert_result
 from hobus.launch.http.sse import ClientGone, Gone, run_until_gone
 from hobus.launch.sessions.images import GivenImage, keep_images
 from hobus.launch.sessions.turns import ask_owner, ask_view, process_turn
+from hobus.launch.sessions.which import complete_session_id
 
 T = TypeVar("T")
 Pieces = AsyncGenerator[Message | TurnResult | Problem | None]
@@ -76,9 +77,14 @@ class AskedTurn:
 
 
 def choose_input_id(key: str | None, drawn: str) -> tuple[str, bool]:
-    """Return the input id behind an Idempotency-Key, and whether there was one. Raises Problem for one too long."""
+    """Return the input id behind an Idempotency-Key, and whether there was one. Raises Problem for one too long.
+
+    An id as this door draws one is that input's: whoever sent no key asks again by the `input_id` that an error named.
+    """
     if key is None:
         return drawn, False
+    if complete_session_id(key) == key:  # both are UUIDs
+        return key, True
     if not key or len(key) > _KEY_MAX_CHARS:
         raise Problem(400, "invalid_input", f"Idempotency-Key: 1 to {_KEY_MAX_CHARS} characters")
     return f"key-{sha256(key.encode('utf-8', 'replace')).hexdigest()[:40]}", True

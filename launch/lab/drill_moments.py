@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from hobus.launch.console.errors import UsageFault, format_next_here
 from hobus.launch.process.failpoint import DrillPoint
 
+AGENT = "ADMIN"
+"""Who is asked, over the bus: it has the tool that the question needs, whoever answers in this home otherwise."""
+
 QUESTION = "what did this session cost?"
 """Two model rounds around one tool that asks the gateway while it runs: its middle is a frame."""
 

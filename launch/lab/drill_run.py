@@ -26,7 +26,7 @@ from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess, find_running
 from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.http import keys as http_keys
-from hobus.launch.lab.drill_moments import QUESTION, DrillMoment, Victim
+from hobus.launch.lab.drill_moments import AGENT, QUESTION, DrillMoment, Victim
 from hobus.launch.lab.story import Checks, Kill, TurnEvidence, judge, list_orders
 from hobus.launch.lab.temporary_cluster import bring_up, list_left, read_ring
 from hobus.launch.launcher.options import StartOptions
@@ -175,7 +175,8 @@ class CrashDrill:
                     return one
             if asking.done():
                 raise CommandError(
-                    f"the turn was over before it came to {point}: with this configuration it has no such moment"
+                    f"the turn was over before it came to {point}: with this configuration it has no such moment",
+                    hint=f"another --during; the agent that is asked {QUESTION!r} needs the tool session_cost for it",
                 )
             await door.sleep(_LOOK_INTERVAL_S)
 
@@ -242,7 +243,7 @@ async def _time(ask: _Ask) -> tuple[TurnResult, float]:
 
 
 async def _ask(door: Bus, timeout_s: float) -> TurnResult:
-    turn = ProcessTurn(session_id=None, input_id=_INPUT_ID, text=QUESTION)
+    turn = ProcessTurn(session_id=None, agent_id=AGENT, input_id=_INPUT_ID, text=QUESTION)
     return await process_turn(door, turn, timeout_s=timeout_s)
 
 

@@ -54,7 +54,7 @@ def dev(*, home: Home, app: Path, http: str | None) -> int:
     if not app.is_file():
         raise UsageFault(f"there is no file {app}", hint="name a Python file with an Agent at its top")
     if http is not None:
-        split_address(http)
+        split_address(http, option="--http")
     developed = _Developed(home, app, StartOptions(http=http))
     try:
         developed.take_in()

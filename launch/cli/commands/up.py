@@ -53,7 +53,7 @@ def up(  # noqa: PLR0913 - one per option
     if listen is not None:
         split_address(listen)  # an empty one is no address either
     if http is not None:
-        split_address(http)
+        split_address(http, option="--http")
     if app is not None:
         if config_file is not None:
             raise UsageFault(

@@ -476,11 +476,28 @@ def test_leased_run_ends_when_nobody_renews_it(is_killed: bool) -> None:
             if is_killed:
                 rig.supervise()
                 rig.world.kill(rig.instances[0])
+            await rig.host.sleep(20)
             return await rig.turn("i1", "hello", timeout_s=100)
 
         assert rig.run(run()).code == "cancelled"
         entries = rig.run(rig.entries())
         assert names(entries).count("TimePassed") == 1
+
+
+def test_who_comes_back_for_a_leased_run_keeps_it() -> None:
+    """Also without a lease of its own: somebody waits for the answer."""
+    with Rig(("sessions.lease_heartbeat_timeout_s", 3)) as rig:
+        rig.pool.delay_s = slow(30.0)
+
+        async def run() -> TurnResult | None:
+            await rig.start_session()
+            asked = asyncio.create_task(rig.asked("i1", "hello", lease=True, timeout_s=100))
+            await rig.host.sleep(2)
+            asked.cancel()
+            return (await rig.asked("i1", "hello", client=rig.host.instance, timeout_s=100)).result
+
+        result = rig.run(run())
+        assert result is not None and result.outcome == "success"
 
 
 def test_a_lease_goes_on_in_few_entries_and_without_asking_again() -> None:

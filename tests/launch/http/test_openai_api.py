@@ -236,6 +236,21 @@ def test_the_same_key_gets_the_same_answer_once(door):
     assert conflict.code == "input_conflict"
 
 
+def test_an_input_id_that_was_told_is_a_key_for_its_turn(door):
+    """Who sent no key, and is told to ask again under its input id, asks for that turn and not for another one."""
+
+    async def work():
+        said = [{"role": "user", "content": ASKED}]
+        create = door.openai().chat.completions.with_raw_response.create
+        first = await create(model="ADMIN", messages=said)
+        key = {"Idempotency-Key": first.headers["x-hobus-input"]}
+        return first.parse(), (await create(model="ADMIN", messages=said, extra_headers=key)).parse()
+
+    one, two = door.run(work())
+    assert (one.id, one.session_id) == (two.id, two.session_id)
+    assert len(door.requested()) == 1
+
+
 def test_the_same_key_gets_the_same_answer_after_the_conversation_has_gone_on(door):
     """A late retry of an earlier message: its own answer, in its session, and nothing is asked again; in both APIs."""
 
