@@ -73,9 +73,10 @@ def split_address(address: str, *, option: str = "--listen") -> tuple[str, int]:
     """Return host and port. Raises CommandError (usage) for anything else, with the option that takes one."""
     match = _FORM.fullmatch(address)
     if match is None or int(match["port"]) > _PORT_MAX:
+        example = "up --http 127.0.0.1:0" if option == "--http" else "up --listen 127.0.0.1:0"
         raise UsageFault(
             f"{address[:200]!r} is not an address: expected HOST:PORT",
-            hint=f"{format_next_here(f'up {option} 127.0.0.1:0')}   (this machine alone, any free port)",
+            hint=f"{format_next_here(example)}   (this machine alone, any free port)",
         )
     return match["host"], int(match["port"])
 

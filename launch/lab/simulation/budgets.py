@@ -27,8 +27,8 @@ _ORDER = name_order_scope("")
 class BudgetMonitor:
     """Check that reserved = settled + released in every scope, and that in mode enforce no scope exceeds its limit.
 
-    The last resort does not wait for the ledger: what it reserves may stand beside a prompt that was given up and is in
-    the record all the same, until that has its end and turns out never to have been sent.
+    The last resort does not wait for the ledger: what it reserves may stand beside another prompt's in the record,
+    until one of them has its end there: it was never sent, or took less.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class BudgetMonitor:
         self._used: Counter[str] = Counter()
         self._reserved: Counter[str] = Counter()
         self._open: dict[str, tuple[int, Sequence[str]]] = {}
-        self._excess: dict[tuple[str, str], int] = {}  # (last resort, scope) -> tokens over the limit until then
+        self._excess: dict[tuple[str, str], int] = {}  # (prompt, scope) -> tokens over the limit until then
 
     def step(self, entry: Entry) -> None:
         """Raise Broken where a budget is overspent or an end settles what nobody held."""
@@ -62,7 +62,8 @@ class BudgetMonitor:
             if sent.budget_mode != "enforce" or limit is None or spent <= limit:
                 continue
             said = f"{name} takes {scope} to {spent} tokens in mode enforce; the limit is {limit}"
-            must(name.startswith("WO-DEGRADED-"), said)
+            beside = [one for one, (_, of) in self._open.items() if scope in of]
+            must(any(one.startswith("WO-DEGRADED-") for one in beside), said)
             self._excess[name, scope] = spent - limit
 
     def _settle(self, name: str, settled: int) -> None:
@@ -72,11 +73,10 @@ class BudgetMonitor:
         for scope in scopes:
             self._reserved[scope] -= tokens
             self._used[scope] += settled
-            if not settled:
-                self._give_back(scope, tokens)
+            self._give_back(scope, tokens - settled)
 
     def _give_back(self, scope: str, tokens: int) -> None:
-        """Give back what was never sent and so never spent: the last resorts beside it may have had it."""
+        """Give back what was not spent: what stands beside it may have had it."""
         for key in [key for key in self._excess if key[1] == scope]:
             self._excess[key] -= tokens
             if self._excess[key] <= 0:
