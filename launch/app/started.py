@@ -36,16 +36,26 @@ def import_agents(file: Path) -> list[Agent]:
     """Import a Python file and return the agents at its top, in its order. Raises CommandError."""
     if not file.is_file():
         raise UsageFault(f"there is no file {file}", hint="name a Python file with an Agent at its top")
+    before = signal.signal(signal.SIGALRM, _give_up)
+    signal.alarm(IMPORT_MAX_S)
     try:
         module = import_file(file.absolute())
     except BadEntryPoint as bad:
         if isinstance(said := bad.__context__, HobusError):  # of what is written there, in words of its own
             raise UsageFault(f"{said.message}{place_of(said)}") from said
         raise UsageFault(str(bad)) from bad.__context__
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
     found = {id(one): one for one in vars(module).values() if isinstance(one, Agent)}
     if not found:
         raise UsageFault(f"{file} has no Agent at its top", hint='write clerk = Agent("clerk", instructions="…")')
     return list(found.values())
+
+
+def _give_up(*_: object) -> None:
+    mend = "put what takes so long behind `if __name__ == '__main__':`"
+    raise TimeoutError(f"it takes more than {IMPORT_MAX_S} s; {mend}")
 
 
 def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:
@@ -235,7 +245,6 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)  # what the file prints is no part of the answer
     read, fault = list[str](), list[str]()
-    signal.alarm(IMPORT_MAX_S)  # which ends this process, whether somebody waits for it or not
     try:
         agents = import_agents(app)
         read = [str(one.instructions.absolute()) for one in agents if isinstance(one.instructions, Path)]

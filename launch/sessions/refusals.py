@@ -60,7 +60,7 @@ def make_refused(verdict: CommandVerdict) -> CommandError:
     if known is None:
         hint = format_next_here(_LOOK.format(session=shorten_session(verdict.session_id)))
         return RefusedFault(f"refused: {verdict.reason}", hint=hint, code=code)
-    told = f"refused ({code}): {known.means}" + (f"; {facts}" if facts else "")
+    told = f"refused ({code}): {known.means}" + (f"; {facts}" if facts not in ("", known.means) else "")
     hint = format_next_here(known.next.format(session=shorten_session(verdict.session_id)))
     return RefusedFault(told, hint=hint, code=code)
 

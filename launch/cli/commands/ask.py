@@ -72,7 +72,7 @@ def ask(  # noqa: PLR0913 - one per option
 
     On a terminal the answer streams. Exit codes: 0 an answer (stderr says if it is degraded), 1 a failed turn, 5 a
     refused one. If the turn is paused or waits for an approval, stderr shows the command that continues it. If the time
-    ends first, the exit code is 4; ask again under the same --input-id.
+    ends meanwhile, the exit code is 4; ask again under the same --input-id.
     """
     its_app = app if app is not None and find_holder(home) is None else None  # whose cluster ends with this command
     agent = choose_app_agent(home, app, agent, session)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -36,7 +35,7 @@ from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.reload import reload_in_turn
 from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
-from hobus.launch.limits import IMPORT_MAX_S, SOURCE_POLL_MS, TURNS_SHOWN_MAX
+from hobus.launch.limits import SOURCE_POLL_MS, TURNS_SHOWN_MAX
 from hobus.ledger_service.reader import find_head
 
 
@@ -158,10 +157,7 @@ def _write_agents(home: Home, app: Path) -> list[str]:
     try:
         instructions, fault = json.loads(done.stdout)
     except ValueError:
-        said = "ended the process; remove the call that exits"
-        if done.returncode == -signal.SIGALRM:
-            said = f"takes more than {IMPORT_MAX_S} s; put what takes so long behind `if __name__ == '__main__':`"
-        raise UsageFault(f"importing {app} {said}") from None
+        raise UsageFault(f"importing {app} ended the process; remove the call that exits") from None
     if fault:
         raise CommandError(fault[0], hint=fault[1])
     return instructions
