@@ -31,7 +31,10 @@ from tests.launch.app.test_agent import weather
         ),
         ("from hobus import Agent\na = Agent('a b', 'x')", r"^'a b': name: a letter.*\.py:2$"),
         ("from hobus import Agent\n\na = Agent('a', 5)", r"^'a': instructions: a text.*\.py:3$"),
-        ("import signal, time\nsignal.setitimer(signal.ITIMER_REAL, 0.01)\ntime.sleep(60)", r"more than 30 s; put.*\.py:3"),
+        (
+            "import signal, time\nsignal.setitimer(signal.ITIMER_REAL, 0.01)\ntime.sleep(60)",
+            r"more than 30 s; put.*\.py:3",
+        ),
     ],
 )
 def test_a_file_that_is_no_app_is_told(tmp_path: Path, text: str | None, said: str) -> None:
