@@ -42,6 +42,7 @@ async def record_answer(
     session = run.session
     answered_by = next((wo_id for wo_id in reversed(run.effects.receipts) if not is_beside(wo_id)), "")
     receipts, elapsed_ms = list(run.effects.receipts.values()), run.elapsed_ms
+    own = [receipt for wo_id, receipt in run.effects.receipts.items() if not is_beside(wo_id)]  # who comes first or not
     handed_out = caller_tools.as_told(caller_tools.list_handed_out(answer, run.run_config), run.run_id, run.round_count)
     result = TurnResult(
         response=answer.text.text, outcome="success", session_id=session.session_id, run_id=run.run_id,
@@ -52,7 +53,7 @@ async def record_answer(
         tools_withheld=chain.list_tools_named(receipts, "tools_withheld"),
         exchange_entry_ids=chain.list_prompt_records(receipts),
         template_fault=run.template_fault, over_budget=_count_over_budget(run), quality_gate_passed=not faults,
-        remembered=session.untold, cost=chain.sum_costs(receipts, elapsed_ms), elapsed_ms=elapsed_ms,
+        remembered=session.untold, cost=chain.sum_costs(own, elapsed_ms), elapsed_ms=elapsed_ms,
     )  # fmt: skip
     completion_id = derive_completed_id(run.run_id)
     has_own_text = bool(handed_out) or not answer.text.ref

@@ -59,6 +59,20 @@ async def settled(rig: Rig) -> None:
     await rig.until(lambda view: view.run is None)
 
 
+@pytest.mark.parametrize("slow", ["classify", "synthesize"])
+def test_an_answer_costs_the_same_whether_its_classification_comes_before_or_after_it(slow: str) -> None:
+    with rig_of(script=one_tool) as rig:
+        rig.pool.delay_s = lambda order: SLOW_S if order.wo_type == slow else 0.0
+
+        async def work() -> int:
+            await rig.start_session()
+            result = await rig.turn("i1", "what packages are installed?")
+            await settled(rig)
+            return result.cost.llm_calls
+
+        assert rig.run(work()) == 2
+
+
 def journal(rig: Rig) -> list[str]:
     """Kinds of the session's entries, in order."""
     return names(rig.run(rig.entries()))
