@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -152,7 +153,9 @@ def begin(home: str | Path | None, agents: Sequence[Agent], app: Path | None = N
         if is_ours:
             held.callback(let_go, there)
             held.callback(stop, there, quiet=True)
-            return there, held.pop_all()
+            begun = held.pop_all()
+            atexit.register(begun.close)  # of a program that does not
+            return there, begun
         find_begun(there)
         if changed := list_changed_files(there, agents)[0]:
             raise CommandError(

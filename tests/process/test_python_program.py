@@ -61,9 +61,14 @@ def lives_in(directory: Path) -> list[int]:
     return found
 
 
-def test_the_program_works_word_for_word(tmp_path: Path) -> None:
-    """As README has it, on the base install, without a key; nothing is left."""
-    with run(tmp_path, PROGRAM) as program:
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_the_program_works_word_for_word(tmp_path: Path, *, is_closed: bool) -> None:
+    """As README has it, on the base install, without a key; nothing is left, also where the program does not close."""
+    text = PROGRAM.replace(
+        "with Cluster(agents=[clerk]) as cluster:\n        ", "cluster = Cluster(agents=[clerk])\n    "
+    )
+    assert text != PROGRAM
+    with run(tmp_path, PROGRAM if is_closed else text) as program:
         out, err = program.communicate(timeout=120)
     assert (out, err, program.returncode) == ('weather: "Sunny in Paris"\n', "", 0)
     assert not list((tmp_path / "tmp").iterdir()) and not lives_in(tmp_path)
