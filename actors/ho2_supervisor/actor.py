@@ -353,7 +353,7 @@ class Supervisor(Actor):
     async def _reply(self, run: RunTask, message: TurnRequest, call: Call) -> TurnReply:
         """Return the run's answer; report before it when the run stands still or goes on again."""
         record, run_id = run.session.record, run.session.record.state.run_id
-        run.leased_by.append(message.client)  # also who can come back: while somebody waits, the lease is renewed
+        run.waited_for_by.append(message.client)  # while somebody waits, the lease is renewed
         # Who waits with a run that stands still asks again now and then, and so comes to another owner once this one
         # gets no new work.
         try:
@@ -363,7 +363,7 @@ class Supervisor(Actor):
         except TimeoutError:
             pass
         finally:
-            run.leased_by.remove(message.client)
+            run.waited_for_by.remove(message.client)
         if run.answer.done():
             return TurnReply(result=run.answer.result())
         lease, standstill, held = record.state.lease, run.standstill, views.list_held_calls(record)

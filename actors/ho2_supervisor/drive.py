@@ -116,7 +116,7 @@ class Driver:
             if expires_at is not None and left_s <= 0:
                 break
             pause_s = left_s - half_s
-            if pause_s <= 0 and any(map(self.registry.unowned.is_connected, task.leased_by)):
+            if pause_s <= 0 and any(map(self.registry.unowned.is_connected, task.waited_for_by)):
                 self.renew(task)
                 pause_s = half_s
             await self.resources.bus.sleep(pause_s if pause_s > 0 else min(left_s, half_s / 4))

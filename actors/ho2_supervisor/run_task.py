@@ -55,7 +55,7 @@ class RunTask:
     ticket: RunTicket
     """For its turn among the runs of all clients."""
     drive: Callable[[RunTask], Coroutine[Any, Any, None]]
-    leased_by: list[str] = field(default_factory=list[str])
+    waited_for_by: list[str] = field(default_factory=list[str])
     """Clients who wait for the answer, and under whose lease the run goes on; "" for one without a name."""
     is_begun: bool = False
     """Its task has had its first step."""

@@ -258,7 +258,7 @@ def _list_field_names(cls: type) -> Iterable[str]:
 
 
 canonical_bytes: Callable[[Any], bytes] = Encoder(order="sorted").encode
-"""The one byte encoding of a record: MessagePack with keys sorted at every depth. Same value, same bytes."""
+"""Encode what is hashed: MessagePack with keys sorted at every depth. Same value, same bytes."""
 
 
 def find_metas(hint: Any) -> Iterator[Meta]:
