@@ -1,18 +1,22 @@
-"""The official SDKs' clients over a bounded connection: no retries, no redirection, nothing of the surroundings.
+"""Requests to providers, as their official SDKs make them: sent by aiohttp, without retries, and bounded.
 
-What the SDKs read has no end of its own: a line without a newline, an error of a gigabyte, a kilobyte that unpacks to
-one. Here it has, before the SDK sees it; and between two pieces everybody else has a turn. Imports the HTTP library:
-loaded in the process that asks a provider, and only there; each SDK where its kind is configured.
+An SDK makes the request of each path once: address, authentication, headers. Each prompt leaves with those and a body
+of its own, at a fraction of the price. What an SDK reads has no end of its own: a line without a newline, an error of a
+gigabyte, a kilobyte that unpacks to one. Here it has, and between two pieces everybody else has a turn. Imports the
+HTTP libraries: loaded in the process that asks a provider, and only there; each SDK where its kind is configured.
 """
 
 from __future__ import annotations
 
 import codecs
+import json
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 import aiohttp
 import httpx2
@@ -20,59 +24,131 @@ import httpx2
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import limits
 from hobus.gateway_service.limits import ERROR_MAX_BYTES
-from hobus.gateway_service.providers.http.faults import AnswerRefused, AnswerTooLarge
-from hobus.gateway_service.providers.http.provider import RequestSent, SdkClient, current
+from hobus.gateway_service.providers.http.events import ReadBody
+from hobus.gateway_service.providers.http.faults import AnswerRefused, AnswerTooLarge, ErrorStatus
+from hobus.gateway_service.providers.http.wire import IN_PIECES, BadAnswer
 
 _KEY_HEADERS = ("authorization", "x-api-key")
+_OWN_HEADERS = ("host", "connection", "content-length", "x-stainless-read-timeout", "x-stainless-timeout")
+"""Of the request that an SDK made: each that leaves has its own, or none."""
 
 _FIRST_OTHER = 300
 """From this status on an answer is no answer: a redirection, which nobody follows, or an error."""
 
 
-class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Requests by aiohttp, at half the price of the HTTP library's own transport; what comes is bounded."""
+class SdkClient:
+    """One instance: its requests as its SDK makes them, and its connections."""
 
-    def __init__(self, breathe: Callable[[], Awaitable[None]], *, has_key: bool) -> None:
-        """`breathe`: awaited between two pieces. Without a key no header with one leaves."""
-        self._session: aiohttp.ClientSession | None = None  # made on the loop that runs
+    def __init__(
+        self, sdk: Any, *, has_key: bool, connect_s: float, silence_s: float, breathe: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Without a key no header with one leaves. An answer in pieces may be silent for `silence_s`.
+
+        `breathe` is awaited between two of them.
+        """
+        self._sdk = sdk
         self._has_key = has_key
-        self._breathe = breathe
+        self._made: dict[str, tuple[str, dict[str, str]]] = {}  # of each path
+        self._session: aiohttp.ClientSession | None = None  # made on the loop that runs
+        self.connect_s = connect_s
+        self.silence_s = silence_s
+        self.breathe = breathe
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the response, its body still to be read. Raises AnswerRefused."""
-        request.headers["Accept-Encoding"] = "identity"
-        if not self._has_key:
-            for name in _KEY_HEADERS:
-                request.headers.pop(name, None)
-        answer = await self._send(request)
-        is_error = answer.status >= _FIRST_OTHER
-        encoding = answer.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity") and not is_error:
-            answer.close()
-            raise AnswerRefused(f"it is packed ({encoding[:20]}), which was not requested")
-        headers = [(name, value) for name, value in answer.raw_headers if name.lower() != b"content-encoding"]
-        body = _Body(answer, _read(answer, self._breathe, is_error=is_error))
-        return httpx2.Response(answer.status, headers=headers, stream=body)
+    def begin(self) -> ProviderRequest:
+        return ProviderRequest(self)
 
-    async def _send(self, request: httpx2.Request) -> aiohttp.ClientResponse:
-        """Return the beginning of the answer; note whether a byte of the request may have left."""
+    def renew_key(self, key: str) -> None:
+        self._sdk.api_key = key
+        self._made = {}
+
+    def session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = _open_session()
-        timeouts, exchange = request.extensions["timeout"], current.get() or RequestSent()
-        exchange.is_sent = True
-        try:
-            return await self._session.request(
-                request.method, str(request.url), headers=request.headers.multi_items(),
-                data=request.content or None, allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(sock_connect=timeouts["connect"], sock_read=timeouts["read"]),
-            )  # fmt: skip
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-            exchange.is_sent = False
-            raise
+        return self._session
 
-    async def aclose(self) -> None:
+    async def request_to(self, path: str, *, is_get: bool) -> tuple[str, dict[str, str]]:
+        """Return address and headers of such a request, as the SDK makes it; nothing leaves for that."""
+        made_so_far = self._made
+        if path not in made_so_far:
+            whole, sdk = httpx2.Response, self._sdk
+            made = await (sdk.get(path, cast_to=whole) if is_get else sdk.post(path, cast_to=whole, body={}))
+            headers = dict(made.request.headers) | {"accept-encoding": "identity"}
+            for name in _OWN_HEADERS if self._has_key else (*_OWN_HEADERS, *_KEY_HEADERS):
+                headers.pop(name, None)
+            made_so_far[path] = str(made.request.url), headers
+        return made_so_far[path]
+
+    async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+        await self._sdk.close()
+
+
+class ProviderRequest:
+    """One request and its answer. Raises ErrorStatus, ErrorSaid, BadAnswer, AnswerRefused, aiohttp's errors."""
+
+    def __init__(self, client: SdkClient) -> None:
+        self._client = client
+        self.is_sent = False
+        """Whether a byte of it may have left: from then on nobody can say that the provider did not work on it."""
+        self.is_done = False
+        """Whether the answer came whole, or said that it is at its end, and was not only cut off."""
+
+    async def get(self, path: str, timeout_s: float) -> Any:
+        """Return what is there, as JSON."""
+        return await self._ask(path, None, timeout_s)
+
+    async def post(self, path: str, body: Any, timeout_s: float) -> Any:
+        """Return the answer as JSON."""
+        return await self._ask(path, body, timeout_s)
+
+    async def _ask(self, path: str, body: Any, timeout_s: float) -> Any:
+        found = [event async for event in self._send(path, body, timeout_s, silence_s=timeout_s)]
+        if len(found) != 1:
+            raise BadAnswer(IN_PIECES if found else "it is empty")
+        return found[0]
+
+    def stream(self, path: str, body: Any, timeout_s: float) -> AsyncGenerator[Any]:
+        """Yield the events of the answer as JSON; closed with its last one, or with whoever reads them."""
+        return self._send(path, body, timeout_s, silence_s=min(self._client.silence_s, timeout_s))
+
+    async def _send(self, path: str, body: Any, timeout_s: float, *, silence_s: float) -> AsyncGenerator[Any]:
+        """Yield the events; an SDK's own reader skips what is not as its own provider documents it."""
+        connect_s = min(self._client.connect_s, timeout_s)
+        answer = await self._open(path, body, aiohttp.ClientTimeout(sock_connect=connect_s, sock_read=silence_s))
+        found = ReadBody()
+        try:
+            async for piece in _read(answer, self._client.breathe):
+                for event in found.feed(piece):
+                    yield event
+                self.is_done = found.is_whole
+            for event in found.close():
+                yield event
+            self.is_done = found.is_whole
+        finally:
+            answer.release()  # before its end it takes its connection along
+
+    async def _open(self, path: str, body: Any, bounds: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """Return an answer that is one, its body still to be read."""
+        url, headers = await self._client.request_to(path, is_get=body is None)
+        if body is not None:
+            body = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        self.is_sent = True
+        try:
+            answer = await self._client.session().request(
+                "GET" if body is None else "POST", url, headers=headers, data=body, allow_redirects=False,
+                timeout=bounds,
+            )  # fmt: skip
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            self.is_sent = False
+            raise
+        if answer.status >= _FIRST_OTHER:
+            raise await _read_error(answer)
+        encoding = answer.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):
+            answer.close()
+            raise AnswerRefused(f"it is packed ({encoding[:20]}), which was not requested")
+        return answer
 
 
 def _open_session() -> aiohttp.ClientSession:
@@ -84,24 +160,8 @@ def _open_session() -> aiohttp.ClientSession:
     )  # fmt: skip
 
 
-class _Body(httpx2.AsyncByteStream):
-    """A body as the HTTP library reads it; closed before its end, it takes its connection along."""
-
-    def __init__(self, answer: aiohttp.ClientResponse, pieces: AsyncIterator[bytes]) -> None:
-        self._answer = answer
-        self._pieces = pieces
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._pieces
-
-    async def aclose(self) -> None:
-        self._answer.release()
-
-
-async def _read(
-    answer: aiohttp.ClientResponse, breathe: Callable[[], Awaitable[None]], *, is_error: bool
-) -> AsyncIterator[bytes]:
-    """Yield the pieces of the body; of an error its beginning. Raises AnswerTooLarge."""
+async def _read(answer: aiohttp.ClientResponse, breathe: Callable[[], Awaitable[None]]) -> AsyncIterator[bytes]:
+    """Yield the pieces of the body. Raises AnswerTooLarge."""
     is_stream = answer.headers.get("content-type", "").startswith("text/event-stream")
     limit = limits.STREAM_MAX_BYTES if is_stream else limits.ANSWER_MAX_BYTES
     size = line = 0
@@ -109,9 +169,6 @@ async def _read(
     async for raw in answer.content.iter_any():
         piece = decoder.decode(raw).encode()
         size += len(piece)
-        if is_error and size >= ERROR_MAX_BYTES:
-            yield piece[: len(piece) - (size - ERROR_MAX_BYTES)]
-            return
         if size > limit:
             raise AnswerTooLarge(f"it is longer than {limit} bytes")
         if is_stream:
@@ -124,8 +181,21 @@ async def _read(
         yield piece
 
 
+async def _read_error(answer: aiohttp.ClientResponse) -> ErrorStatus:
+    """Return the error that an answer is, with what came of the beginning of its body."""
+    said = bytearray()
+    with suppress(aiohttp.ClientError, TimeoutError):
+        while len(said) < ERROR_MAX_BYTES and (piece := await answer.content.readany()):
+            said += piece
+    answer.release()
+    body: Any = said[:ERROR_MAX_BYTES].decode("utf-8", "replace").strip()
+    with suppress(ValueError, RecursionError):
+        body = json.loads(body)
+    return ErrorStatus(answer.status, answer.headers, body)
+
+
 _NOT_ASKED_FOR = "unused"
-"""An SDK insists on a key; where there is none, the transport lets no header with one leave."""
+"""An SDK insists on a key; where there is none, no header with one leaves."""
 
 
 def make_client(
@@ -139,13 +209,12 @@ def make_client(
     # An SDK looks for keys, addresses and headers there; what counts stands in the configuration, all of it.
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "ANTHROPIC_"))]:
         del os.environ[name]
-    transport = BoundedTransport(breathe, has_key=bool(key))
-    http = httpx2.AsyncClient(transport=transport, follow_redirects=False, trust_env=False)
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _request: httpx2.Response(200)), trust_env=False)
     connect_s, silence_s = limits.CONNECT_TIMEOUT_MS / 1000, gateway.stream_silence_ms / 1000
     library = import_module(config.kind)  # a second's work, and only where it is configured
     make = library.AsyncOpenAI if config.kind == "openai" else library.AsyncAnthropic
     sdk = make(api_key=key or _NOT_ASKED_FOR, base_url=config.base_url, max_retries=0, http_client=http)
-    return SdkClient(sdk, library.AsyncStream[object], httpx2.Timeout, connect_s=connect_s, silence_s=silence_s)
+    return SdkClient(sdk, has_key=bool(key), connect_s=connect_s, silence_s=silence_s, breathe=breathe)
 
 
 @cache

@@ -8,7 +8,7 @@ nobody can say. No fault holds a key or words of the prompt: what a server says 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.secret_refs import HIDDEN
 from hobus.config.sections.gateway import AnthropicProvider, OpenAIProvider
 from hobus.gateway_service.limits import SAID_MAX_CHARS
+from hobus.gateway_service.providers.http.reader import ErrorSaid
 from hobus.gateway_service.providers.http.retry_after import retry_after_ms
 from hobus.gateway_service.providers.http.wire import SENTENCES, BadAnswer
 from hobus.gateway_service.routing import describe_window_mend
@@ -30,6 +31,14 @@ class AnswerRefused(Exception):
 
 class AnswerTooLarge(AnswerRefused):
     """More came than anybody reads; the message names the limit."""
+
+
+class ErrorStatus(Exception):
+    """The answer is an error, or a redirection; `body` is JSON, or the text that came."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: Any) -> None:
+        super().__init__(f"status {status}")
+        self.status, self.headers, self.body = status, headers, body
 
 
 class CallUnparsed(Exception):
@@ -188,7 +197,7 @@ class AskedProvider(Struct, frozen=True):
 def make_fault(
     error: BaseException, asked: AskedProvider, *, is_sent: bool, cost: Mapping[str, Any] | None = None
 ) -> GatewayError:
-    """Return the fault of a call that ended with this error of an SDK, or of what lies below it, without the key.
+    """Return the fault of a call that ended with this error of its client, without the key.
 
     `is_sent`: whether a byte of the request may have left. `cost`: facts of what came before an error that an answer
     holds; without any it costs what its status says. Raises CallUnparsed for a mistake of the model's.
@@ -210,10 +219,9 @@ def _classify_error(
             return cause
         if isinstance(cause, (BadAnswer, AnswerRefused)):
             return _make_unusable(cause, asked)
-    status, body = _find_first(chain, "status_code"), _find_first(chain, "body")
-    if isinstance(status, int) and status >= 300:  # noqa: PLR2004 - what is below is an answer
-        headers = getattr(_find_first(chain, "response"), "headers", None)
-        return _make_status_fault(status, headers or {}, body, asked)
+        if isinstance(cause, ErrorStatus):
+            return _make_status_fault(cause.status, cause.headers, cause.body, asked)
+    body = next((cause.body for cause in chain if isinstance(cause, ErrorSaid)), None)
     if isinstance(body, str) and _WEB_PAGE.match(body):
         page = f"{asked.config.base_url} answers with a web page, and not with JSON; correct base_url"
         return GatewayError("PROVIDER_REFUSED", f"provider {asked.provider_id}: {page}", facts={"unbilled": True})
@@ -333,11 +341,6 @@ def _walk_chain(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-
-
-def _find_first(chain: Iterable[BaseException], name: str) -> Any:
-    """Return this attribute of the outermost error that has it; None where none has."""
-    return next((found for cause in chain if (found := getattr(cause, name, None)) is not None), None)
 
 
 def _find_error(body: Any) -> Any:

@@ -1,7 +1,6 @@
 """A provider behind an official SDK: one attempt, no retries of its own, every bound and fault in one place.
 
-The SDK is asked for its transport, its authentication, its errors and its events, and not for its types: building them
-costs more than the request. Nothing here is imported from it; `clients.py` is, when the first call needs it.
+Nothing here is imported from the SDK; `clients.py` is, when the first call needs it.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ import asyncio
 import importlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing, contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -23,83 +21,26 @@ from hobus.bus.port import Anew, Used
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import limits, pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
-from hobus.gateway_service.providers.http.events import ReadBody
 from hobus.gateway_service.providers.http.faults import AskedProvider, answer_without_key, hide_key
 from hobus.gateway_service.providers.http.reader import AnswerReader
 from hobus.gateway_service.providers.http.thinking import SpokenText
-from hobus.gateway_service.providers.http.wire import BadAnswer, ToolNames, read_list, read_object, read_window
+from hobus.gateway_service.providers.http.wire import (
+    IN_PIECES,
+    BadAnswer,
+    ToolNames,
+    read_list,
+    read_object,
+    read_window,
+)
 from hobus.gateway_service.providers.keys import make_unusable, read_key, read_state
 from hobus.gateway_service.vectors import VectorPrompt
+
+if TYPE_CHECKING:
+    from hobus.gateway_service.providers.http.clients import ProviderRequest, SdkClient
 
 _log = structlog.get_logger("gateway")
 Beside = Callable[..., Awaitable[Any]]
 """Runs a function beside the event loop, as `asyncio.to_thread` does."""
-
-
-@dataclass
-class RequestSent:
-    """One request as its transport sees it."""
-
-    is_sent: bool = False
-    """Whether a byte of it may have left: from then on nobody can say that the provider did not work on it."""
-    is_done: bool = False
-    """Whether the answer came whole, or said that it is at its end, and was not only cut off."""
-
-
-current: ContextVar[RequestSent | None] = ContextVar("the exchange of this task", default=None)
-
-_IN_PIECES = "it came in pieces, and nobody asked for that"
-
-
-def _is_done() -> bool:
-    return (exchange := current.get()) is not None and exchange.is_done
-
-
-@dataclass(eq=False, repr=False)
-class SdkClient:
-    """Either SDK's raw calls: they are the same."""
-
-    sdk: Any
-    stream_cls: Any
-    timeout: Callable[..., Any]
-    connect_s: float
-    silence_s: float  # of an answer that comes in pieces
-
-    async def post(self, path: str, body: Any, timeout_s: float) -> Any:
-        """Return the answer as JSON. Raises ErrorSaid, BadAnswer."""
-        found = [event async for event in self._send(path, body, self._make_options(timeout_s))]
-        if len(found) != 1:
-            raise BadAnswer(_IN_PIECES if found else "it is empty")
-        return found[0]
-
-    def stream(self, path: str, body: Any, timeout_s: float) -> AsyncGenerator[Any]:
-        """Yield the events of the answer as JSON; closed with its last one, or with whoever reads them."""
-        return self._send(path, body, self._make_options(timeout_s, min(self.silence_s, timeout_s)))
-
-    async def _send(self, path: str, body: Any, options: dict[str, Any]) -> AsyncGenerator[Any]:
-        """Yield the events; an SDK's own reader skips what is not as its own provider documents it."""
-        sent = await self.sdk.post(
-            path, body=body, cast_to=object, options=options, stream=True, stream_cls=self.stream_cls
-        )
-        found, exchange = ReadBody(), current.get() or RequestSent()
-        async with aclosing(sent.response):
-            async for piece in sent.response.aiter_raw():
-                for event in found.feed(piece):
-                    yield event
-                exchange.is_done = found.is_whole
-            for event in found.close():
-                yield event
-            exchange.is_done = found.is_whole
-
-    async def get(self, path: str, timeout_s: float) -> Any:
-        return await self.sdk.get(path, cast_to=object, options=self._make_options(timeout_s))
-
-    async def close(self) -> None:
-        await self.sdk.close()
-
-    def _make_options(self, timeout_s: float, read_s: float | None = None) -> dict[str, Any]:
-        timeout = self.timeout(timeout_s, connect=min(self.connect_s, timeout_s), read=read_s or timeout_s)
-        return {"timeout": timeout, "max_retries": 0, "follow_redirects": False}
 
 
 @dataclass(eq=False, repr=False)
@@ -141,8 +82,8 @@ class HttpProvider:
             return await self._ask_vectors(client, prompt, model_id, timeout_s)
         reader = self._make_reader(prompt, model_id)
         try:
-            with self._guard_request(model_id, prompt, reader):
-                answer = await self._answer(client, prompt, reader, timeout_s, on_delta)
+            with self._guard_request(client, model_id, prompt, reader) as request:
+                answer = await self._answer(request, prompt, reader, timeout_s, on_delta)
                 response = answer_without_key(answer, self._key)
         except faults.CallUnparsed as fault:  # the model's to mend, as a call that came and cannot be read
             call = ToolCall(call_id="1", tool_id=prompt.tools[0].tool_id, arguments={}, fault=str(fault))
@@ -161,11 +102,10 @@ class HttpProvider:
         self, client: SdkClient, prompt: VectorPrompt, model_id: str, timeout_s: float
     ) -> PromptResponse:
         try:
-            with self._guard_request(model_id, prompt):
+            with self._guard_request(client, model_id, prompt) as request:
                 body = openai_wire.make_embedding_request(prompt, model_id)
-                answer = openai_wire.read_vectors(
-                    await client.post(openai_wire.EMBEDDINGS_PATH, body, timeout_s), prompt
-                )
+                said = await request.post(openai_wire.EMBEDDINGS_PATH, body, timeout_s)
+                answer = openai_wire.read_vectors(said, prompt)
         except GatewayError as fault:
             if fault.facts.get("status") not in limits.NO_VECTORS or fault.code == "CONTEXT_TOO_LONG":
                 raise
@@ -191,10 +131,10 @@ class HttpProvider:
 
     async def _list_models(self, timeout_s: float) -> list[dict[str, Any]]:
         client = await self._prepare_client()
-        with self._guard_request("", None):
+        with self._guard_request(client, "", None) as request:
             try:
                 async with asyncio.timeout(timeout_s):
-                    found = await client.get(self._wire.MODELS_PATH, timeout_s)
+                    found = await request.get(self._wire.MODELS_PATH, timeout_s)
             except TimeoutError:
                 over = f"provider {self.provider_id} did not list its models within {timeout_s:.0f} s"
                 raise GatewayError("PROVIDER_TIMEOUT", over) from None
@@ -230,7 +170,7 @@ class HttpProvider:
 
     async def _answer(
         self,
-        client: SdkClient,
+        request: ProviderRequest,
         prompt: Prompt,
         reader: AnswerReader,
         timeout_s: float,
@@ -239,11 +179,11 @@ class HttpProvider:
         wire, stream = self._wire, on_delta is not None
         body = wire.make_request(prompt, reader.model_id, reader.names, self.config, stream=stream)
         if on_delta is None:
-            answer = reader.whole(await client.post(wire.PATH, body, timeout_s))
-            if not _is_done():
-                raise BadAnswer(_IN_PIECES)
+            answer = reader.whole(await request.post(wire.PATH, body, timeout_s))
+            if not request.is_done:
+                raise BadAnswer(IN_PIECES)
             return answer
-        async with aclosing(client.stream(wire.PATH, body, timeout_s)) as events:
+        async with aclosing(request.stream(wire.PATH, body, timeout_s)) as events:
             try:
                 async for event in self._read_until_whole(events, reader, timeout_s):
                     had_closed = reader.content.has_closed_alone
@@ -256,7 +196,7 @@ class HttpProvider:
                 if reader.has_begun or reader.usage:
                     on_delta(self._count_used(prompt, reader))
                 raise
-        return reader.ended(is_done=_is_done())
+        return reader.ended(is_done=request.is_done)
 
     def _count_used(self, prompt: Prompt, reader: AnswerReader) -> Used:
         """Return what came of an answer by its length, and the rest as its provider has told it."""
@@ -305,9 +245,11 @@ class HttpProvider:
             return
         self._key_state = state
         try:
-            self._key = client.sdk.api_key = read_key(self.provider_id, self.config.key, self.given())
+            self._key = read_key(self.provider_id, self.config.key, self.given())
         except GatewayError as fault:
             _log.warning("key_not_renewed", provider=self.provider_id, detail=fault.detail)
+        else:
+            client.renew_key(self._key)
 
     async def _load(self) -> SdkClient:
         """Load beside the loop: an SDK takes a second, and this process says every moment that it lives."""
@@ -332,14 +274,13 @@ class HttpProvider:
 
     @contextmanager
     def _guard_request(
-        self, model_id: str, prompt: Prompt | None, reader: AnswerReader | None = None
-    ) -> Generator[None]:
+        self, client: SdkClient, model_id: str, prompt: Prompt | None, reader: AnswerReader | None = None
+    ) -> Generator[ProviderRequest]:
         """Turn whatever goes wrong with one request into a GatewayError."""
-        exchange = RequestSent()
-        current.set(exchange)
+        request = client.begin()
         try:
-            yield
-        except Exception as error:  # noqa: BLE001 - SDKs raise their own, their HTTP library's and plain ones
+            yield request
+        except Exception as error:  # noqa: BLE001 - the HTTP library raises its own, the loop's and plain ones
             asked = AskedProvider(self.provider_id, self.config, self._key, model_id, self.now(), prompt)
             cost = None if reader is None else reader.cost
-            raise faults.make_fault(error, asked, is_sent=exchange.is_sent, cost=cost) from None
+            raise faults.make_fault(error, asked, is_sent=request.is_sent, cost=cost) from None

@@ -24,6 +24,8 @@ class BadAnswer(Exception):
         self.used = used or {}
 
 
+IN_PIECES = "it came in pieces, and nobody asked for that"
+
 SENTENCES = ("message", "msg", "error_msg", "error_message", "errorMessage", "status_msg")
 """What servers call their own sentence of an error."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.gateway_service.providers.http import clients
-from hobus.gateway_service.providers.http.provider import SdkClient
+from hobus.gateway_service.providers.http.clients import SdkClient
 
 
 @pytest.fixture(autouse=True)
