@@ -11,8 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import zip_longest
-from typing import Any, cast
+from typing import Annotated, Any, cast
 from urllib.parse import parse_qsl
+
+from pydantic import AfterValidator
 
 HIDDEN = "(hidden)"
 
@@ -44,6 +46,18 @@ def is_secret_ref(text: str) -> bool:
 def is_secret_name(name: str) -> bool:
     """Return whether a name (of a setting, a variable, a header) says that its value is a secret."""
     return _SECRET_KEY.search(name) is not None
+
+
+def _check_id(name: str) -> str:
+    """Return what settings are named by an id. Raises ValueError for one by which all of them would be hidden."""
+    if is_secret_name(name):
+        raise ValueError(
+            "a name that ends like that of a secret (key, token, …) would hide its settings: choose another"
+        )
+    return name
+
+
+Id = Annotated[str, AfterValidator(_check_id)]
 
 
 def looks_secret(value: str) -> bool:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from hobus.bus.settings import NonNegative, Positive, Section
-from hobus.config.secret_refs import is_secret_ref
+from hobus.config.secret_refs import Id, is_secret_ref
 
 
 class ModelConfig(Section):
@@ -168,10 +168,10 @@ class RateConfig(Section):
 class GatewayConfig(Section):
     """The one process that calls models."""
 
-    providers: dict[str, AnyProvider] = Field(description="provider instances by id")
+    providers: dict[Id, AnyProvider] = Field(description="provider instances by id")
     default_route: Route = Field(description="the route of prompts without provider or routed tag")
     domain_tag_routes: dict[str, Route] = Field(description="domain tag -> route; the first tag that has one wins")
-    profiles: dict[str, Profile] = Field(description="named settings of a provider, for sessions and runs to choose")
+    profiles: dict[Id, Profile] = Field(description="named settings of a provider, for sessions and runs to choose")
     fallbacks: list[Fallback] = Field(description="models to ask when another one's provider fails")
     fallback_reserve_ms: Positive = Field(description="time kept for each remaining fallback")
     provider_rates: dict[str, RateConfig] = Field(description="rate limits by provider id; others have none")

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from hobus.bus.settings import Positive, Section
 from hobus.bus.tool import parse_entry_point
+from hobus.config.secret_refs import Id
 
 
 class McpServerSettings(Section):
@@ -77,8 +78,8 @@ class ToolsConfig(Section):
         description="variables for Python tools besides launcher.environment (shell patterns)"
     )
     limits: ToolLimits = Field(description="limits of each tool process and what it starts")
-    mcp_servers: dict[str, McpServerConfig] = Field(description="MCP servers by name; their tools are `<name>__<tool>`")
-    mcp_profiles: dict[str, McpProfile] = Field(description="named defaults for servers of an `mcpServers` block")
+    mcp_servers: dict[Id, McpServerConfig] = Field(description="MCP servers by name; their tools are `<name>__<tool>`")
+    mcp_profiles: dict[Id, McpProfile] = Field(description="named defaults for servers of an `mcpServers` block")
     mcp_profile: str = Field(description="the default profile of such a server")
 
     @property

@@ -88,5 +88,5 @@ def _make_refused(provider_id: str, fault: GatewayError) -> DoctorFinding:
             f"it answers ({status}), but lists no models: the first question shows whether it has the configured ones"
         )
         return warn(f"{provider_id} models", said, "is base_url right?")
-    fix = f"start it, or correct gateway.providers.{provider_id}.base_url"
+    fix = f"{'start it' if fault.retryable else 'do that'}, or correct gateway.providers.{provider_id}.base_url"
     return fail(f"{provider_id} connection", fault.detail, fix)

@@ -186,6 +186,15 @@ def test_wrong_type_or_range_is_refused(tmp_path: Path, path: tuple[str, ...], w
     assert any(f": {'.'.join(path)}: " in fault for fault in faults_of(tmp_path, value))
 
 
+@pytest.mark.parametrize("path", [("gateway", "providers"), ("tools", "mcp_servers")])
+def test_an_id_that_would_hide_its_settings_is_refused(tmp_path: Path, path: tuple[str, ...]) -> None:
+    """What stands below `llm-key` is shown as a secret is, and refused as one that is written out."""
+    value = copy.deepcopy(SHIPPED)
+    at(value, path)["llm-key"] = value["gateway"]["providers"]["offline"]
+    (fault,) = [fault for fault in faults_of(tmp_path, value) if "choose another" in fault]
+    assert f"{'.'.join(path)}.llm-key" in fault
+
+
 def test_whole_number_serves_where_a_fraction_may_stand(tmp_path: Path) -> None:
     value = copy.deepcopy(SHIPPED)
     value["launcher"]["orphan_drain_s"] = 5

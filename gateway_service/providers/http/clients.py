@@ -32,8 +32,8 @@ _KEY_HEADERS = ("authorization", "x-api-key")
 _OWN_HEADERS = ("host", "connection", "content-length", "x-stainless-read-timeout", "x-stainless-timeout")
 """Of the request that an SDK made: each that leaves has its own, or none."""
 
-_FIRST_OTHER = 300
-"""From this status on an answer is no answer: a redirection, which nobody follows, or an error."""
+_ANSWERS = range(200, 300)
+"""With any other status it is no answer: a redirection, which nobody follows, or an error."""
 
 
 class SdkClient:
@@ -142,12 +142,11 @@ class ProviderRequest:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             self.is_sent = False
             raise
-        if answer.status >= _FIRST_OTHER:
+        if answer.status not in _ANSWERS:
             raise await _read_error(answer)
-        encoding = answer.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity"):
+        if packed := _find_packing(answer):
             answer.close()
-            raise AnswerRefused(f"it is packed ({encoding[:20]}), which was not requested")
+            raise AnswerRefused(f"it is packed ({packed}), which was not requested")
         return answer
 
 
@@ -157,6 +156,7 @@ def _open_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False,
         skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        max_line_size=limits.HEADER_MAX_BYTES, max_field_size=limits.HEADER_MAX_BYTES, max_headers=limits.HEADERS_MAX,
     )  # fmt: skip
 
 
@@ -165,7 +165,7 @@ async def _read(answer: aiohttp.ClientResponse, breathe: Callable[[], Awaitable[
     is_stream = answer.headers.get("content-type", "").startswith("text/event-stream")
     limit = limits.STREAM_MAX_BYTES if is_stream else limits.ANSWER_MAX_BYTES
     size = line = 0
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # half a character spoils itself alone
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")  # half a character spoils itself alone
     async for raw in answer.content.iter_any():
         piece = decoder.decode(raw).encode()
         size += len(piece)
@@ -181,6 +181,11 @@ async def _read(answer: aiohttp.ClientResponse, breathe: Callable[[], Awaitable[
         yield piece
 
 
+def _find_packing(answer: aiohttp.ClientResponse) -> str:
+    """Return the beginning of the name of what the body is packed with; empty where it is not."""
+    return answer.headers.get("content-encoding", "").strip().lower().removeprefix("identity")[:20]
+
+
 async def _read_error(answer: aiohttp.ClientResponse) -> ErrorStatus:
     """Return the error that an answer is, with what came of the beginning of its body."""
     said = bytearray()
@@ -188,7 +193,7 @@ async def _read_error(answer: aiohttp.ClientResponse) -> ErrorStatus:
         while len(said) < ERROR_MAX_BYTES and (piece := await answer.content.readany()):
             said += piece
     answer.release()
-    body: Any = said[:ERROR_MAX_BYTES].decode("utf-8", "replace").strip()
+    body: Any = "" if _find_packing(answer) else said[:ERROR_MAX_BYTES].decode("utf-8-sig", "replace").strip()
     with suppress(ValueError, RecursionError):
         body = json.loads(body)
     return ErrorStatus(answer.status, answer.headers, body)
@@ -219,5 +224,5 @@ def make_client(
 
 @cache
 def _load_trusted() -> ssl.SSLContext:
-    """Load the certificates that this machine trusts, once for all instances: 20 ms and some megabytes each."""
-    return httpx2.create_ssl_context(trust_env=False)
+    """Load what this machine and SSL_CERT_FILE trust, once for all instances: 20 ms and some megabytes each."""
+    return httpx2.create_ssl_context()

@@ -221,17 +221,15 @@ def _classify_error(
             return _make_unusable(cause, asked)
         if isinstance(cause, ErrorStatus):
             return _make_status_fault(cause.status, cause.headers, cause.body, asked)
-    body = next((cause.body for cause in chain if isinstance(cause, ErrorSaid)), None)
-    if isinstance(body, str) and _WEB_PAGE.match(body):
-        page = f"{asked.config.base_url} answers with a web page, and not with JSON; correct base_url"
-        return GatewayError("PROVIDER_REFUSED", f"provider {asked.provider_id}: {page}", facts={"unbilled": True})
-    if body is not None:  # said in the place of an answer, or in the middle of one
-        fault = _make_status_fault(_find_status(body), {}, body, asked, answered="200 with an error in it")
-        if cost:  # what was made is paid for
-            del fault.facts["unbilled" if "unbilled" in fault.facts else "unknown"]
-            fault.facts |= cost
-        return fault
+        if isinstance(cause, ErrorSaid):
+            return _make_said_fault(cause.body, asked, cost)
     names = " from ".join(type(cause).__name__ for cause in chain[:3])
+    if untrusted := next((words for cause in chain if (words := getattr(cause, "verify_message", ""))), ""):
+        said = f"{asked.config.base_url} shows a certificate that is not trusted ({untrusted})"
+        fix = "let SSL_CERT_FILE name its authority's, and launcher.environment that variable"
+        return GatewayError(
+            "PROVIDER_REFUSED", f"provider {asked.provider_id}: {said}: {fix}", facts={"unbilled": True}
+        )
     if not is_sent:
         said = f"provider {asked.provider_id} cannot be reached at {asked.config.base_url} ({names})"
         return GatewayError("PROVIDER_ERROR", f"{said}: is it running there?", retryable=True, facts={"unbilled": True})
@@ -245,6 +243,18 @@ def _classify_error(
         retryable=True,
         facts={"unknown": True},
     )
+
+
+def _make_said_fault(body: Any, asked: AskedProvider, cost: Mapping[str, Any]) -> GatewayError:
+    """Return the fault of an error in the place of an answer, or in the middle of one."""
+    if isinstance(body, str) and _WEB_PAGE.match(body):
+        page = f"{asked.config.base_url} answers with a web page, and not with JSON; correct base_url"
+        return GatewayError("PROVIDER_REFUSED", f"provider {asked.provider_id}: {page}", facts={"unbilled": True})
+    fault = _make_status_fault(_find_status(body), {}, body, asked, answered="200 with an error in it")
+    if cost:  # what was made is paid for
+        del fault.facts["unbilled" if "unbilled" in fault.facts else "unknown"]
+        fault.facts |= cost
+    return fault
 
 
 def _make_status_fault(
@@ -318,8 +328,8 @@ def _fix(status: int, asked: AskedProvider) -> str:
             return f"the key ({key}) may not use model {asked.model_id}; choose another one, or ask for access"
         case 404:
             return f"there is no model {asked.model_id}, or nothing at {asked.config.base_url}; check both"
-        case _ if status < 400:  # noqa: PLR2004 - a redirection
-            return f"it redirects, and a key is not sent elsewhere; correct base_url {asked.config.base_url}"
+        case _ if 300 <= status < 400:  # noqa: PLR2004 - a redirection
+            return f"it redirects, which is not followed; correct base_url {asked.config.base_url}"
         case 413:
             return "the prompt is too large for it"
         case _:

@@ -528,6 +528,22 @@ async def test_a_stream_may_begin_with_what_is_no_choice():
             await ask(instance(OPENAI, server.url))
 
 
+@pytest.mark.parametrize("cut", [0, 1, 3])
+async def test_a_byte_order_mark_before_a_stream_is_none_of_it(cut):
+    """Wherever the network cuts it."""
+    told = b"\xef\xbb\xbf" + sse(piece(content="7")) + sse(piece("stop")) + DONE
+
+    async def behave(_request, writer):
+        writer.write(head(content_type="text/event-stream"))
+        for part in (told[:cut], told[cut:]):
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    async with serving(behave) as server:
+        assert (await ask(instance(OPENAI, server.url), on_delta=lambda _: None)).content == "7"
+
+
 @pytest.mark.parametrize("quiet", [b"data:\n\n", b": ping\n\n", b"id: 7\n\n", b"retry: 3000\n\n", b"event: ping\n\n"])
 async def test_an_event_that_says_nothing_is_passed_over(quiet):
     """A server shows by it that it lives."""
