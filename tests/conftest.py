@@ -9,6 +9,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -63,9 +64,18 @@ gc.disable()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """All in tests/process is marked so: a run that leaves those tests out does not load them either (a second a worker)."""
-    is_left_out = config.option.markexpr.startswith("not process and")
-    return True if is_left_out and collection_path == _HERE / "process" else None
+    """A run does not load a file none of whose tests it takes, as the marks in its text say (for seconds of every worker)."""
+    wanted = config.option.markexpr
+    if collection_path == _HERE / "process":
+        return True if wanted.startswith("not process and") else None
+    is_of_marked = wanted.startswith("(process or slow) and") and collection_path.name.startswith("test_")
+    return True if is_of_marked and not _is_marked(collection_path) else None
+
+
+@cache
+def _is_marked(path: Path) -> bool:
+    text = path.read_text(encoding="utf-8")
+    return "mark.slow" in text or "mark.process" in text
 
 
 def pytest_collection_finish() -> None:
@@ -106,6 +116,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests marked `process`, and slow ones, have time on busy machines, too."""
     for item in items:
         if any(item.get_closest_marker(name) is not None for name in ("process", "slow")):
+            assert _is_marked(item.path), f"{item.path}: a mark stands in the file of its tests"
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
 
 

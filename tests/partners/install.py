@@ -17,6 +17,8 @@ HERE = Path(__file__).parent
 PLACE = Path(sys.prefix) / "partners"
 AIMOCK = "@copilotkit/aimock@1.43.0"
 COMMAND = "python -m tests.partners.install"
+STRICT_KEY, STRICT_MODEL = "sk-strict-4b1d7e90c2a6", "tiny"
+"""What our own one takes and offers; here, since who starts it need not load the SDKs that it judges by."""
 
 
 def aimock() -> list[list[str]]:

@@ -21,9 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.partners.install import COMMAND, PLACE
-from tests.partners.strict_provider import KEY as STRICT_KEY
-from tests.partners.strict_provider import MODEL
+from tests.partners.install import COMMAND, PLACE, STRICT_KEY, STRICT_MODEL
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -84,7 +82,7 @@ def strict(stack: ExitStack, directory: Path) -> Partner:
         assert value.get("refused", 0) == 0, f"it refused what it was sent: {read(f'{url}/refusals')}"
         return Counted(value.get("calls", 0), value.get("input_tokens", 0), value.get("output_tokens", 0))
 
-    return Partner("strict", url, STRICT_KEY, dict.fromkeys(KINDS, MODEL), counted, process)
+    return Partner("strict", url, STRICT_KEY, dict.fromkeys(KINDS, STRICT_MODEL), counted, process)
 
 
 def aimock(stack: ExitStack, directory: Path) -> Partner:
@@ -115,10 +113,10 @@ def litellm(stack: ExitStack, directory: Path) -> Partner:
     program = _installed("litellm", "bin/litellm")
     behind = strict(stack, directory)
     key = "sk-litellm-5f6a7b8c9d"
-    models = {kind: f"{MODEL}-{kind}" for kind in KINDS}
+    models = {kind: f"{STRICT_MODEL}-{kind}" for kind in KINDS}
     config = {
         "model_list": [
-            {"model_name": models[kind], "litellm_params": {"model": f"{kind}/{MODEL}", "api_base": behind.base_url(kind), "api_key": behind.key}}
+            {"model_name": models[kind], "litellm_params": {"model": f"{kind}/{STRICT_MODEL}", "api_base": behind.base_url(kind), "api_key": behind.key}}
             for kind in KINDS
         ],
         "general_settings": {"master_key": key},

@@ -27,9 +27,9 @@ from pydantic import TypeAdapter
 from bench.gateway.servers import DONE, Behave, Request, serving
 from hobus.gateway_service.providers.offline.structured import make_least_instance
 from tests.gateway_service.servers import answering, streaming
+from tests.partners.install import STRICT_KEY as KEY
+from tests.partners.install import STRICT_MODEL as MODEL
 
-KEY = "sk-strict-4b1d7e90c2a6"
-MODEL = "tiny"
 ANSWER = "It is blue, because the air scatters short waves."
 PAUSE_S = 0.2
 SLOW_WORDS = 200

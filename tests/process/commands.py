@@ -49,8 +49,9 @@ class CommandForge:
         os.close(needed)
 
     def takes(self, words: Sequence[str], env: Mapping[str, str]) -> bool:
-        """Not where an interpreter begins in another way by its environment."""
-        return bool(words) and words[0] not in _FRESH and not any(name.startswith(("PYTHON", "LC_")) for name in env)
+        """Not where an interpreter begins in another way by its environment; where modules are found is told to one that runs."""
+        differs = any(name.startswith(("PYTHON", "LC_")) and name != "PYTHONPATH" for name in env)
+        return bool(words) and words[0] not in _FRESH and not differs
 
     def run(
         self, words: Sequence[str], *, env: Mapping[str, str], cwd: Path | None, timeout_s: float
@@ -200,6 +201,7 @@ def _become(cli: Any, asked: dict[str, Any], streams: Sequence[int], learns: int
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
+    sys.path[:0] = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
     sys.argv = ["hobus", *asked["words"]]
     before = set(sys.modules)
     atexit.register(lambda: os.write(learns, " ".join(set(sys.modules) - before).encode()[: 1 << 15]))
