@@ -176,7 +176,7 @@ def measure(plain: Door, ours: Door, kept: Recorder, *, questions: int, calls: i
             times[name].append(ours.first_words_ms(alone(one.text), BESIDE))
         else:
             times[name].append(plain.first_words_ms(plainly(one.text)))
-    return found | {name: round(statistics.median(values), 1) for name, values in times.items()}
+    return found | {name: round(statistics.median(values or [0.0]), 1) for name, values in times.items()}
 
 
 def missed(found: dict[str, Any]) -> list[str]:

@@ -12,6 +12,9 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -23,6 +26,7 @@ MODEL = "ADMIN"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
+PROGRAMS = Path(__file__).parents[2] / "bench" / "peers" / "programs"
 FORM_QUESTION = "city: Bern, people: 134000"
 
 
@@ -230,11 +234,24 @@ def langchain(url: str, key: str) -> None:
     assert formed.invoke(FORM_QUESTION) == BERN
 
 
+def program(name: str) -> Callable[[str, str], None]:
+    """The program of ten lines that docs/python.md has beside ours, word for word but for the model's name: our door's."""
+
+    def check(url: str, key: str) -> None:
+        os.environ |= {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": url}
+        source = (PROGRAMS / f"{name}_program.py").read_text(encoding="utf-8").replace("gpt-5-mini", MODEL)
+        with redirect_stdout(StringIO()) as printed:
+            exec(compile(source, name, "exec"), {"__name__": "__main__"})  # noqa: S102 - our own
+        assert printed.getvalue() == "weather: Sunny in Paris\n"
+
+    return check
+
+
 CHECKS: dict[str, tuple[Callable[[str, str], None], ...]] = {
     "openai": (openai_chat, openai_responses, openai_forms),
-    "pydantic_ai": (pydantic_ai_chat, pydantic_ai_responses, pydantic_ai_forms),
-    "agents": (openai_agents_chat, openai_agents_responses),
-    "langchain_openai": (langchain,),
+    "pydantic_ai": (pydantic_ai_chat, pydantic_ai_responses, pydantic_ai_forms, program("pydantic_ai")),
+    "agents": (openai_agents_chat, openai_agents_responses, program("openai_agents")),
+    "langchain_openai": (langchain, program("langgraph")),
 }
 """Package -> what is asked with it."""
 

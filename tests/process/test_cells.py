@@ -41,6 +41,7 @@ class Talk(threading.Thread):
                 answer = self.client.ask(said, session_id=self.session_id, input_id=f"in-{len(self.answers)}")
                 assert (answer.outcome, answer.session_id) == ("success", self.session_id), answer
                 self.answers.append(said)
+                self.ended.wait(0.05)  # a talk, not a flood
         except Exception as error:  # noqa: BLE001 - told by `end`
             self.fault = error
 

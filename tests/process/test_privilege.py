@@ -83,7 +83,7 @@ for line in sys.stdin:
 """
 
 
-def words_of(cluster: Cluster, directory: Path) -> list[str]:
+def words_of(cluster: Cluster, directory: Path, **settings: Any) -> list[str]:
     """A tool and a server that tell what they see; each is given one variable by name."""
     packages = install(directory / "packages", "looking", TOOL)
     script = directory / "server.py"
@@ -93,7 +93,7 @@ def words_of(cluster: Cluster, directory: Path) -> list[str]:
     return list(
         configure(
             cluster, {"s": server}, tools=["look", "s__look"], permitted=["look", "s__*"],
-            tools__entry_points=entries("looking", ["look"]), tools__environment=["TOOL_KEY"],
+            tools__entry_points=entries("looking", ["look"]), tools__environment=["TOOL_KEY"], **settings,
         )
     )  # fmt: skip
 
@@ -147,48 +147,40 @@ def foreground(cluster: Cluster, words: list[str]) -> Generator[None]:
         assert process.wait(timeout=60) == 0
 
 
-@pytest.mark.parametrize("how", ["detached", "foreground", "spawned"])
-def test_no_process_shows_a_secret_of_the_shell(cluster: Cluster, tmp_path: Path, how: str):
-    """Launcher, zygote, spare, services, tool processes, keepers; only the server that is given a key has it."""
-    words = words_of(cluster, tmp_path)
-    if how == "spawned":
-        config = (
-            Path(words[words.index("--config") + 1])
-            if "--config" in words
-            else cluster.home.config / "admin_config.json"
-        )
-        changed = json.loads(config.read_text())
-        changed["launcher"]["start_method"] = "spawn"
-        config.write_text(json.dumps(changed))
-
-    def look() -> None:
-        eventually(lambda: {"look", "s__look"} <= {row["tool_id"] for row in cluster("tools", "--json").json["tools"]})
-        family, server = eventually(lambda: with_one_server(family_in(cluster.home)))
-        assert len(family) >= 12
-        assert shown([one for one in family if one not in server], SECRET, NAMED) == []
-        assert shown(server, SECRET, NAMED) == [f"environ of {server[0].pid} {server[0].name()}: {SECRET}"]
-        names = {
-            line.partition("=")[0] for one in family if one not in server
-            for line in Path(f"/proc/{one.pid}/environ").read_bytes().decode().split("\0") if line.strip()
-        }  # fmt: skip
-        allow = load_snapshot().config.launcher.environment
-        assert set(select_allowed(allow, dict.fromkeys(names, ""))) | {"HOBUS_GIVEN"} >= names
-
-    if how == "foreground":
-        with foreground(cluster, words):
-            look()
-    else:
-        cluster.up(*words)
-        look()
-        killed = cluster.kill("ho1/1")  # its successor is given the same
-        eventually(lambda: cluster.is_up("ho1/1", other_than=killed.instance))
-        look()
-
-
-def test_a_tool_sees_its_allow_list_and_its_channel_alone(cluster: Cluster, tmp_path: Path):
-    """Its variables, its descriptors, its memory, its limits; it can get no right that it has not."""
-    cluster.up(*words_of(cluster, tmp_path))
+def look(cluster: Cluster) -> None:
+    """Only the server that is given a key has it."""
     eventually(lambda: {"look", "s__look"} <= {row["tool_id"] for row in cluster("tools", "--json").json["tools"]})
+    family, server = eventually(lambda: with_one_server(family_in(cluster.home)))
+    assert len(family) >= 12
+    assert shown([one for one in family if one not in server], SECRET, NAMED) == []
+    assert shown(server, SECRET, NAMED) == [f"environ of {server[0].pid} {server[0].name()}: {SECRET}"]
+    names = {
+        line.partition("=")[0] for one in family if one not in server
+        for line in Path(f"/proc/{one.pid}/environ").read_bytes().decode().split("\0") if line.strip()
+    }  # fmt: skip
+    allow = load_snapshot().config.launcher.environment
+    assert set(select_allowed(allow, dict.fromkeys(names, ""))) | {"HOBUS_GIVEN"} >= names
+
+
+def test_nor_does_one_in_the_foreground(cluster: Cluster, tmp_path: Path):
+    """Launcher, zygote, spare, services, tool processes, keepers."""
+    with foreground(cluster, words_of(cluster, tmp_path)):
+        look(cluster)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_no_process_shows_a_secret_of_the_shell(cluster: Cluster, tmp_path: Path, method: str):
+    """However processes are started; a killed one's successor is given the same. A tool sees what it was given alone."""
+    cluster.up(*words_of(cluster, tmp_path, launcher__start_method=method))
+    look(cluster)
+    killed = cluster.kill("ho1/1")
+    eventually(lambda: cluster.is_up("ho1/1", other_than=killed.instance))
+    look(cluster)
+    _check_what_a_tool_sees(cluster)
+
+
+def _check_what_a_tool_sees(cluster: Cluster) -> None:
+    """Its variables, its descriptors, its memory, its limits; it can get no right that it has not."""
     config = load_snapshot().config
     seen = looks(cluster, "look")
     assert seen["environ"]["TOOL_KEY"] == NAMED

@@ -54,11 +54,3 @@ def test_many_turns_are_remembered_and_none_costs_more_than_its_history_budget()
     check(results, entries, made)
     tokens = [result.cost.input_tokens for result in results]
     assert max(tokens[30:]) <= 1.02 * max(tokens[20:30])
-
-
-@pytest.mark.slow
-def test_more_than_a_hundred_turns_under_the_shipped_budget():
-    """The same with what is shipped, which is full by the seventieth; the session's own limit is set aside."""
-    made = snapshot(budget={"session_token_limit": 10_000_000})
-    results, entries = converse(made, 160)
-    check(results, entries, made)

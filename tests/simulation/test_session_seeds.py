@@ -153,6 +153,6 @@ def test_everything_that_was_asked_is_answered_whatever_was_said(seed: int) -> N
 
 @pytest.mark.slow
 def test_more_words_to_more_sessions() -> None:
-    """Ten further seeds."""
-    for seed in range(100, 110):
+    """Four further seeds."""
+    for seed in range(100, 104):
         drill(seed)

@@ -195,7 +195,7 @@ def struck_at(moment_s: float, *, is_replaced: bool) -> list[Entry]:
         return cluster.entries()
 
 
-@pytest.mark.parametrize("step_s", [0.01, pytest.param(0.001, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step_s", [0.01, pytest.param(0.003, marks=pytest.mark.slow)])
 def test_a_follow_up_outlives_its_owner_at_any_moment(step_s: float):
     """Also between the end of a run and its own begin, while a snapshot is written: nobody asks for it, and it is driven."""
     for number in range(round(0.03 / step_s)):
