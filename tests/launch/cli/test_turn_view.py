@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hobus.launch.cli.turn_reading import run_in
-from hobus.launch.cli.turn_view import MOMENT_BY_MOMENT, failure_rows, waterfall
+from hobus.launch.cli.turn_view import MOMENT_BY_MOMENT, _went, failure_rows, waterfall
 from hobus.launch.console.view import print_view
 from hobus.launch.sessions.account import make_account
 from hobus.launch.sessions.evidence import Evidence
@@ -79,6 +79,10 @@ def test_the_picture_ends_with_the_turn():
         (0, 1000, 9), (500, 500, 1), (1000, 0, 48), (1000, 0, None),
     ]  # fmt: skip
     assert whole_ms == 2
+    turn = TurnSeen(at="2026-01-01T00:00:00.000000Z", run=1, input_id="in-1", text="q")
+    account = make_account(WHOLE, turn, NOTHING)
+    late = replace(account, figures=replace(account.figures, late_ms=1200))
+    assert [_went(one).partition(" ms went")[2] for one in (account, late)] == ["", ", and 1,200 ms behind the answer"]
 
 
 def test_what_failed_again_and_again_is_one_row():

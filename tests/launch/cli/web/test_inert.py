@@ -12,7 +12,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.work_order import ToolCall
 from hobus.launch.cli.web import app
-from hobus.ledger_service.reader import find_head
+from hobus.ledger_service.reader import read_entries
 from tests.launch.cli.web.pages import Browser, recorded, words_in
 from tests.simulation.test_caller_tools import Scripted, call
 
@@ -90,7 +90,9 @@ def test_a_hostile_text_is_a_text_in_every_page(hostile):
         "/gateway?by=agent,session",
         "/config?setting=%3Cb%3E",
     ]
-    entries = [f"/record/{number}" for number in range(0, find_head(hostile / "ledger"), 3)]
+    record = list(read_entries(hostile / "ledger"))
+    of_types = [{one.event_type: one.sequence for one in way} for way in (record, reversed(record))]  # last and first
+    entries = [f"/record/{number}" for of_type in of_types for number in of_type.values()]
     for path in (
         "/",
         "/approvals",
