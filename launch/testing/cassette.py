@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.evidence import decode_body, read_text
 from hobus.launch.sessions.why_prompts import messages_sent
-from hobus.launch.testing.model import Request, ScriptedCall, ScriptedModel, ShownMessage, TapedAnswer, request_of
+from hobus.launch.testing.model import Reply, Request, ScriptedCall, ScriptedModel, request_of
 from hobus.ledger_service.reader import read_entries
 
 
@@ -30,7 +31,7 @@ class TapedCall(Struct):
     """What a model was asked with, and its answer."""
 
     asked: Request
-    answer: TapedAnswer
+    answer: Reply
 
 
 class Tape(Struct):
@@ -54,7 +55,7 @@ def recorded(entries: list[Entry], packs: Mapping[str, str], *, after: int) -> l
         calls = decode_body(answer, 2)
         made = calls.tool_calls if isinstance(calls, AnswerCalls) else ()
         wanted = [ScriptedCall(one.tool_id, one.arguments) for one in made]
-        found.append(TapedCall(asked, TapedAnswer(read_text(answer) or "", wanted)))
+        found.append(TapedCall(asked, Reply(read_text(answer) or "", wanted)))
     return found
 
 
@@ -79,41 +80,36 @@ class Cassette(ScriptedModel):
         self._difference = ""
         super().__init__([partial(_repeat, number, one) for number, one in enumerate(self._calls, 1)])
 
-    def reply(self, request: Request) -> dict[str, Any]:
-        """Return the recorded answer; the first difference where it was asked otherwise."""
-        answer = super().reply(request)
-        if said := answer.get("fault"):
-            self._difference = self._difference or f"{said}\n{self.origin}; pytest --hobus-record records it anew"
-        return {"fault": self._difference} if said else answer
+    def reply(self, request: Request) -> Reply:
+        """Return the recorded answer; from the first request that differs on, that difference."""
+        reply = super().reply(request)
+        if reply.fault and not self._difference:
+            self._difference = f"{reply.fault}\n{self.origin}; pytest --hobus-record records it anew"
+        return Reply(fault=self._difference) if self._difference else reply
 
     def fault(self) -> str:
         """Return the first difference, or that less was asked than then; empty: neither."""
         return self._difference or super().fault()
 
     def tool_answers(self) -> dict[str, list[Any]]:
-        """Map `tool arguments` to what it brought each time, as far as that is a value that it can bring again."""
+        """Return what the tools brought, as far as that is a value that they can bring again."""
         found: dict[str, list[Any]] = defaultdict(list)
-        for recorded_call in self._calls:
-            for one, text in _new_results(recorded_call.asked.messages):
+        for messages in (one.asked.messages for one in self._calls):
+            asking = list(dropwhile(lambda one: one.role == "tool", reversed(messages)))  # what it asks about is new
+            calls = asking[0].calls if asking else ()
+            for one, result in zip(calls, messages[len(asking) :], strict=False):
                 with suppress(ValueError):  # what failed, or was cut
-                    brought = json.loads(text)
+                    brought = json.loads(result.text)
                     found[call_key(one.tool, one.arguments)].append(brought)
-        return dict(found)
+        return found
 
 
-def _repeat(number: int, recorded_call: TapedCall, request: Request) -> TapedAnswer | ValueError:
+def _repeat(number: int, recorded_call: TapedCall, request: Request) -> Reply:
     wanted, asked = recorded_call.asked, replace(request, output_schema=None)
     if wanted == asked:
         return recorded_call.answer
     lines = difflib.unified_diff(_lines(wanted), _lines(asked), "recorded", "asked now", lineterm="", n=1)
-    return ValueError("\n".join([f"request {number} differs from the cassette:", *lines]))
-
-
-def _new_results(messages: Sequence[ShownMessage]) -> Iterator[tuple[ScriptedCall, str]]:
-    """Yield each call that these messages show for the first time, with what it brought."""
-    last = max((number for number, one in enumerate(messages) if one.role != "tool"), default=-1)
-    calls = messages[last].calls if last >= 0 else ()
-    return zip(calls, (one.text for one in messages[last + 1 :]), strict=False)
+    return Reply(fault="\n".join([f"request {number} differs from the cassette:", *lines]))
 
 
 def _lines(asked: Request) -> list[str]:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, field
 
 from hobus.bus.messages.gateway import PromptMessage
 
@@ -20,11 +20,12 @@ class ScriptedCall(Struct, frozen=True):
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-class TapedAnswer(Struct):
-    """What a model said, with what it called."""
+class Reply(Struct, omit_defaults=True):
+    """What a model says, with what it calls; or why there is no answer."""
 
-    text: str
-    calls: list[ScriptedCall]
+    text: str = ""
+    calls: list[ScriptedCall] = field(default_factory=list[ScriptedCall])
+    fault: str = ""
 
 
 def call(tool: str, /, **arguments: Any) -> ScriptedCall:
@@ -90,36 +91,40 @@ class ScriptedModel:
         self._left = deque(answers)
         self._lock = threading.Lock()
 
-    def reply(self, request: Request) -> dict[str, Any]:
-        """Return the answer's document: `text` and `calls`, or `fault`."""
+    def reply(self, request: Request) -> Reply:
+        """Return the next answer."""
         with self._lock:
             self.requests.append(request)
-            if not self._left:
-                said = f"{self.origin} has {self._count} answers, and was asked once more: {request.text[:200]!r}"
-                return {"fault": said}
-            return answer_document(self._left.popleft(), request)
+            if self._left:
+                return make_reply(self._left.popleft(), request)
+            said = f"{self.origin} has {self._count} answers, and was asked once more: {request.text[:200]!r}"
+            return Reply(fault=said)
 
     def fault(self) -> str:
         """Return what is wrong at the end of a test; empty: nothing."""
         return f"{len(self._left)} of {self._count} answers of {self.origin} were not asked for" if self._left else ""
 
+    def tool_answers(self) -> dict[str, list[Any]]:
+        """Map a tool's call (`bus.tool.call_key`) to what it brings each time; one that is not there runs."""
+        return {}
 
-def answer_document(answer: Any, request: Request) -> dict[str, Any]:
-    """Return what goes over the wire for an answer."""
+
+def make_reply(answer: Any, request: Request) -> Reply:
+    """Return what a script's item comes to for this request."""
     match answer:
+        case Reply():
+            return answer
         case str():
-            return {"text": answer, "calls": []}
-        case TapedAnswer():
-            return to_builtins(answer)
+            return Reply(answer)
         case ScriptedCall():
-            return {"text": "", "calls": [to_builtins(answer)]}
+            return Reply(calls=[answer])
         case Exception():
-            return {"fault": str(answer)}
+            return Reply(fault=str(answer))
         case Mapping():
-            return {"text": json.dumps(answer), "calls": []}
+            return Reply(json.dumps(answer))
         case [*calls] if calls and all(isinstance(one, ScriptedCall) for one in calls):
-            return {"text": "", "calls": [to_builtins(one) for one in calls]}
+            return Reply(calls=calls)
         case _ if callable(answer):
-            return answer_document(answer(request), request)
+            return make_reply(answer(request), request)
         case _:
-            return {"fault": f"a script holds texts, objects, calls and functions, not a {type(answer).__name__}"}
+            return Reply(fault=f"a script holds texts, objects, calls and functions, not a {type(answer).__name__}")

@@ -5,7 +5,7 @@ Every run of pytest loads this module, whoever's: what it needs is loaded by the
 
 from __future__ import annotations
 
-import json
+import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,20 +19,18 @@ if TYPE_CHECKING:
 
 _RECORD = "--hobus-record"
 _BACKEND = "--hobus-backend"
-_BACKENDS = ("processes", "simulated")
 _PASSED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--hobus-record` and `--hobus-backend`; the latter also as `hobus_backend` in the configuration."""
+    """Add `--hobus-record` and `--hobus-backend`."""
     group = parser.getgroup("hobus", "agents of hobus")
     group.addoption(
         _RECORD, action="store_true",
         help="ask the agents' own models, and write what models and tools answered into cassettes/ beside the tests",
     )  # fmt: skip
     said = "what hobus_cluster is: processes, or simulated (the same actors in this process, in virtual time)"
-    group.addoption(_BACKEND, choices=_BACKENDS, help=said)
-    parser.addini("hobus_backend", said, default=_BACKENDS[0])
+    group.addoption(_BACKEND, choices=("processes", "simulated"), default="processes", help=said)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -61,14 +59,14 @@ def _hobus_running(
     request: pytest.FixtureRequest, hobus_agents: Sequence[Agent], hobus_settings: Mapping[str, Any]
 ) -> Generator[ScriptedCluster]:
     is_real = bool(request.config.getoption(_RECORD))
-    backend = request.config.getoption(_BACKEND) or request.config.getini("hobus_backend")
-    if backend not in _BACKENDS:
-        raise pytest.UsageError(f"hobus_backend: {backend!r} is none of {', '.join(_BACKENDS)}")
-    if backend == "simulated" and not is_real:
+    if request.config.getoption(_BACKEND) == "simulated" and not is_real:
         from hobus.launch.testing.simulated import SimulatedScriptedCluster as made  # noqa: N813, PLC0415
     else:
         from hobus.launch.testing.cluster import ScriptedCluster as made  # noqa: N813, PLC0415
-    with made(hobus_agents, settings=hobus_settings, is_real=is_real) as cluster:
+    with (
+        tempfile.TemporaryDirectory(prefix="hobus-test-") as root,
+        made(Path(root), hobus_agents, hobus_settings, is_real=is_real) as cluster,
+    ):
         yield cluster
 
 
@@ -82,10 +80,8 @@ def hobus_cluster(request: pytest.FixtureRequest, _hobus_running: ScriptedCluste
     from hobus.ledger_service.reader import find_head  # noqa: PLC0415
 
     cluster, path = _hobus_running, make_cassette_path(request)
-    cluster.tool_answers.unlink(missing_ok=True)
     if not cluster.is_real and path.exists():
-        cassette = cluster.use(Cassette(path))
-        cluster.tool_answers.write_text(json.dumps(cassette.tool_answers()))
+        cluster.use(Cassette(path))
     before = find_head(cluster.home / "ledger") if cluster.is_real else -1
     yield cluster
     has_passed = request.node.stash.get(_PASSED, False)

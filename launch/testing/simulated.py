@@ -24,8 +24,7 @@ from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.process.roles.gateway import make_providers
 from hobus.launch.sessions.client_errors import as_hobus_errors
 from hobus.launch.sessions.cluster_client import AsyncClusterClient
-from hobus.launch.testing.cluster import ScriptedCluster, answer_of
-from hobus.launch.testing.model import Request
+from hobus.launch.testing.cluster import ScriptedCluster
 from hobus.launch.testing.provider import ScriptedProvider
 
 T = TypeVar("T")
@@ -46,11 +45,10 @@ class SimulatedScriptedCluster(ScriptedCluster):
                 raise UsageFault(str(bad)) from bad.__context__
         if not structlog.is_configured():  # no process of its own, whose log would be a file
             structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-        models: dict[str, Provider] = {**make_providers(snapshot, {}), "scripted": _InProcess(self)}
-        cluster = SimulatedCluster(snapshot, providers=models, tools={**BUILTIN, **own})
-        self._cluster = cluster
-        self._held.callback(cluster.world.close)
-        buses: dict[str, Bus] = {role: cluster.world.client(role) for role in ("door", "operator")}
+        scripted = ScriptedProvider(provider_id="scripted", key="", options={"reply": self.reply})
+        models: dict[str, Provider] = {**make_providers(snapshot, {}), "scripted": scripted}
+        self._world = world = SimulatedCluster(snapshot, providers=models, tools={**BUILTIN, **own}).world
+        buses: dict[str, Bus] = {role: world.client(role) for role in ("door", "operator")}
 
         @asynccontextmanager
         async def connected(role: str) -> AsyncGenerator[Bus]:
@@ -61,22 +59,12 @@ class SimulatedScriptedCluster(ScriptedCluster):
         timeout_s = snapshot.config.host.turn_timeout_ms / 1000
         place = Place(home, home.run, snapshot, connect=connected)
         self.client = AsyncClusterClient(place, buses["door"], AsyncExitStack(), timeout_s=timeout_s)
-        self.wait_for(cluster.world.settled())
+        self.wait_for(world.settled())
+
+    def close(self) -> None:
+        """End the simulation."""
+        self._world.close()
 
     def wait_for(self, what: Coroutine[Any, Any, T]) -> T:
         """Return what this coroutine gives, in virtual time."""
-        return self._cluster.world.run(what)
-
-
-class _InProcess(ScriptedProvider):
-    """The model of the moment, without a socket."""
-
-    def __init__(self, cluster: ScriptedCluster) -> None:
-        super().__init__(provider_id="scripted", key="", options={"socket": ""})
-        self._cluster = cluster
-
-    async def prepare(self) -> None:
-        """Do nothing: nothing is to be loaded."""
-
-    async def answer_to(self, asked: Request) -> dict[str, Any]:
-        return answer_of(self._cluster.model, asked)
+        return self._world.run(what)

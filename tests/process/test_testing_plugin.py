@@ -146,6 +146,7 @@ def test_a_person_approves_what_a_rule_says(hobus_cluster):
 LABELLED = """
 import time
 from app import clerk
+from hobus.launch.testing.model import make_reply
 from hobus.testing import ScriptedModel
 
 hobus_agents = [clerk]
@@ -157,7 +158,7 @@ class Slow(ScriptedModel):
         if "speech_act" not in str(request.messages):
             return super().reply(request)
         time.sleep(1)
-        return {"text": '{"speech_act": "question", "ambiguity": "low"}', "calls": []}
+        return make_reply({"speech_act": "question", "ambiguity": "low"}, request)
 
 
 def test_one(hobus_cluster):
@@ -265,7 +266,9 @@ def test_what_does_not_fit_a_script_fails_in_a_sentence_and_the_next_test_begins
     tmp_path: Path, backend: str
 ) -> None:
     """Also behind a test that failed in the middle of a turn."""
-    code, said = pytest_in(tmp_path, "-o", f"hobus_backend={backend}", it=EXAMPLE + SCRIPTS, approved=APPROVED)
+    code, said = pytest_in(
+        tmp_path, "-o", f"addopts=--hobus-backend {backend}", it=EXAMPLE + SCRIPTS, approved=APPROVED
+    )
     assert code == 1 and "4 failed, 4 passed, 1 error" in said, said
     for sentence in (
         "the script has 1 answers, and was asked once more: 'How is it?'",

@@ -9,35 +9,32 @@ import msgspec
 import pytest
 
 from hobus.launch.testing.cassette import Cassette, Tape, TapedCall
-from hobus.launch.testing.model import Request, ScriptedCall, ScriptedModel, ShownMessage, TapedAnswer, call
+from hobus.launch.testing.model import Reply, Request, ScriptedCall, ScriptedModel, ShownMessage, call
 
 ASKED = Request((ShownMessage("system", "be brief"), ShownMessage("user", "how?")), ("weather",))
 CALLED = ShownMessage("assistant", "", (call("weather", city="Rome"), call("weather", city="Oslo")))
 
 
 @pytest.mark.parametrize(
-    ("answer", "document"),
+    ("answer", "reply"),
     [
-        ("sunny", {"text": "sunny", "calls": []}),
-        ({"city": "Rome"}, {"text": '{"city": "Rome"}', "calls": []}),
-        (call("weather", city="Rome"), {"text": "", "calls": [{"tool": "weather", "arguments": {"city": "Rome"}}]}),
-        (
-            [ScriptedCall("a"), ScriptedCall("b")],
-            {"text": "", "calls": [{"tool": one, "arguments": {}} for one in "ab"]},
-        ),
-        (RuntimeError("overloaded"), {"fault": "overloaded"}),
-        (lambda request: request.text.upper(), {"text": "HOW?", "calls": []}),
-        (7, {"fault": "a script holds texts, objects, calls and functions, not a int"}),
-        ([], {"fault": "a script holds texts, objects, calls and functions, not a list"}),
+        ("sunny", Reply("sunny")),
+        ({"city": "Rome"}, Reply('{"city": "Rome"}')),
+        (call("weather", city="Rome"), Reply(calls=[ScriptedCall("weather", {"city": "Rome"})])),
+        ([ScriptedCall("a"), ScriptedCall("b")], Reply(calls=[ScriptedCall("a"), ScriptedCall("b")])),
+        (RuntimeError("overloaded"), Reply(fault="overloaded")),
+        (lambda request: request.text.upper(), Reply("HOW?")),
+        (7, Reply(fault="a script holds texts, objects, calls and functions, not a int")),
+        ([], Reply(fault="a script holds texts, objects, calls and functions, not a list")),
     ],
 )
-def test_each_kind_of_answer(answer, document):
+def test_each_kind_of_answer(answer, reply):
     """Once, in order; what came is remembered."""
     model = ScriptedModel([answer])
     assert "1 of 1 answers of the script were not asked for" in model.fault()
-    assert model.reply(ASKED) == document
+    assert model.reply(ASKED) == reply
     assert (model.requests, model.fault()) == ([ASKED], "")
-    assert "has 1 answers, and was asked once more: 'how?'" in model.reply(ASKED)["fault"]
+    assert "has 1 answers, and was asked once more: 'how?'" in model.reply(ASKED).fault
 
 
 def test_a_request_says_what_was_said_last_and_what_tools_brought_since():
@@ -56,7 +53,7 @@ def test_a_request_says_what_was_said_last_and_what_tools_brought_since():
 
 def taped(path: Path, *requests: Request) -> Cassette:
     """A cassette of these, each answered by its number."""
-    calls = [TapedCall(one, TapedAnswer(str(number), [])) for number, one in enumerate(requests, 1)]
+    calls = [TapedCall(one, Reply(str(number))) for number, one in enumerate(requests, 1)]
     path.write_bytes(msgspec.json.encode(Tape(1, calls)))
     return Cassette(path)
 
@@ -67,15 +64,15 @@ def test_a_cassette_answers_what_was_asked_then_and_shows_what_differs(tmp_path)
         (*ASKED.messages, CALLED, ShownMessage("tool", '"sunny"'), ShownMessage("tool", "it failed")), ("weather",)
     )
     played = taped(tmp_path / "a.json", ASKED, second)
-    assert played.reply(ASKED)["text"] == "1" and re.search(
+    assert played.reply(ASKED).text == "1" and re.search(
         r"^1 of 2 answers of /.*/a\.json were not asked for", played.fault()
     )
-    assert played.reply(second)["text"] == "2" and played.fault() == ""
-    assert "has 2 answers, and was asked once more" in played.reply(ASKED)["fault"] and played.fault()
+    assert played.reply(second).text == "2" and played.fault() == ""
+    assert "has 2 answers, and was asked once more" in played.reply(ASKED).fault and played.fault()
     other = taped(tmp_path / "b.json", ASKED)
-    said = other.reply(Request((ASKED.messages[0], ShownMessage("user", "why?")), ("weather",)))["fault"]
+    said = other.reply(Request((ASKED.messages[0], ShownMessage("user", "why?")), ("weather",))).fault
     assert "request 1 differs" in said and "-user: how?\n+user: why?" in said and "--hobus-record" in said
-    assert other.reply(ASKED)["fault"] == other.fault() == said
+    assert other.reply(ASKED).fault == other.fault() == said
 
 
 def test_tools_bring_again_what_they_brought_if_that_is_a_value(tmp_path):
