@@ -36,8 +36,6 @@ TAP_POLL_MS = 200
 """Milliseconds between two looks of `hobus tap` whether the cluster is still there."""
 SOURCE_POLL_MS = 500
 """Milliseconds between two looks of `hobus dev` at a program's files."""
-TURNS_SHOWN_MAX = 64
-"""Entries of the record that `hobus dev` reads at once for its lines of turns."""
 COMMAND_POLL_MS = 20
 """Milliseconds between two looks of a command that waits for processes."""
 IMAGE_NAME_CHARS = 12

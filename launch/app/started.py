@@ -15,14 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, import_file, place_of
-from hobus.bus.errors import ConfigError
 from hobus.bus.tool import IMPORTING, parse_entry_point
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.app.agent import Agent
 from hobus.launch.cluster import own_config
 from hobus.launch.cluster.home import Home, find_holder, make_home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault, format_next_command, make_os_fault
+from hobus.launch.console.errors import (
+    CommandError,
+    UsageFault,
+    as_command_error,
+    format_next_command,
+    make_os_fault,
+)
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 from hobus.launch.launcher.starting import let_go, start_detached
@@ -67,24 +72,34 @@ def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:
 
 
 @contextmanager
-def take_agents_in(home: Home, agents: Sequence[Agent], app: Path | None = None) -> Generator[bool]:
-    """Yield whether the home's `config/` had to change for these agents; undo that after a fault in the context.
+def take_agents_in(home: Home, agents: Sequence[Agent], app: Path | None = None) -> Generator[list[Path]]:
+    """Write these agents' files into the home's `config/`; yield those that change. A fault in the context undoes it.
 
-    Raises CommandError: with a configuration's faults as those of the Agents that they come from.
+    What the file `app` had there before, and has no more, goes. Raises CommandError: with a configuration's faults as
+    those of the Agents that they come from.
     """
+    before: dict[Path, bytes | None] = {}
     try:
-        before = write_files(home, agents, app and app.resolve())
+        if list_changed_files(home, agents, app):
+            with own_config.lock_alone(home):
+                (home.config / "agents").mkdir(exist_ok=True)
+                for name, document in list_changed_files(home, agents, app).items():
+                    file = home.config / name
+                    before[file] = file.read_bytes() if file.is_file() else None
+                    file.unlink() if document is None else own_config.put(file, document)
     except OSError as error:
         raise make_os_fault(error, doing=f"the agents cannot be taken into {home.config}") from error
     try:
-        yield bool(before)
+        yield list(before)
     except BaseException as error:
         for file, was in before.items():
             file.unlink(missing_ok=True) if was is None else file.write_bytes(was)
-        if not isinstance(error, ConfigError):
+        known = as_command_error(error)
+        if known is None or known.exit_code != exit_codes.USAGE:
             raise
-        faults = "\n".join(f"- {_as_written(one, home, agents)}" for one in error.facts.get("faults", (error.detail,)))
-        raise UsageFault(f"{app or 'these agents'} cannot be loaded:\n{faults}") from None
+        said, *faults = known.message.split("\n- ")
+        told = "".join(f"\n- {_as_written(one, home, agents)}" for one in faults)
+        raise UsageFault(f"{app or 'these agents'} cannot be loaded:{told or f' {said}'}", hint=known.hint) from None
 
 
 _PARAMETERS = {"agent_id": "name", "system_prompt": "instructions", "output_schema": "output"}
@@ -108,25 +123,6 @@ def _as_written(fault: str, home: Home, agents: Sequence[Agent]) -> str:
 _STARTING, _ENTRY_POINTS = ".starting", "tools.entry_points"
 _PROGRAMS = ".programs.json"
 """In `config/`, hidden, so that it is no governed file: what was written for each program, to be taken back."""
-
-
-def write_files(home: Home, agents: Sequence[Agent], program: Path | None = None) -> dict[Path, bytes | None]:
-    """Write these agents' files into the home's `config/`; return those that change, as they were. Raises OSError.
-
-    What this program had there before, and has no more, is taken away.
-    """
-    if not any(list_changed_files(home, agents, program)):
-        return {}
-    with own_config.lock_alone(home):
-        changed, gone = list_changed_files(home, agents, program)
-        files = [home.config / name for name in (*changed, *gone)]
-        before = {file: file.read_bytes() if file.is_file() else None for file in files}
-        (home.config / "agents").mkdir(exist_ok=True)
-        for name, document in changed.items():
-            own_config.put(home.config / name, document)
-        for name in gone:
-            (home.config / name).unlink(missing_ok=True)
-    return before
 
 
 def begin(home: str | Path | None, agents: Sequence[Agent], app: Path | None = None) -> tuple[Home, ExitStack]:
@@ -157,7 +153,7 @@ def begin(home: str | Path | None, agents: Sequence[Agent], app: Path | None = N
             atexit.register(begun.close)  # of a program that does not
             return there, begun
         find_begun(there)
-        if changed := list_changed_files(there, agents)[0]:
+        if changed := list_changed_files(there, agents):
             raise CommandError(
                 f"the cluster in {there.root} runs with another {', '.join(changed)} than these agents",
                 hint=f"{format_next_command('down', there.root)} first, or leave these agents out",
@@ -171,7 +167,6 @@ def _start(home: Home) -> bool:
         code = start_detached(home, StartOptions(), wait=True, quiet=True, ends_with_us=True)
     except CommandError as error:
         if error.exit_code != exit_codes.REFUSED or find_holder(home) is None:
-            make_plan(home, StartOptions(), binds=False)  # its faults one by one, if it has any
             raise
         return False
     if code != exit_codes.OK:
@@ -209,20 +204,20 @@ def make_documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
 
 
 def list_changed_files(
-    home: Home, agents: Sequence[Agent], program: Path | None = None
-) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return documents by paths in the home's `config/` that differ from what is there, and paths that are to go.
+    home: Home, agents: Sequence[Agent], app: Path | None = None
+) -> dict[str, dict[str, Any] | None]:
+    """Map paths in the home's `config/` to documents that differ from what is there; None: the file is to go.
 
     In its settings the first agent answers who names none, and these tools are added to those that are there already.
     """
     if not agents:
-        return {}, []
-    wanted = make_documents(agents)
-    settings, own = own_config.read(home), wanted[ADMIN_CONFIG]
+        return {}
+    wanted: dict[str, dict[str, Any] | None] = {**(made := make_documents(agents))}
+    settings, own, program = own_config.read(home), made[ADMIN_CONFIG], str(app and app.resolve())
     programs = own_config.read_document(home.config / _PROGRAMS)
-    past = programs.get(str(program), {"agents": [], "tools": {}, "host": {}})
-    if program is not None:
-        wanted[_PROGRAMS] = programs | {str(program): own}
+    past = programs.get(program, {"agents": [], "tools": {}, "host": {}})
+    if app is not None:
+        wanted[_PROGRAMS] = programs | {program: own}
     host, tools = settings.get("host", {}), settings.get("tools", {})
     if host.get("agent_id") in (None, past["host"].get("agent_id")):
         host = host | own["host"]
@@ -230,13 +225,12 @@ def list_changed_files(
         kept = [one for one in tools.get(key, ()) if one in ours or one not in past["tools"].get(key, ())]
         named = {parse_entry_point(one)[0]: one for one in (*kept, *ours)}  # an approval is all name
         tools = tools | {key: list(named.values())}
-    wanted[ADMIN_CONFIG] = settings | {"host": host, "tools": tools}
+    settings |= {"host": host, "tools": tools}
     if providers := own["providers"]:
         gateway = settings.get("gateway", {})
-        wanted[ADMIN_CONFIG]["gateway"] = gateway | {"providers": providers | gateway.get("providers", {})}
-    gone = [f"agents/{name}.json" for name in past["agents"] if f"agents/{name}.json" not in wanted]
-    changed = {name: one for name, one in wanted.items() if one != own_config.read_document(home.config / name)}
-    return changed, [name for name in gone if (home.config / name).exists()]
+        settings["gateway"] = gateway | {"providers": providers | gateway.get("providers", {})}
+    wanted = dict.fromkeys(f"agents/{name}.json" for name in past["agents"]) | wanted | {ADMIN_CONFIG: settings}
+    return {name: one for name, one in wanted.items() if (one or {}) != own_config.read_document(home.config / name)}
 
 
 def main() -> None:
@@ -244,8 +238,7 @@ def main() -> None:
 
     In a process of its own, so that the file is imported as it is now, and what its import does harms nobody.
     """
-    home, app = make_home(Path(sys.argv[1])), Path(sys.argv[2])
-    out = os.dup(1)
+    home, app, out = make_home(Path(sys.argv[1])), Path(sys.argv[2]), os.dup(1)
     os.dup2(2, 1)  # what the file prints is no part of the answer
     read, fault = list[str](), list[str]()
     try:
@@ -254,7 +247,7 @@ def main() -> None:
         take_in(home, agents, app)
     except CommandError as error:
         fault = [error.message, error.hint]
-    os.write(out, f"{json.dumps([read, fault])}\n".encode())
+    os.write(out, json.dumps([read, fault]).encode())
     sys.stdout.flush()
     os._exit(0)  # threads that the file left behind are nobody's business
 

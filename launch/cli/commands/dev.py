@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -15,13 +15,12 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import ConfigError, RuntimeFault
 from hobus.bus.messages.ids import shorten_session
-from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Entry, Tail
+from hobus.bus.messages.ledger import EVERY_SESSION, Entry
 from hobus.bus.record.ends import end_in, explain_failure, read_result
 from hobus.bus.record.journal import read_recorded
 from hobus.bus.tool import parse_entry_point
 from hobus.config.difference import Difference
 from hobus.launch.cli.commands.options import with_home, with_http
-from hobus.launch.cluster.client import connect_bus, find_cluster
 from hobus.launch.cluster.endpoints import split_address
 from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.cluster.run_file import find_gone
@@ -35,8 +34,8 @@ from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.reload import reload_in_turn
 from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
-from hobus.launch.limits import SOURCE_POLL_MS, TURNS_SHOWN_MAX
-from hobus.ledger_service.reader import find_head
+from hobus.launch.limits import SOURCE_POLL_MS
+from hobus.ledger_service.reader import EntryFilter, find_head, read_entries
 
 
 @click.command()
@@ -57,10 +56,10 @@ def dev(*, home: Home, app: Path, http: str | None) -> int:
     developed = _Developed(home, app, StartOptions(http=http))
     try:
         developed.take_in()
-        with suppress(KeyboardInterrupt), asyncio.Runner() as runner:  # that is how it ends, its loop closed
+        with suppress(KeyboardInterrupt):  # that is how it ends
             _say(f"watching {app} and what it imports from beside it; Ctrl-C ends that")
             while True:
-                runner.run(developed.wait_changed())
+                developed.wait_changed()
                 developed.take_in()
         return exit_codes.OK
     finally:
@@ -79,20 +78,23 @@ class _Developed:
     def take_in(self) -> None:
         """Have the cluster run under what the file says now, or show why it does not."""
         self._seen = _look_at({*self._seen, *list_files(str(self._app.absolute()))})
+        is_up = find_holder(self._home) is not None
         try:
             self._seen |= _look_at(map(Path, _write_agents(self._home, self._app)))
-            if find_holder(self._home) is None:
-                self._start()
-            else:
+            if is_up:
                 self._reload()
+            else:
+                start_detached(self._home, self._options, wait=True, ends_with_us=True)
+                self._is_ours = is_up = True
         except (CommandError, RuntimeFault) as error:
-            _show(error, "" if find_holder(self._home) is None else "; the cluster goes on with what it had")
-        if self._after is None and find_holder(self._home) is not None:
+            known = as_command_error(error)
+            _say(
+                f"{known.message if known else error}{'; the cluster goes on with what it had' if is_up else ''}", "red"
+            )
+            if known and known.hint and not isinstance(error, ConfigError):  # the file is looked at again by itself
+                say(f"  next: {known.hint}")
+        if is_up and self._after is None:
             self._after = find_head(self._home.ledger)  # each turn that ends behind that is shown
-
-    def _start(self) -> None:
-        start_detached(self._home, self._options, wait=True, ends_with_us=True)
-        self._is_ours = True
 
     def _reload(self) -> None:
         if self._after is None:
@@ -103,33 +105,18 @@ class _Developed:
         took = format_duration(done.elapsed_ms / 1000)
         _say(f"taken in after {took}: {named}" if named else "nothing changed", "green")
 
-    async def wait_changed(self) -> None:
+    def wait_changed(self) -> None:
         """Return when a file has changed; meanwhile each turn that ends is a line. Raises CommandError: it is down."""
-        async with AsyncExitStack() as stack:
-            bus = None
-            if find_holder(self._home) is not None:
-                bus = await stack.enter_async_context(connect_bus(find_cluster(self._home), "operator"))
-            while _look_at(self._seen) == self._seen:
-                if bus is None or self._after is None:
-                    await asyncio.sleep(SOURCE_POLL_MS / 1000)
-                    continue
-                if (gone := find_gone(self._home)) is not None:
-                    raise gone
-                question = Tail(
-                    after=self._after,
-                    limit=TURNS_SHOWN_MAX,
-                    wait_ms=SOURCE_POLL_MS,
-                    stream=EVERY_SESSION,
-                    with_bodies=True,
-                )
-                try:
-                    page = await bus.request("ledger", question, expect=Entries, timeout_s=SOURCE_POLL_MS / 100)
-                except RuntimeFault:  # it is started again, or overloaded: what it has to say is said later
-                    await asyncio.sleep(SOURCE_POLL_MS / 1000)
-                    continue
-                for entry in page.entries:
-                    self._after = entry.sequence
-                    _show_turn(entry)
+        while _look_at(self._seen) == self._seen:
+            time.sleep(SOURCE_POLL_MS / 1000)  # noqa: TID251 - waits for files and processes, without a loop or a bus
+            if self._after is None:
+                continue
+            if (gone := find_gone(self._home)) is not None:
+                raise gone
+            ended = EntryFilter(stream=EVERY_SESSION)
+            for entry in read_entries(self._home.ledger, ended, after=self._after, with_bodies=True):
+                self._after = entry.sequence
+                _show_turn(entry)
 
     def end(self) -> None:
         keep_on()
@@ -179,13 +166,6 @@ def _show_turn(entry: Entry) -> None:
     about = "" if result is None else " · ".join([format_duration(result.elapsed_ms / 1000), *tools])
     who = f"{entry.provenance.agent_id} {shorten_session(entry.provenance.session_id)}"
     _say(f"{who}  {format_cell(escape_line(said))}  {about}".rstrip(), None if end.became == "answered" else "red")
-
-
-def _show(error: CommandError | RuntimeFault, goes_on: str) -> None:
-    known = as_command_error(error)
-    _say(f"{known.message if known else error}{goes_on}", "red")
-    if known and known.hint and not isinstance(error, ConfigError):  # the file is looked at again by itself
-        say(f"  next: {known.hint}")
 
 
 def _say(text: str, colour: str | None = None) -> None:

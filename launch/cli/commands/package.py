@@ -78,7 +78,7 @@ def build(  # noqa: PLR0913 - one per option
             root = Path(directory, source.name)
             needs = draft(root, source, agents := import_agents(source), version=version, framework_id=framework)
             source = root
-            if (changed := list_changed_files(home, agents)[0].get(ADMIN_CONFIG)) is not None:
+            if (changed := list_changed_files(home, agents).get(ADMIN_CONFIG)) is not None:
                 settings = Path(directory, ADMIN_CONFIG)
                 settings.write_text(as_json(changed), encoding="utf-8")
         made = building.build(home, source, key_file, output, settings=settings)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hobus.launch.app.agent import Agent
-from hobus.launch.app.started import import_agents, take_in, write_files
+from hobus.launch.app.started import import_agents, take_agents_in, take_in
 from hobus.launch.cluster.home import Home, make_home
 from hobus.launch.console.errors import CommandError
 from tests.launch.app.test_agent import weather
@@ -42,8 +42,8 @@ def test_a_file_that_is_no_app_is_told(tmp_path: Path, text: str | None, said: s
     app = tmp_path / f"app_{abs(hash(text))}.py"
     if text is not None:
         app.write_text(text)
-    with pytest.raises(CommandError, match=said):
-        write_files(make_home(tmp_path / "home"), import_agents(app))
+    with pytest.raises(CommandError, match=said), take_agents_in(make_home(tmp_path / "home"), import_agents(app)):
+        pass
     assert not (tmp_path / "home").exists()
 
 
@@ -57,17 +57,19 @@ def test_what_a_person_wrote_in_the_home_stays(tmp_path: Path) -> None:
     }  # fmt: skip
     (home.config / "admin_config.json").write_text(json.dumps(own))
     clerk = Agent("clerk", "Be brief.", tools=[weather], approval=[weather])
-    changed = write_files(home, [clerk])
+    with take_agents_in(home, [clerk]) as changed:
+        pass
     assert [path.name for path in changed] == ["CLERK.json", "admin_config.json"]
     settings = json.loads((home.config / "admin_config.json").read_text())
     [entry] = clerk.to_files()["admin_config.json"]["tools"]["entry_points"]
     assert settings == own | {
         "tools": {"entry_points": [entry, "search_mail = a:c"], "approval": ["search_mail", "weather"], "timeout_ms": 5}
     }
-    assert write_files(home, [clerk]) == {}
+    with take_agents_in(home, [clerk]) as changed:
+        assert changed == []
     (home.config / "admin_config.json").write_text("[")
-    with pytest.raises(CommandError, match=r"admin_config\.json"):
-        write_files(home, [clerk])
+    with pytest.raises(CommandError, match=r"admin_config\.json"), take_agents_in(home, [clerk]):
+        pass
 
 
 TOOL = """from pathlib import Path
