@@ -19,6 +19,8 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import RefusedFault, UsageFault, format_next_command, format_next_here, make_os_fault
 from hobus.launch.console.output import format_count, print_table, say, shorten_path, style
 
+_SCAFFOLD = Path(__file__).parents[3] / "scaffold"
+"""examples/scaffold, as it is installed: an agent called clerk, and its test."""
 _AGENT = "[A-Za-z][A-Za-z0-9_]{0,63}"
 
 
@@ -59,7 +61,8 @@ def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: t
             f"--agent {agent[:80]}: {fault}", hint=f"{format_next_here('init --agent clerk')}, or another name"
         )
     program, test = Path(f"{name}.py").absolute(), Path(f"test_{name}.py").absolute()
-    _copy({program: _PROGRAM.format(name=name), test: _TEST.format(name=name)}, home)
+    shipped = {program: "clerk.py", test: "test_clerk.py"}
+    _copy({path: (_SCAFFOLD / one).read_text().replace("clerk", name) for path, one in shipped.items()}, home)
     rows = [(shorten_path(program), "an agent and two tools"), (shorten_path(test), "a test of them: pytest")]
     print_table(("FILE", "WHAT IT IS"), rows)
     say(f"next: python {shorten_path(program)}   or   {format_next_command(f'dev {shorten_path(program)}', home.root)}")
@@ -95,62 +98,3 @@ def _choose(files: dict[str, GovernedFile], names: tuple[str, ...]) -> list[Gove
     # A package's manifest says the hashes of its files as they are shipped: beside a changed copy it would be untrue.
     whole = {name for name, file in files.items() if file.is_shipped and file.kind != "package"}
     return [file for name, file in files.items() if name in (names or whole)]
-
-
-_PROGRAM = '''from pathlib import Path
-
-from hobus import Agent, Cluster, Invocation, ToolFault, tool
-
-NOTES = Path(__file__).with_name("notes.txt")
-
-
-# A call may run again after a crash (idempotent), and changes nothing (writes).
-@tool(idempotent=True, writes=False)
-def {name}_notes() -> list[str]:
-    """List all notes."""
-    return NOTES.read_text().splitlines() if NOTES.exists() else []
-
-
-# Without a word it is held to change something, and no call is made again by itself.
-# `call.idempotency_key` is the same for every try of one call.
-@tool
-def {name}_note(text: str, *, call: Invocation) -> dict[str, int | str]:
-    """Keep a note, and give its number."""
-    if not text.strip():
-        raise ToolFault("a note needs a text")  # the model is told this sentence
-    with NOTES.open("a") as notes:
-        notes.write(" ".join(text.split()) + "\\n")
-    return {{"number": len(NOTES.read_text().splitlines()), "call": call.idempotency_key}}
-
-
-{name} = Agent(
-    "{name}",
-    instructions="You keep the user's notes. Look them up before you speak of them.",
-    tools=[{name}_notes, {name}_note],
-    approval=[{name}_note],  # its calls wait for a person
-)
-
-if __name__ == "__main__":
-    with Cluster(agents=[{name}]) as cluster:
-        print(cluster.ask("use {name}_notes {{}}").text)
-'''
-
-_TEST = """from hobus.testing import ScriptedModel, call
-
-from {name} import NOTES, {name}
-
-hobus_agents = [{name}]
-
-
-def test_a_note_is_kept_once_somebody_has_approved(hobus_cluster):
-    asked = call("{name}_note", text="buy milk")
-    hobus_cluster.use(ScriptedModel([asked, "I keep it."]))
-    before = NOTES.read_text() if NOTES.exists() else ""
-    session = hobus_cluster.start()
-    for piece in hobus_cluster.stream("I need milk.", session_id=session):
-        for held in piece.data.get("held_calls", ()):
-            assert (NOTES.read_text() if NOTES.exists() else "") == before
-            hobus_cluster.approve(session, held["call_id"])
-    assert piece.result.text == "I keep it."
-    assert NOTES.read_text() == before + "buy milk\\n"
-"""
