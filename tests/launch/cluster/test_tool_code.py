@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hobus.launch.cluster.tool_code import list_files, with_imported
+from hobus.launch.cluster.tool_code import list_files
 
 
 def written(directory: Path, **files: str) -> Path:
@@ -30,7 +30,7 @@ def test_what_a_file_imports_from_beside_it_belongs_to_it_however_far(tmp_path: 
     written(tmp_path, third="this is no Python")
     found = names(list_files(f"{directory}/app.py"))
     assert found == {"app.py", "helper.py", "__init__.py", "deep.py", "unused.py", "third.py"}
-    assert names(with_imported([directory / "other.py"], beside=directory)) == {"other.py"}
+    assert names(list_files(f"{directory}/other.py")) == {"other.py"}
     assert list(list_files(f"{directory}/gone.py")) == [directory / "gone.py"]
 
 
@@ -47,7 +47,7 @@ def test_a_folder_is_walked_once_however_many_files_import_it(tmp_path: Path, mo
 
 def test_beside_an_installed_module_lies_nothing_of_its_own(tmp_path: Path) -> None:
     directory = written(tmp_path / "site-packages", tools="import requests_like\n", requests_like="")
-    assert names(with_imported([directory / "tools.py"], beside=directory)) == {"tools.py"}
+    assert names(list_files(f"{directory}/tools.py")) == {"tools.py"}
 
 
 def test_a_package_s_helper_beside_it_belongs_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
