@@ -30,7 +30,7 @@ from hobus.launch.console.errors import (
 )
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
-from hobus.launch.launcher.starting import let_go, start_detached
+from hobus.launch.launcher.starting import bring_up, let_go
 from hobus.launch.launcher.stop import stop
 from hobus.launch.launcher.tool_check import OR_REMOVED
 from hobus.launch.launcher.up_already import find_begun
@@ -95,11 +95,10 @@ def take_agents_in(home: Home, agents: Sequence[Agent], app: Path | None = None)
         for file, was in before.items():
             file.unlink(missing_ok=True) if was is None else file.write_bytes(was)
         known = as_command_error(error)
-        if known is None or known.exit_code != exit_codes.USAGE:
+        if known is None or known.exit_code != exit_codes.USAGE or "\n- " not in known.message:
             raise
-        said, *faults = known.message.split("\n- ")
-        told = "".join(f"\n- {_as_written(one, home, agents)}" for one in faults)
-        raise UsageFault(f"{app or 'these agents'} cannot be loaded:{told or f' {said}'}", hint=known.hint) from None
+        told = "".join(f"\n- {_as_written(one, home, agents)}" for one in known.message.split("\n- ")[1:])
+        raise UsageFault(f"{app or 'these agents'} cannot be loaded:{told}") from None
 
 
 _PARAMETERS = {"agent_id": "name", "system_prompt": "instructions", "output_schema": "output"}
@@ -143,15 +142,15 @@ def begin(home: str | Path | None, agents: Sequence[Agent], app: Path | None = N
             held.callback(shutil.rmtree, root, ignore_errors=True)
         there = make_home(root / "home" if home is None else root)
         with own_config.lock_alone(there, _STARTING):  # who comes second joins
-            if is_ours := find_holder(there) is None:
+            if find_holder(there) is None:
                 with take_agents_in(there, agents, app):
                     is_ours = _start(there)
-        if is_ours:
-            held.callback(let_go, there)
-            held.callback(stop, there, quiet=True)
-            begun = held.pop_all()
-            atexit.register(begun.close)  # of a program that does not
-            return there, begun
+                if is_ours:
+                    held.callback(let_go, there)
+                    held.callback(stop, there, quiet=True)
+                    begun = held.pop_all()
+                    atexit.register(begun.close)  # of a program that does not
+                    return there, begun
         find_begun(there)
         if changed := list_changed_files(there, agents):
             raise CommandError(
@@ -164,14 +163,11 @@ def begin(home: str | Path | None, agents: Sequence[Agent], app: Path | None = N
 def _start(home: Home) -> bool:
     """Start; return whether the cluster is this program's: another command may be earlier. Raises CommandError."""
     try:
-        code = start_detached(home, StartOptions(), wait=True, quiet=True, ends_with_us=True)
+        bring_up(home, StartOptions())
     except CommandError as error:
         if error.exit_code != exit_codes.REFUSED or find_holder(home) is None:
             raise
         return False
-    if code != exit_codes.OK:
-        stop(home, quiet=True)
-        raise CommandError("the cluster did not become ready", hint=f"its logs are in {home.logs}")
     return True
 
 

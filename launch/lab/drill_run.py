@@ -28,8 +28,9 @@ from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.http import keys as http_keys
 from hobus.launch.lab.drill_moments import AGENT, QUESTION, DrillMoment, Victim
 from hobus.launch.lab.story import Checks, Kill, TurnEvidence, judge, list_orders
-from hobus.launch.lab.temporary_cluster import bring_up, list_left, read_ring
+from hobus.launch.lab.temporary_cluster import list_left, read_ring
 from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.starting import bring_up
 from hobus.launch.launcher.stop import stop
 from hobus.launch.process.failpoint import VARIABLE
 from hobus.launch.process.liveness import compute_hard_limit_s

@@ -1,7 +1,7 @@
 """A cluster in a home of its own that a command makes, shows something with, and leaves nothing of.
 
 Whatever ends the command, its cluster ends too: in order where the command can still say so, by itself after a SIGKILL
-(`start_detached(ends_with_us=True)`).
+(`launcher/starting.bring_up`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from hobus.bus.zeromq.tap import TapReader
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, find_holder
-from hobus.launch.cluster.run_file import RunFile, find_running
+from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, as_command_error
 from hobus.launch.console.interrupt import interrupt_at, keep_on
 from hobus.launch.console.output import note
-from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
 
 
@@ -70,14 +68,6 @@ def spend(spent: TemporaryHome, body: Callable[[], int]) -> int:
         note("interrupted: the cluster is stopped" + ("" if keeps else ", and its home removed"))
         return 128 + ended_by[0]
     return code
-
-
-def bring_up(home: Home, options: StartOptions) -> RunFile:
-    """Start the home's cluster; it ends with this process. Raises CommandError."""
-    code = start_detached(home, options, wait=True, quiet=True, ends_with_us=True)
-    if code != exit_codes.OK:
-        raise CommandError("the cluster did not become ready", exit_code=code)
-    return find_running(home)
 
 
 def list_left(run: RunFile) -> list[str]:

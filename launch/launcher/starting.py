@@ -19,7 +19,7 @@ from hobus.bus.clock import SystemClock
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.cluster import console_file
 from hobus.launch.cluster.home import Home, make_private
-from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.cluster.run_file import RunFile, find_running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import (
     CommandError,
@@ -147,6 +147,15 @@ def start_detached(
     finally:
         if not ends_with_us:
             launcher.words.close()
+
+
+def bring_up(home: Home, options: StartOptions) -> RunFile:
+    """Start the home's cluster; it ends with this process. Raises CommandError: where it is not ready, it is down."""
+    code = start_detached(home, options, wait=True, quiet=True, ends_with_us=True)
+    if code != exit_codes.OK:
+        importlib.import_module("hobus.launch.launcher.stop").stop(home, quiet=True)
+        raise CommandError("the cluster did not become ready", hint=f"its logs are in {home.logs}", exit_code=code)
+    return find_running(home)
 
 
 def let_go(home: Home) -> None:

@@ -61,11 +61,8 @@ class ScriptedCluster(Cluster):
     def close(self) -> None:
         """Close as `Cluster.close` does."""
         if not self.client.is_closed:
-            self.wait_for(self._hang_up())
+            self._loop.call_soon_threadsafe(self._hearing.close)
         super().close()
-
-    async def _hang_up(self) -> None:
-        self._hearing.close()
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the gateway's request, which is a line; a function in a script may take its time."""

@@ -29,8 +29,9 @@ from hobus.launch.console.errors import CommandError, UsageFault, format_next_co
 from hobus.launch.console.output import format_count, format_duration, say, say_prose, style
 from hobus.launch.console.view import print_all
 from hobus.launch.lab.story import Kill, TurnEvidence, Unproved, list_orders, list_outcome, make_timeline
-from hobus.launch.lab.temporary_cluster import TemporaryHome, bring_up, list_left, read_ring, spend
+from hobus.launch.lab.temporary_cluster import TemporaryHome, list_left, read_ring, spend
 from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.starting import bring_up
 from hobus.launch.launcher.stop import stop
 from hobus.launch.sessions.evidence import short
 from hobus.launch.sessions.turns import process_turn
