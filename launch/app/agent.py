@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter
@@ -183,10 +184,8 @@ def make_entry_point(function: Callable[..., Any]) -> str:
 
 def _place_of_caller() -> str:
     """Return `file:line` of the code that makes an Agent, by itself or by `dataclasses.replace`."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename in _BETWEEN:
-        frame = frame.f_back
-    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    frames = ((one.f_code.co_filename, line) for one, line in walk_stack(inspect.currentframe()))
+    return next((f"{file}:{line}" for file, line in frames if file not in _BETWEEN), "")
 
 
 _BETWEEN = (__file__, dataclasses.__file__, "<string>")

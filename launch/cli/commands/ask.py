@@ -74,7 +74,9 @@ def ask(  # noqa: PLR0913 - one per option
     refused one. If the turn is paused or waits for an approval, stderr shows the command that continues it. If the time
     ends meanwhile, the exit code is 4; ask again under the same --input-id.
     """
-    its_app = app if app is not None and find_holder(home) is None else None  # whose cluster ends with this command
+    its_next = ""  # what begins the cluster again that ends with this command
+    if app is not None and find_holder(home) is None:
+        its_next = format_next_command(f"up {shlex.quote(str(app))} --wait", home.root)
     agent = choose_app_agent(home, app, agent, session)
     place = find_cluster(home)
     config = place.snapshot.config
@@ -88,7 +90,7 @@ def ask(  # noqa: PLR0913 - one per option
         turn = _make_turn(text, input_id, agent=agent, overrides=overrides)
         result = asyncio.run(_ask(place, turn, session, wait_s, as_json=as_json))
     except KeyboardInterrupt:
-        goes_on = f"goes on with the next cluster here ({_bring_up(home, its_app)})" if its_app else "goes on"
+        goes_on = f"goes on with the next cluster here ({its_next})" if its_next else "goes on"
         note(f"no longer waiting; the turn {goes_on}, and its answer is kept: {_describe_again(input_id)}")
         raise
     except RuntimeFault as fault:
@@ -96,7 +98,7 @@ def ask(  # noqa: PLR0913 - one per option
     if as_json:
         say(result.model_dump_json())
     if result.code == RUN_WAITING:
-        first = f"{_bring_up(home, its_app)} (its cluster ends with this command), then that, then " if its_app else ""
+        first = f"{its_next} (its cluster ends with this command), then that, then " if its_next else ""
         hint = f"{first}{_describe_again(input_id)}; its time was {wait_s:g} s"
         raise CommandError(result.response, hint=hint, exit_code=exit_code_of(result))
     return _tell_outcome(result, quiet=as_json)
@@ -112,10 +114,6 @@ def _make_unanswered(home: Home, fault: RuntimeFault, input_id: str) -> Exceptio
         hint=f"{_describe_again(input_id)}; {format_next_command('ps', home.root)}",
         exit_code=known.exit_code,
     )
-
-
-def _bring_up(home: Home, app: Path) -> str:
-    return format_next_command(f"up {shlex.quote(str(app))} --wait", home.root)
 
 
 def _describe_again(input_id: str) -> str:
