@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -56,10 +56,10 @@ def dev(*, home: Home, app: Path, http: str | None) -> int:
     developed = _Developed(home, app, StartOptions(http=http))
     try:
         developed.take_in()
-        with suppress(KeyboardInterrupt):  # that is how it ends
+        with suppress(KeyboardInterrupt), asyncio.Runner() as runner:  # that is how it ends, its loop closed
             _say(f"watching {app} and what it imports from beside it; Ctrl-C ends that")
             while True:
-                developed.wait_changed()
+                runner.run(developed.wait_changed())
                 developed.take_in()
         return exit_codes.OK
     finally:
@@ -105,10 +105,10 @@ class _Developed:
         took = format_duration(done.elapsed_ms / 1000)
         _say(f"taken in after {took}: {named}" if named else "nothing changed", "green")
 
-    def wait_changed(self) -> None:
+    async def wait_changed(self) -> None:
         """Return when a file has changed; meanwhile each turn that ends is a line. Raises CommandError: it is down."""
         while _look_at(self._seen) == self._seen:
-            time.sleep(SOURCE_POLL_MS / 1000)  # noqa: TID251 - waits for files and processes, without a loop or a bus
+            await asyncio.sleep(SOURCE_POLL_MS / 1000)
             if self._after is None:
                 continue
             if (gone := find_gone(self._home)) is not None:
