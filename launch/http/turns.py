@@ -7,6 +7,7 @@ who cannot, nobody could ever hear it: the run is leased, and cancelled as soon 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -76,14 +77,17 @@ class AskedTurn:
         )  # fmt: skip
 
 
+_MADE = re.compile("key-[0-9a-f]{40}")
+
+
 def choose_input_id(key: str | None, drawn: str) -> tuple[str, bool]:
     """Return the input id behind an Idempotency-Key, and whether there was one. Raises Problem for one too long.
 
-    An id as this door draws one is that input's: whoever sent no key asks again by the `input_id` that an error named.
+    An id as this door makes them is that input's: whoever asks again may do so by the `input_id` that an error named.
     """
     if key is None:
         return drawn, False
-    if complete_session_id(key) == key:  # both are UUIDs
+    if complete_session_id(key) == key or _MADE.fullmatch(key):  # a drawn one is a UUID, as a session's
         return key, True
     if not key or len(key) > _KEY_MAX_CHARS:
         raise Problem(400, "invalid_input", f"Idempotency-Key: 1 to {_KEY_MAX_CHARS} characters")

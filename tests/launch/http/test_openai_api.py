@@ -236,13 +236,14 @@ def test_the_same_key_gets_the_same_answer_once(door):
     assert conflict.code == "input_conflict"
 
 
-def test_an_input_id_that_was_told_is_a_key_for_its_turn(door):
-    """Who sent no key, and is told to ask again under its input id, asks for that turn and not for another one."""
+@pytest.mark.parametrize("own", [{}, {"Idempotency-Key": "ORDER 66"}], ids=["no key", "a key"])
+def test_an_input_id_that_was_told_is_a_key_for_its_turn(door, own):
+    """Who is told to ask again under an input id asks for that turn and not for another one."""
 
     async def work():
         said = [{"role": "user", "content": ASKED}]
         create = door.openai().chat.completions.with_raw_response.create
-        first = await create(model="ADMIN", messages=said)
+        first = await create(model="ADMIN", messages=said, extra_headers=own)
         key = {"Idempotency-Key": first.headers["x-hobus-input"]}
         return first.parse(), (await create(model="ADMIN", messages=said, extra_headers=key)).parse()
 
