@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from hobus.gateway_service.limits import ANSWER_MAX_BYTES
 from hobus.gateway_service.providers.http.faults import AnswerTooLarge
 from hobus.gateway_service.providers.http.reader import ErrorSaid
@@ -63,6 +65,9 @@ class ReadBody:
     def _split_lines(self, piece: bytes) -> Iterator[bytes]:
         """Yield lines without their ends, which are those of events: no other character ends a line of a JSON text."""
         for part in piece.splitlines(keepends=True):
+            if not self._line and part.endswith(b"\n"):
+                yield part.rstrip(b"\r\n")
+                continue
             if self._line and self._line[-1].endswith(b"\r"):
                 yield b"".join(self._line)[:-1]
                 self._line = []
@@ -111,6 +116,9 @@ def _is_whole(text: bytes) -> bool:
 
 def _read_value(text: bytes) -> Any:
     """Return the JSON value; what does not begin as an object or a list is a text."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return msgspec.json.decode(text)
+    # `json` reads what is nearly JSON, too: infinities, halves of a character.
     said = text.decode("utf-8", "replace").removeprefix("\ufeff").strip()
     try:
         return json.loads(said)

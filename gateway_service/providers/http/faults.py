@@ -98,7 +98,9 @@ def _hide(value: Any, key: str) -> Any:
 
 
 def _hide_whole(text: str, key: str) -> str:
-    return re.sub(re.escape(key), HIDDEN, text, flags=re.IGNORECASE) if key else text
+    if not key or key.lower() not in text.lower():
+        return text
+    return re.sub(re.escape(key), HIDDEN, text, flags=re.IGNORECASE)
 
 
 _QUOTED_CHARS = 16

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from hobus.gateway_service.providers.http.clients import ProviderRequest, SdkClient
 
 _log = structlog.get_logger("gateway")
+_USAGE_WAIT_S = limits.CONNECT_TIMEOUT_MS / 1000
+"""So long behind the last word of an answer what it has used may follow."""
 Beside = Callable[..., Awaitable[Any]]
 """Runs a function beside the event loop, as `asyncio.to_thread` does."""
 
@@ -213,12 +215,12 @@ class HttpProvider:
 
         A connection that is read to its end serves the next call, too.
         """
+        async for event in events:
+            yield event
+            if answer.is_whole or answer.finish_reason:
+                break
         while True:
-            wait_s = None
-            if answer.is_whole:
-                wait_s = limits.STREAM_INTERVAL_MS / 1000
-            elif answer.finish_reason:  # its usage may follow
-                wait_s = min(limits.CONNECT_TIMEOUT_MS / 1000, timeout_s / 2)
+            wait_s = limits.STREAM_INTERVAL_MS / 1000 if answer.is_whole else min(_USAGE_WAIT_S, timeout_s / 2)
             waiting = asyncio.timeout(wait_s)
             try:
                 async with waiting:

@@ -40,6 +40,11 @@ class SpokenText:
 
     def add(self, piece: str) -> str:
         """Return what is certainly said by now, and was not before."""
+        tells = self._state == "says" and (self._is_settled or not self._closes_alone)
+        if tells and piece and not self._held and piece.isascii() and "<" not in piece:  # nearly every piece
+            self.said.append(piece)
+            self._backticks += piece.count("`")
+            return piece
         self._held += piece
         if _HIGH.search(self._held):
             return ""
