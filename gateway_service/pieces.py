@@ -48,7 +48,7 @@ class Pieces:
         room = text[: self.chars_left]
         self.chars_left -= len(room)
         self.said_chars += len(text)
-        self._held += room.encode("utf-8", "replace").decode("utf-8")
+        self._held += room
         now = self._spoke_at = self.now()
         self.speaking.add(self)
         if now >= self._due:
@@ -65,7 +65,7 @@ class Pieces:
         self._stop()
         held, self._held = self._held, ""
         if held:
-            self.draft.say(held)
+            self.draft.say(held.encode("utf-8", "replace").decode("utf-8"))
             self._due = self.now() + max(self.interval_s, (len(self.speaking) - 1) / FRAMES_PER_S)
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ def instance(
     return HttpProvider(
         "mine", config, type(shipped).model_validate({**shipped.model_dump(), **gateway}) if gateway else shipped,
         chars_per_token=4, given=lambda: {"THE_KEY": secret}, beside=asyncio.to_thread,
-        breathe=lambda: asyncio.sleep(0), now=time.time,
+        now=time.time,
     )  # fmt: skip
 
 

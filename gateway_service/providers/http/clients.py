@@ -2,8 +2,8 @@
 
 An SDK makes the request of each path once: address, authentication, headers. Each prompt leaves with those and a body
 of its own, at a fraction of the price. What an SDK reads has no end of its own: a line without a newline, an error of a
-gigabyte, a kilobyte that unpacks to one. Here it has, and between two pieces everybody else has a turn. Imports the
-HTTP libraries: loaded in the process that asks a provider, and only there; each SDK where its kind is configured.
+gigabyte, a kilobyte that unpacks to one. Here it has. Imports the HTTP libraries: loaded in the process that asks a
+provider, and only there; each SDK where its kind is configured.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import codecs
 import json
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -39,20 +39,14 @@ _ANSWERS = range(200, 300)
 class SdkClient:
     """One instance: its requests as its SDK makes them, and its connections."""
 
-    def __init__(
-        self, sdk: Any, *, has_key: bool, connect_s: float, silence_s: float, breathe: Callable[[], Awaitable[None]]
-    ) -> None:
-        """Without a key no header with one leaves. An answer in pieces may be silent for `silence_s`.
-
-        `breathe` is awaited between two of them.
-        """
+    def __init__(self, sdk: Any, *, has_key: bool, connect_s: float, silence_s: float) -> None:
+        """Without a key no header with one leaves. An answer in pieces may be silent for `silence_s`."""
         self._sdk = sdk
         self._has_key = has_key
         self._made: dict[str, tuple[str, dict[str, str]]] = {}  # of each path
         self._session: aiohttp.ClientSession | None = None  # made on the loop that runs
         self.connect_s = connect_s
         self.silence_s = silence_s
-        self.breathe = breathe
 
     def begin(self) -> ProviderRequest:
         return ProviderRequest(self)
@@ -118,7 +112,7 @@ class ProviderRequest:
         answer = await self._open(path, body, aiohttp.ClientTimeout(sock_connect=connect_s, sock_read=silence_s))
         found = ReadBody()
         try:
-            async for piece in _read(answer, self._client.breathe):
+            async for piece in _read(answer):
                 for event in found.feed(piece):
                     yield event
                 self.is_done = found.is_whole
@@ -160,7 +154,7 @@ def _open_session() -> aiohttp.ClientSession:
     )  # fmt: skip
 
 
-async def _read(answer: aiohttp.ClientResponse, breathe: Callable[[], Awaitable[None]]) -> AsyncIterator[bytes]:
+async def _read(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """Yield the pieces of the body. Raises AnswerTooLarge."""
     is_stream = answer.headers.get("content-type", "").startswith("text/event-stream")
     limit = limits.STREAM_MAX_BYTES if is_stream else limits.ANSWER_MAX_BYTES
@@ -177,7 +171,6 @@ async def _read(answer: aiohttp.ClientResponse, breathe: Callable[[], Awaitable[
                 raise AnswerTooLarge(f"one line of it is longer than {limits.EVENT_MAX_BYTES} bytes")
             last = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
             line = line + len(piece) if last < 0 else len(piece) - last - 1
-        await breathe()
         yield piece
 
 
@@ -203,13 +196,7 @@ _NOT_ASKED_FOR = "unused"
 """An SDK insists on a key; where there is none, no header with one leaves."""
 
 
-def make_client(
-    config: OpenAIProvider | AnthropicProvider,
-    gateway: GatewayConfig,
-    *,
-    key: str,
-    breathe: Callable[[], Awaitable[None]],
-) -> SdkClient:
+def make_client(config: OpenAIProvider | AnthropicProvider, gateway: GatewayConfig, *, key: str) -> SdkClient:
     """Return the client of one instance. Raises ImportError where its SDK is not installed."""
     # An SDK looks for keys, addresses and headers there; what counts stands in the configuration, all of it.
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "ANTHROPIC_"))]:
@@ -219,7 +206,7 @@ def make_client(
     library = import_module(config.kind)  # a second's work, and only where it is configured
     make = library.AsyncOpenAI if config.kind == "openai" else library.AsyncAnthropic
     sdk = make(api_key=key or _NOT_ASKED_FOR, base_url=config.base_url, max_retries=0, http_client=http)
-    return SdkClient(sdk, has_key=bool(key), connect_s=connect_s, silence_s=silence_s, breathe=breathe)
+    return SdkClient(sdk, has_key=bool(key), connect_s=connect_s, silence_s=silence_s)
 
 
 @cache

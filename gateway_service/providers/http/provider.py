@@ -56,7 +56,6 @@ class HttpProvider:
     given: Callable[[], Mapping[str, str]]
     """The variables that this process was given, asked for when the key is needed."""
     beside: Beside
-    breathe: Callable[[], Awaitable[None]]
     now: Callable[[], float]
     _key: str = ""
     _key_state: tuple[int, ...] = ()
@@ -272,7 +271,7 @@ class HttpProvider:
         self._key_state = read_state(self.config.key)
         self._key = read_key(self.provider_id, self.config.key, self.given())
         clients = importlib.import_module("hobus.gateway_service.providers.http.clients")
-        return clients.make_client(self.config, self.gateway, key=self._key, breathe=self.breathe)
+        return clients.make_client(self.config, self.gateway, key=self._key)
 
     @contextmanager
     def _guard_request(

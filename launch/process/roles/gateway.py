@@ -80,7 +80,6 @@ def make_provider(provider_id: str, config: AnyProvider, whole: AdminConfig, giv
                 chars_per_token=chars_per_token,
                 given=lambda: given,
                 beside=asyncio.to_thread,
-                breathe=lambda: asyncio.sleep(0),
                 now=SystemClock().now,
             )
             return made
