@@ -148,7 +148,8 @@ def begin(home: str | Path | None, agents: Sequence[Agent], app: Path | None = N
                 if is_ours:
                     held.callback(let_go, there)
                     held.callback(stop, there, quiet=True)
-                    begun = held.pop_all()
+                    begun = ExitStack()
+                    begun.callback(_close_own, os.getpid(), held.pop_all())
                     atexit.register(begun.close)  # of a program that does not
                     return there, begun
         find_begun(there)
@@ -158,6 +159,12 @@ def begin(home: str | Path | None, agents: Sequence[Agent], app: Path | None = N
                 hint=f"{format_next_command('down', there.root)} first, or leave these agents out",
             )
         return there, held.pop_all()
+
+
+def _close_own(pid: int, begun: ExitStack) -> None:
+    """Close what the process `pid` began; a fork of it has begun nothing."""
+    if os.getpid() == pid:
+        begun.close()
 
 
 def _start(home: Home) -> bool:

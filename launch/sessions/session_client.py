@@ -292,7 +292,7 @@ class Sessions(Generic[C]):
 
     def close(self) -> None:
         """Close the connections."""
-        if self._loop.is_closed():
+        if self._loop.is_closed() or not self._thread.is_alive():  # a fork of the process has no such thread
             return
         try:
             self.wait_for(self.client.close())

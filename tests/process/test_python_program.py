@@ -60,16 +60,21 @@ def lives_in(directory: Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("is_closed", [True, False])
-def test_the_program_works_word_for_word(tmp_path: Path, *, is_closed: bool) -> None:
-    """As README has it, on the base install, without a key; nothing is left, also where the program does not close."""
-    text = PROGRAM.replace(
-        "with Cluster(agents=[clerk]) as cluster:\n        ", "cluster = Cluster(agents=[clerk])\n    "
-    )
-    assert text != PROGRAM
-    with run(tmp_path, PROGRAM if is_closed else text) as program:
+WITH = "with Cluster(agents=[clerk]) as cluster:\n        "
+UNCLOSED = PROGRAM.replace(WITH, "cluster = Cluster(agents=[clerk])\n    ")
+FORKED = PROGRAM.replace(
+    WITH, f"import os\n    {WITH}if not os.fork():\n            raise SystemExit\n        os.wait()\n        "
+)
+
+
+@pytest.mark.parametrize("text", [PROGRAM, UNCLOSED, FORKED], ids=["closed", "unclosed", "forked"])
+def test_the_program_works_word_for_word(tmp_path: Path, text: str) -> None:
+    """As README has it, on the base install, without a key; nothing is left, also where it does not close, or forks."""
+    assert len({PROGRAM, UNCLOSED, FORKED}) == 3
+    with run(tmp_path, text) as program:
         out, err = program.communicate(timeout=120)
-    assert (out, err, program.returncode) == ('weather: "Sunny in Paris"\n', "", 0)
+    assert (out, program.returncode) == ('weather: "Sunny in Paris"\n', 0)
+    assert not err or text == FORKED  # the fork leaves open what was the client's
     assert not list((tmp_path / "tmp").iterdir()) and not lives_in(tmp_path)
 
 
