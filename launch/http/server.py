@@ -70,11 +70,11 @@ class Bounded(HttpToolsProtocol):
         super().data_received(data)
         if self in self.leaving or self.transport.is_closing():
             return
-        if not self._is_in_head:
-            self._forget_head()
-        elif self._head_bytes > limits.HEAD_MAX_BYTES:
+        if self._is_in_head and self._head_bytes > limits.HEAD_MAX_BYTES:
             self.turn_away(make_head_too_large())
-        elif not self._is_busy:
+        elif self._is_busy:
+            self._forget_head()
+        else:
             self._expect_head()
         self._note_idle()
 
