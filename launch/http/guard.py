@@ -28,7 +28,6 @@ _log = structlog.get_logger("http")
 OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/docs"})
 """Paths that need no key: they say nothing of anybody."""
 _CLIENT_GONE = 499
-_MALFORMED = "malformed_request"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -107,11 +106,9 @@ class Guard:
         headers = Headers(scope=scope)
         if "transfer-encoding" in headers and "content-length" in headers:
             # RFC 9112, 6.1: a proxy may have read it to another end than this server does; nothing may follow it.
-            raise Problem(400, _MALFORMED, "a body has Content-Length or Transfer-Encoding, never both")
+            raise Problem(400, "malformed_request", "a body has Content-Length or Transfer-Encoding, never both")
         hosts = headers.getlist("host")
-        if len(hosts) != 1:
-            raise Problem(400, _MALFORMED, "a request has one Host")
-        if self.door.hosts and get_host(hosts[0]) not in self.door.hosts:
+        if len(hosts) != 1 or (self.door.hosts and get_host(hosts[0]) not in self.door.hosts):
             raise Problem(421, "host_not_allowed", "this door is not called by that name (Host; http.hosts)")
         if any(origin not in self.door.config.http.origins for origin in headers.getlist("origin")):
             raise Problem(403, "origin_not_allowed", "pages of this origin may not call this door (http.origins)")
@@ -161,7 +158,7 @@ class _RequestBody:
         self._until = asyncio.get_running_loop().time() + door.body_timeout_ms / 1000
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"")
-        self._length = int(length[:20]) if length.isdigit() else 0
+        self._length = int(length) if length.isdigit() else 0  # the parser bounds its digits
         self.is_whole = not self._length and b"transfer-encoding" not in headers
 
     def check_length(self) -> None:
@@ -201,8 +198,8 @@ class _RequestBody:
 
 async def answer(problem: Problem, send: Send) -> None:
     headers, body = write_whole(problem)
-    if problem.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE or problem.code == _MALFORMED:
-        headers["connection"] = "close"  # as where the server itself refuses it
+    if problem.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+        headers["connection"] = "close"  # as where it came in pieces
     raw = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": problem.status, "headers": raw})
     await send({"type": "http.response.body", "body": body})

@@ -12,9 +12,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hobus.config.sections.processes import HttpConfig
 from hobus.launch.http import limits
@@ -30,7 +31,7 @@ _MALFORMED = Problem(400, "malformed_request", "this is no HTTP request")
 _TOO_SLOW = Problem(408, "too_slow", "the head of the request did not come in time")
 
 
-class Bounded(HttpToolsProtocol):
+class Bounded(H11Protocol):
     """The protocol of uvicorn, which waits for ever and takes any number of connections, with bounds.
 
     Whoever is not let in is told why and gets an end of stream; the connection goes when he closes it, or soon after:
@@ -43,8 +44,6 @@ class Bounded(HttpToolsProtocol):
     """Those that were told no and have not closed yet; they count for themselves."""
     idle: ClassVar[dict[Bounded, None]]
     """Those that have no whole request under way, the longest first; whose body comes is idle once it was refused."""
-    _head_bytes = 0  # of one that has begun
-    _is_in_head = False
     _timer: asyncio.TimerHandle | None = None
     _stuck: asyncio.TimerHandle | None = None
 
@@ -66,41 +65,26 @@ class Bounded(HttpToolsProtocol):
         """Give a request so long to be there, from its first byte or from the connection's beginning."""
         if self in self.leaving:
             return
-        self._head_bytes += len(data)
         super().data_received(data)
         if self in self.leaving or self.transport.is_closing():
             return
-        if self._is_in_head and self._head_bytes > limits.HEAD_MAX_BYTES:
-            self.turn_away(make_head_too_large())
-        elif self._is_busy:
-            self._forget_head()
-        else:
+        if self.conn.their_state is h11.IDLE:
             self._expect_head()
+        else:
+            self._forget_head()
         self._note_idle()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._is_in_head = True
-
-    def on_headers_complete(self) -> None:
-        super().on_headers_complete()
-        self._is_in_head = False
-
-    def on_message_complete(self) -> None:
-        """Count the next head from here: what came with the end of this request is not all its own."""
-        super().on_message_complete()
-        self._head_bytes = 0
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request; uvicorn does so in another shape, and not where an answer has begun."""
         del msg
-        self.turn_away(_MALFORMED)
+        is_long = len(self.conn.trailing_data[0]) > limits.HEAD_MAX_BYTES
+        self.turn_away(make_head_too_large() if is_long else _MALFORMED)
 
     def on_response_complete(self) -> None:
         """Set the timer of the next request, which may have begun already."""
         super().on_response_complete()
         self._note_idle()
-        if self._is_in_head:
+        if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
             self._expect_head()
 
     def pause_writing(self) -> None:
@@ -123,12 +107,10 @@ class Bounded(HttpToolsProtocol):
     def turn_away(self, problem: Problem) -> None:
         """Tell it no, and let it go."""
         self.idle.pop(self, None)
-        has_begun = self._is_busy and self.cycle.response_started
+        has_begun = self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
         if has_begun or len(self.leaving) >= limits.REFUSALS_MAX:
             self.transport.abort()
             return
-        if self._is_busy:
-            self.cycle.disconnected = True  # what it answers to an earlier request comes too late
         self.leaving.add(self)
         self._forget_head()
         self.transport.write(as_bytes(problem))
@@ -140,12 +122,9 @@ class Bounded(HttpToolsProtocol):
         """Whether it has no request under way, or owes the rest of one that is answered."""
         return not self.cycle or self.cycle.response_complete or self.cycle.response_started
 
-    @property
-    def _is_busy(self) -> bool:
-        return bool(self.cycle) and not self.cycle.response_complete
-
     def _note_idle(self) -> None:
-        if self._is_busy and not self.cycle.more_body:
+        has_one = self.cycle and not self.cycle.response_complete
+        if has_one and self.conn.their_state is not h11.SEND_BODY:
             self.idle.pop(self, None)
         elif self not in self.leaving and not self.transport.is_closing():
             self.idle.setdefault(self)
@@ -166,7 +145,7 @@ class Bounded(HttpToolsProtocol):
 
     def _on_timeout(self) -> None:
         self._timer = None
-        if self._is_in_head:
+        if self.conn.trailing_data[0]:
             self.turn_away(_TOO_SLOW)
         else:
             self.transport.abort()  # it has asked for nothing
@@ -205,6 +184,7 @@ def make_server(app: ASGIApp, config: HttpConfig, *, head_timeout_ms: int) -> Do
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        h11_max_incomplete_event_size=limits.HEAD_MAX_BYTES,
         timeout_keep_alive=max(1, limits.KEEP_ALIVE_MS // 1000),
     )
     return DoorServer(settings)

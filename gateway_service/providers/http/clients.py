@@ -127,9 +127,10 @@ class ProviderRequest:
         url, headers = await self._client.request_to(path, is_get=body is None)
         if body is not None:
             body = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        session = self._client.session()
         self.is_sent = True
         try:
-            answer = await self._client.session().request(
+            answer = await session.request(
                 "GET" if body is None else "POST", url, headers=headers, data=body, allow_redirects=False,
                 timeout=bounds,
             )  # fmt: skip
@@ -182,10 +183,12 @@ def _find_packing(answer: aiohttp.ClientResponse) -> str:
 async def _read_error(answer: aiohttp.ClientResponse) -> ErrorStatus:
     """Return the error that an answer is, with what came of the beginning of its body."""
     said = bytearray()
-    with suppress(aiohttp.ClientError, TimeoutError):
-        while len(said) < ERROR_MAX_BYTES and (piece := await answer.content.readany()):
-            said += piece
-    answer.release()
+    try:
+        with suppress(aiohttp.ClientError, TimeoutError):
+            while len(said) < ERROR_MAX_BYTES and (piece := await answer.content.readany()):
+                said += piece
+    finally:
+        answer.release()
     body: Any = "" if _find_packing(answer) else said[:ERROR_MAX_BYTES].decode("utf-8-sig", "replace").strip()
     with suppress(ValueError, RecursionError):
         body = json.loads(body)
@@ -197,7 +200,8 @@ _NOT_ASKED_FOR = "unused"
 
 
 def make_client(config: OpenAIProvider | AnthropicProvider, gateway: GatewayConfig, *, key: str) -> SdkClient:
-    """Return the client of one instance. Raises ImportError where its SDK is not installed."""
+    """Return the client of one instance. Raises ImportError: its SDK is not installed; OSError: no certificates."""
+    _load_trusted()
     # An SDK looks for keys, addresses and headers there; what counts stands in the configuration, all of it.
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "ANTHROPIC_"))]:
         del os.environ[name]
@@ -211,5 +215,9 @@ def make_client(config: OpenAIProvider | AnthropicProvider, gateway: GatewayConf
 
 @cache
 def _load_trusted() -> ssl.SSLContext:
-    """Load what this machine and SSL_CERT_FILE trust, once for all instances: 20 ms and some megabytes each."""
-    return httpx2.create_ssl_context()
+    """Load what this machine trusts, and SSL_CERT_FILE, once for all instances: 20 ms and some megabytes each."""
+    trusted = httpx2.create_ssl_context(trust_env=False)
+    file, directory = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if file or directory:
+        trusted.load_verify_locations(file or None, directory or None)
+    return trusted

@@ -228,10 +228,9 @@ def _classify_error(
     names = " from ".join(type(cause).__name__ for cause in chain[:3])
     if untrusted := next((words for cause in chain if (words := getattr(cause, "verify_message", ""))), ""):
         said = f"{asked.config.base_url} shows a certificate that is not trusted ({untrusted})"
-        fix = "let SSL_CERT_FILE name its authority's, and launcher.environment that variable"
-        return GatewayError(
-            "PROVIDER_REFUSED", f"provider {asked.provider_id}: {said}: {fix}", facts={"unbilled": True}
-        )
+        if "self" in untrusted or "issuer" in untrusted:
+            said += ": let SSL_CERT_FILE name its authority's, and launcher.environment that variable"
+        return GatewayError("PROVIDER_REFUSED", f"provider {asked.provider_id}: {said}", facts={"unbilled": True})
     if not is_sent:
         said = f"provider {asked.provider_id} cannot be reached at {asked.config.base_url} ({names})"
         return GatewayError("PROVIDER_ERROR", f"{said}: is it running there?", retryable=True, facts={"unbilled": True})

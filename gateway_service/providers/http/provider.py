@@ -261,6 +261,9 @@ class HttpProvider:
             raise make_unusable(self.provider_id, missing, f"pip install 'hobus[{self.config.kind}]'") from None
         except GatewayError:
             raise
+        except OSError as error:
+            unread = f"what SSL_CERT_FILE or SSL_CERT_DIR names cannot be read ({type(error).__name__})"
+            raise make_unusable(self.provider_id, unread, "correct that variable") from None
         except Exception as error:  # noqa: BLE001 - an HTTP library takes fewer addresses than the configuration
             fix = f"correct gateway.providers.{self.provider_id}.base_url"
             raise make_unusable(self.provider_id, f"its client cannot be made ({type(error).__name__})", fix) from None

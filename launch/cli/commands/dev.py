@@ -114,9 +114,10 @@ class _Developed:
             if (gone := find_gone(self._home)) is not None:
                 raise gone
             ended = EntryFilter(stream=EVERY_SESSION)
-            for entry in read_entries(self._home.ledger, ended, after=self._after, with_bodies=True):
-                self._after = entry.sequence
-                _show_turn(entry)
+            with suppress(RuntimeFault, OSError):  # what cannot be read while it is written is read at the next look
+                for entry in read_entries(self._home.ledger, ended, after=self._after, with_bodies=True):
+                    self._after = entry.sequence
+                    _show_turn(entry)
 
     def end(self) -> None:
         keep_on()

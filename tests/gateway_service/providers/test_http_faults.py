@@ -605,6 +605,10 @@ async def test_a_certificate_counts_where_its_authority_is_named(tmp_path, monke
         fault = await fault_of(instance(OPENAI, url))
         assert (fault.code, fault.retryable, fault.facts) == ("PROVIDER_REFUSED", False, {"unbilled": True})
         assert "not trusted" in fault.detail and "SSL_CERT_FILE" in fault.detail and not server.requests
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
+        clients._load_trusted.cache_clear()
+        with pytest.raises(GatewayError, match="SSL_CERT_FILE or SSL_CERT_DIR names cannot be read"):
+            await instance(OPENAI, url).prepare()
         monkeypatch.setenv("SSL_CERT_FILE", str(paths[0]))
         clients._load_trusted.cache_clear()
         try:

@@ -140,10 +140,10 @@ async def test_who_is_slow_is_told_so_and_keeps_out_nobody(tmp_path):
 async def slow_heads(port):
     """Slow loris: fifty heads that never end; who says nothing at all is closed without a word."""
     slow = [await port.open(b"GET / HT") for _ in range(50)]
-    silent = [await port.open(data) for data in (b"", b"\r\n")]
+    silent = await port.open()
     assert await port.lives()
     assert {(await ended(*one))[:2] for one in slow} == {(408, "too_slow")}
-    assert [(await ended(*one))[2] for one in silent] == [b"", b""]
+    assert (await ended(*silent))[2] == b""
 
 
 async def dripping_head(port):
@@ -279,8 +279,8 @@ PATHS = [
     ("GET", "/../../etc/passwd", 404), ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404), ("GET", "//v1/models", 404),
     ("GET", "/v1/models/..%2f..%2fetc%2fpasswd", 404), ("GET", "/v1/sessions/..%5c..%5cx", 404),
     ("GET", "/v1/sessions/%00", 404), ("GET", "/v1/sessions/%ff%fe", 404), ("GET", "/healthz/../v1/models", 404),
-    ("GET", "/v1/models;x=1", 404), ("GET", "/V1/MODELS", 404), ("GET", "http://evil.example/v1/models", 200),
-    ("GET", "/v1/%6dodels/", 404), ("OPTIONS", "*", 404), ("CONNECT", "127.0.0.1:22", 400), ("TRACE", "/healthz", 405),
+    ("GET", "/v1/models;x=1", 404), ("GET", "/V1/MODELS", 404), ("GET", "http://evil.example/v1/models", 404),
+    ("GET", "/v1/%6dodels/", 404), ("OPTIONS", "*", 404), ("CONNECT", "127.0.0.1:22", 404), ("TRACE", "/healthz", 405),
     ("PROPFIND", "/v1/sessions", 405), ("GET", "/" + "a" * 8000, 404), ("GET", "/v1/sessions/" + "%2e" * 3000, 404),
 ]  # fmt: skip
 
@@ -290,9 +290,7 @@ PATHS = [
 async def test_a_path_is_what_it_is_and_never_a_way_out(strangers_port, method, path, status):
     """Raw, as no client library would send it."""
     found, code, data = await strangers_port.said(f"{method} {path} HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n")
-    assert found == status and code.endswith(
-        {200: "", 400: "malformed_request", 404: "not_found", 405: "method_not_allowed"}[status]
-    )
+    assert found == status and code.endswith({404: "not_found", 405: "method_not_allowed"}[status])
     assert b"root:" not in data and path.encode() not in data
 
 
