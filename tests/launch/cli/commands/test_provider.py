@@ -210,7 +210,7 @@ OFFERED = {"data": [{"id": "llama3.2"}, {"id": "tiny"}]}
             "does not accept the key (env:MINE)",
         ),
         (answering({}, 404), 0, "warn  mine models", "lists no models"),
-        (answering("<html>"), 1, "fail  mine connection", "gave no answer that can be read"),
+        (answering("<html>"), 1, "fail  mine connection", "answers with a web page"),
         (answering({}, 503), 1, "fail  mine connection", "answered 503"),
     ],
 )
