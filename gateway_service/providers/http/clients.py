@@ -32,6 +32,8 @@ _KEY_HEADERS = ("authorization", "x-api-key")
 _OWN_HEADERS = ("host", "connection", "content-length", "x-stainless-read-timeout", "x-stainless-timeout")
 """Of the request that an SDK made: each that leaves has its own, or none."""
 
+_CLOSED = "Cannot write to closing transport"
+"""What aiohttp says where a request could not leave whole: nobody has worked on it."""
 _ANSWERS = range(200, 300)
 """With any other status it is no answer: a redirection, which nobody follows, or an error."""
 
@@ -124,25 +126,35 @@ class ProviderRequest:
 
     async def _open(self, path: str, body: Any, bounds: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         """Return an answer that is one, its body still to be read."""
-        url, headers = await self._client.request_to(path, is_get=body is None)
+        made = await self._client.request_to(path, is_get=body is None)
         if body is not None:
             body = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        session = self._client.session()
-        self.is_sent = True
-        try:
-            answer = await session.request(
-                "GET" if body is None else "POST", url, headers=headers, data=body, allow_redirects=False,
-                timeout=bounds,
-            )  # fmt: skip
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-            self.is_sent = False
-            raise
+        answer = await self._request(made, body, bounds)
         if answer.status not in _ANSWERS:
             raise await _read_error(answer)
         if packed := _find_packing(answer):
             answer.close()
             raise AnswerRefused(f"it is packed ({packed}), which was not requested")
         return answer
+
+    async def _request(
+        self, made: tuple[str, dict[str, str]], body: bytes | None, bounds: aiohttp.ClientTimeout, tries: int = 3
+    ) -> aiohttp.ClientResponse:
+        """Return the beginning of an answer; a kept connection that its server had closed is replaced by another."""
+        session, method = self._client.session(), "GET" if body is None else "POST"
+        self.is_sent = True
+        try:
+            return await session.request(
+                method, made[0], headers=made[1], data=body, allow_redirects=False, timeout=bounds
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            self.is_sent = False
+            raise
+        except aiohttp.ClientOSError as error:
+            self.is_sent = _CLOSED not in str(error.__cause__)
+            if self.is_sent or tries == 1:
+                raise
+        return await self._request(made, body, bounds, tries - 1)
 
 
 def _open_session() -> aiohttp.ClientSession:

@@ -13,6 +13,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
+from aiohttp.client_proto import ResponseHandler
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -123,6 +124,21 @@ async def test_nobody_listening_is_unsent_and_free(kind):
     fault = await fault_of(instance(kind, url))
     assert (fault.code, fault.retryable, fault.facts) == ("PROVIDER_ERROR", True, {"unbilled": True})
     assert f"cannot be reached at {url}" in fault.detail
+
+
+@KINDS
+async def test_a_kept_connection_that_its_server_has_closed_is_replaced(kind, monkeypatch):
+    """Some servers close theirs behind a streamed answer, without a word, while the next request is on its way."""
+    async with serving(answering(completion() if kind == OPENAI else message())) as server:
+        provider = instance(kind, server.url)
+        await provider.prepare()
+        monkeypatch.setattr(ResponseHandler, "is_connected", lambda _self: True)  # as it seems until the end is read
+        for asked in (1, 2):
+            assert (await provider.complete(prompt(), model_id="tiny", timeout_s=5)).content == "fine"
+            assert len(server.requests) == asked
+            for kept in provider._client._session.connector._conns.values():
+                for handler, _since in kept:
+                    handler.transport.close()
 
 
 @KINDS
