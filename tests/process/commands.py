@@ -40,6 +40,7 @@ class CommandForge:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="hobus-commands-")
         self._path = str(Path(self._directory.name) / "socket")
+        self._network = _find_network()
         needed, self._needs = os.pipe()
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(self._path)
@@ -49,9 +50,9 @@ class CommandForge:
         os.close(needed)
 
     def takes(self, words: Sequence[str], env: Mapping[str, str]) -> bool:
-        """Not where an interpreter begins in another way by its environment; where modules are found is told to one that runs."""
+        """Not where an interpreter begins in another way by its environment, PYTHONPATH aside; nor for a thread on another network."""
         differs = any(name.startswith(("PYTHON", "LC_")) and name != "PYTHONPATH" for name in env)
-        return bool(words) and words[0] not in _FRESH and not differs
+        return bool(words) and words[0] not in _FRESH and not differs and self._network == _find_network()
 
     def run(
         self, words: Sequence[str], *, env: Mapping[str, str], cwd: Path | None, timeout_s: float
@@ -74,6 +75,11 @@ class CommandForge:
     def close(self) -> None:
         os.close(self._needs)
         self._directory.cleanup()
+
+
+def _find_network() -> str:
+    """The namespace in which this thread's sockets are: `bench/hosts` has several."""
+    return str(Path("/proc/thread-self/ns/net").readlink())
 
 
 def _read_both(out: int, err: int, timeout_s: float) -> tuple[bytes, bytes]:
