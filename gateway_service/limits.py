@@ -11,6 +11,8 @@ LIST_WAIT_MS = 1000
 """The first calls to a provider wait so long for its list of models, which says their windows; then it comes beside."""
 CONNECTION_IDLE_S = 4
 """An idle connection to a provider is closed then: servers close theirs after five, also under a request."""
+SENDS_MAX = 3
+"""Connections that are tried for one request, where kept ones turn out to be closed."""
 HEADER_MAX_BYTES = 128 * 1024
 """One header of a provider's answer: proxies on the way add theirs."""
 HEADERS_MAX = 1000

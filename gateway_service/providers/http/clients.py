@@ -138,7 +138,11 @@ class ProviderRequest:
         return answer
 
     async def _request(
-        self, made: tuple[str, dict[str, str]], body: bytes | None, bounds: aiohttp.ClientTimeout, tries: int = 3
+        self,
+        made: tuple[str, dict[str, str]],
+        body: bytes | None,
+        bounds: aiohttp.ClientTimeout,
+        tries: int = limits.SENDS_MAX,
     ) -> aiohttp.ClientResponse:
         """Return the beginning of an answer; a kept connection that its server had closed is replaced by another."""
         session, method = self._client.session(), "GET" if body is None else "POST"
