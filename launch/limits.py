@@ -23,7 +23,9 @@ LOG_TAIL_LINES = 20
 WATCH_INTERVAL_MS = 1000
 """Milliseconds between two questions to the broker how everybody is."""
 IMPORT_MAX_S = 30
-"""Seconds that the import of a program's file may take in `hobus dev`."""
+"""Seconds that the import of a program's file may take."""
+IMPORT_LONG_S = 3
+"""Seconds of such an import after which people are told what they wait for."""
 READY_POLL_MS = 25
 """The same, as long as something is starting or draining."""
 RETURN_MEMORY_S = 30

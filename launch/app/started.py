@@ -28,13 +28,14 @@ from hobus.launch.console.errors import (
     format_next_command,
     make_os_fault,
 )
+from hobus.launch.console.output import note
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 from hobus.launch.launcher.starting import bring_up, let_go
 from hobus.launch.launcher.stop import stop
 from hobus.launch.launcher.tool_check import OR_REMOVED
 from hobus.launch.launcher.up_already import find_begun
-from hobus.launch.limits import IMPORT_MAX_S
+from hobus.launch.limits import IMPORT_LONG_S, IMPORT_MAX_S
 from hobus.launch.sessions.client_errors import HobusError
 
 
@@ -42,8 +43,14 @@ def import_agents(file: Path) -> list[Agent]:
     """Import a Python file and return the agents at its top, in its order. Raises CommandError."""
     if not file.is_file():
         raise UsageFault(f"there is no file {file}", hint="name a Python file with an Agent at its top")
-    before = signal.signal(signal.SIGALRM, _give_up)
-    signal.alarm(IMPORT_MAX_S)
+
+    def tell(*_: object) -> None:
+        note(f"importing {file} takes long; given up after {IMPORT_MAX_S} s")
+        signal.signal(signal.SIGALRM, _give_up)
+        signal.alarm(IMPORT_MAX_S - IMPORT_LONG_S)
+
+    before = signal.signal(signal.SIGALRM, tell)
+    signal.alarm(IMPORT_LONG_S)
     try:
         module = import_file(file.absolute())
     except BadEntryPoint as bad:
