@@ -2,8 +2,8 @@
 
 An interpreter that loads the command line takes a third of a second of a processor, and a suite of real processes runs a
 thousand commands. A command is a process of its own all the same: with its own arguments, environment, directory, streams and
-exit code. A launcher that `up --wait` starts is an interpreter of its own. What starts others itself, or stays, is begun as
-a user begins it: see `bench/cluster.py`.
+exit code. So is the launcher that `up --wait` starts. Where a test gives an environment, it is an interpreter of its own, whose
+environment anybody may read. What starts others itself, or stays, is begun as a user begins it: see `bench/cluster.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ class CommandForge:
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = _without_marks(env)
         self._directory = tempfile.TemporaryDirectory(prefix="hobus-commands-")
         self._path = str(Path(self._directory.name) / "socket")
         self._network = _find_network()
@@ -58,7 +59,13 @@ class CommandForge:
         self, words: Sequence[str], *, env: Mapping[str, str], cwd: Path | None, timeout_s: float
     ) -> tuple[int, bytes, bytes]:
         """Exit code, output, errors. Raises TimeoutError: the command is killed then."""
-        given = json.dumps({"words": words, "env": dict(env), "cwd": str(cwd or Path.cwd())}).encode()
+        asked = {
+            "words": words,
+            "env": dict(env),
+            "cwd": str(cwd or Path.cwd()),
+            "forks": _without_marks(env) == self._env,
+        }
+        given = json.dumps(asked).encode()
         nothing = os.open(os.devnull, os.O_RDONLY)
         (out, to_out), (err, to_err) = os.pipe(), os.pipe()
         with socket.socket(socket.AF_UNIX) as asking:
@@ -75,6 +82,11 @@ class CommandForge:
     def close(self) -> None:
         os.close(self._needs)
         self._directory.cleanup()
+
+
+def _without_marks(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment without what pytest tells of each test in it."""
+    return {name: value for name, value in env.items() if not name.startswith("PYTEST_")}
 
 
 def _find_network() -> str:
@@ -109,6 +121,9 @@ def _serve(listening: socket.socket) -> None:
     cli = importlib.import_module("hobus.launch.cli.main")
     for name in {cli._FAMILIES.get(name, name) for name in cli.COMMANDS if name not in _FRESH}:
         importlib.import_module(f"hobus.launch.cli.commands.{name}")
+    for name in ("launcher.daemon", "launcher.launcher", "launcher.starting"):
+        importlib.import_module(f"hobus.launch.{name}")
+    importlib.import_module("hobus.launch.launcher.zygote").load()
     gc.collect()
     gc.freeze()
     ended, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -209,10 +224,40 @@ def _become(cli: Any, asked: dict[str, Any], streams: Sequence[int], learns: int
     os.environ.update(asked["env"])
     sys.path[:0] = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
     sys.argv = ["hobus", *asked["words"]]
+    if asked["forks"]:
+        _fork_launchers()
     before = set(sys.modules)
     atexit.register(lambda: os.write(learns, " ".join(set(sys.modules) - before).encode()[: 1 << 15]))
     importlib.import_module("hobus.launch.console.interrupt").raise_at_interrupt()
     cli.main(asked["words"])
+
+
+def _fork_launchers() -> None:
+    """What this process starts as a launcher is forked from it."""
+    children = importlib.import_module("hobus.launch.launcher.children")
+    execute: Callable[..., int] = children.start
+
+    def start(argv: Sequence[str], *keep: int, output: int, handed: Any = None) -> int:
+        module, *words = argv[argv.index("-m") + 1 :]
+        if module != "hobus.launch.launcher.daemon":
+            return execute(argv, *keep, output=output, handed=handed)
+        if pid := os.fork():
+            return pid
+        zygote = importlib.import_module("hobus.launch.launcher.zygote")
+        environ, file = handed
+
+        def run() -> None:
+            os.setsid()
+            zygote.reset_signals()
+            zygote.speak_into(output)
+            zygote.keep_only([*keep, file.fileno()])
+            os.environ.clear()
+            os.environ.update(environ)
+            importlib.import_module(module).main(words)
+
+        zygote.end_with(run)
+
+    children.start = start
 
 
 if __name__ == "__main__":
