@@ -2,8 +2,8 @@
 
 An interpreter that loads the command line takes a third of a second of a processor, and a suite of real processes runs a
 thousand commands. A command is a process of its own all the same: with its own arguments, environment, directory, streams and
-exit code. So is the launcher that `up --wait` starts. Where a test gives an environment, it is an interpreter of its own, whose
-environment anybody may read. What starts others itself, or stays, is begun as a user begins it: see `bench/cluster.py`.
+exit code. So is the launcher that `up --wait` starts, except where a test has `launchers_are_executed`. What starts others itself,
+or stays, is begun as a user begins it: see `bench/cluster.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CommandForge:
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self._env = _without_marks(env)
+        self.forks_launchers = True
         self._directory = tempfile.TemporaryDirectory(prefix="hobus-commands-")
         self._path = str(Path(self._directory.name) / "socket")
         self._network = _find_network()
@@ -63,7 +63,7 @@ class CommandForge:
             "words": words,
             "env": dict(env),
             "cwd": str(cwd or Path.cwd()),
-            "forks": _without_marks(env) == self._env,
+            "forks": self.forks_launchers,
         }
         given = json.dumps(asked).encode()
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -82,11 +82,6 @@ class CommandForge:
     def close(self) -> None:
         os.close(self._needs)
         self._directory.cleanup()
-
-
-def _without_marks(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment without what pytest tells of each test in it."""
-    return {name: value for name, value in env.items() if not name.startswith("PYTEST_")}
 
 
 def _find_network() -> str:
@@ -241,7 +236,8 @@ def _fork_launchers() -> None:
         module, *words = argv[argv.index("-m") + 1 :]
         if module != "hobus.launch.launcher.daemon":
             return execute(argv, *keep, output=output, handed=handed)
-        if pid := os.fork():
+        pid = os.fork()
+        if pid:
             return pid
         zygote = importlib.import_module("hobus.launch.launcher.zygote")
         environ, file = handed
@@ -256,6 +252,7 @@ def _fork_launchers() -> None:
             importlib.import_module(module).main(words)
 
         zygote.end_with(run)
+        return 0  # it never comes back
 
     children.start = start
 

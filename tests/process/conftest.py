@@ -23,6 +23,14 @@ def commands_are_forked() -> Iterator[None]:
 
 
 @pytest.fixture
+def launchers_are_executed() -> Iterator[None]:
+    """Where a start itself is tested, or what the system shows of an interpreter: its environment, its command line."""
+    FORGE[0].forks_launchers = False
+    yield
+    FORGE[0].forks_launchers = True
+
+
+@pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[[str], Cluster]]:
     """Makes clusters by name, each in its own home; all are ended, and no broker of them has met a defect."""
     made: list[Cluster] = []

@@ -8,7 +8,7 @@ import pytest
 
 from bench.gateway import audit, budgets, secrets, stops
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("launchers_are_executed")]
 
 
 def test_a_budget_that_fits_k_calls_never_pays_for_more():

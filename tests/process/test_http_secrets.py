@@ -10,7 +10,7 @@ import pytest
 from bench.cluster import eventually, hobus
 from hobus import Client
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("launchers_are_executed")]
 
 MARK = "the-vault-is-under-the-stairs"
 

@@ -25,7 +25,7 @@ from hobus.launch.cluster.kernel import keep_memory_private
 from tests.actors.ho1_executor.tools.packages import entries, install
 from tests.process.mcp_servers import ROOT, configure, stdio, use
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("launchers_are_executed")]
 
 SECRET = "planted-3f9c2a71"  # noqa: S105 - it is no one's
 """In the environment of who starts the cluster, under names that nothing needs, and one that a server needs."""

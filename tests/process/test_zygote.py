@@ -20,7 +20,7 @@ from hobus.launch.cli import checkup
 from hobus.launch.cli.commands.ps import make_own_lines
 from hobus.launch.cluster import identity
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("launchers_are_executed")]
 
 PACKAGES = "what packages are installed?"
 
