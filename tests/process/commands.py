@@ -20,6 +20,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -206,7 +207,7 @@ def _reap(running: dict[int, tuple[socket.socket, int]], selector: selectors.Def
 
 
 def _become(cli: Any, asked: dict[str, Any], streams: Sequence[int], learns: int) -> None:
-    """This process is the command, from its first line to the interpreter's own end."""
+    """This process is the command. It ends without taking apart what it shares with all others, which costs most of its time."""
     for standard, descriptor in enumerate(streams):
         os.dup2(descriptor, standard)
     os.closerange(3, learns)
@@ -224,7 +225,16 @@ def _become(cli: Any, asked: dict[str, Any], streams: Sequence[int], learns: int
     before = set(sys.modules)
     atexit.register(lambda: os.write(learns, " ".join(set(sys.modules) - before).encode()[: 1 << 15]))
     importlib.import_module("hobus.launch.console.interrupt").raise_at_interrupt()
-    cli.main(asked["words"])
+    try:
+        cli.main(asked["words"])
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code)
 
 
 def _fork_launchers() -> None:

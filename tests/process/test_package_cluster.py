@@ -84,6 +84,7 @@ def test_a_package_from_its_maker_to_its_removal(cluster, tmp_path):
     cluster.verify()
 
 
+@pytest.mark.usefixtures("launchers_are_executed")
 def test_a_cluster_with_signed_packages_starts_and_keeps_no_library_for_them(cluster, tmp_path):
     """What checks signatures is loaded by a child that ends; a start without a word for the maker is refused."""
     made = parts.bundle(parts.key(tmp_path))
