@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import importlib
 import os
 import sys
@@ -48,6 +49,7 @@ def run_launcher(
     clock = SystemClock()
     started_at, handed = clock.now(), inherited.find_descriptor()
     raise_open_files()
+    gc.disable()  # what is loaded and read until the first fork stays
     under_way = PlanApart(home, options, handed=handed)
     # Everybody's from here on, before the first fork. This process runs no role, but a page that all share costs once
     # what it costs each.
@@ -55,6 +57,7 @@ def run_launcher(
     launcher: type[Launcher] = importlib.import_module("hobus.launch.launcher.launcher").Launcher
     plan = under_way.made()
     build_models()
+    gc.enable()
     collector.freeze_for_forks()  # a collection in either would write to every page that both share
     # What is opened, loaded or read from here on is this process's own business.
     first = fork_zygote(home.log("zygote")) if plan.snapshot.config.launcher.start_method == "fork" else None
