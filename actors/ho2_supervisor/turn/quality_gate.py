@@ -6,6 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hobus.bus.messages.work_order import OutputResult
+from hobus.config.schema import AdminConfig
+
+
+def list_criteria(config: AdminConfig) -> dict[str, Any]:
+    """Return what each answer must meet: name of the criterion -> what is wanted."""
+    gate = config.quality_gate
+    return {"requires_response_text": gate.requires_response_text, "min_response_length": gate.min_response_length}
 
 
 def find_faults(criteria: Mapping[str, Any], output: OutputResult, *, is_handed_out: bool = False) -> list[str]:

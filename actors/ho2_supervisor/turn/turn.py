@@ -111,7 +111,7 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
             await _call_tools(run, output, progress)
             continue
         faults, rank = (
-            quality_gate.find_faults(_list_criteria(run.config), output, is_handed_out=is_handed_out),
+            quality_gate.find_faults(quality_gate.list_criteria(run.config), output, is_handed_out=is_handed_out),
             quality_gate.rank,
         )
         if is_handed_out or progress.best is None or rank(output, faults) >= rank(*progress.best):
@@ -286,7 +286,7 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
     planned = work_orders.synthesize(
         step, inputs=inputs, exchanges=progress.exchanges, run_config=run.run_config,
         token_budget=_compute_round_budget(run, progress.tokens_used), timeout_seconds=run.compute_order_timeout_s(),
-        criteria=_list_criteria(run.config), parent_wo_id=progress.parent,
+        criteria=quality_gate.list_criteria(run.config), parent_wo_id=progress.parent,
     )  # fmt: skip
     beside, progress.beside = progress.beside, None
     aside = None if beside is None else _make_classification(run, step, beside, BESIDE_CALL_ID)
@@ -362,11 +362,6 @@ def _compute_round_budget(run: Run, tokens_used: int) -> int:
     """Return what a round may use: what is left; the whole budget where running over it is only warned of."""
     left = run.budget_tokens - tokens_used
     return left if left > 0 and _has_budget(run, tokens_used) else run.budget_tokens
-
-
-def _list_criteria(config: AdminConfig) -> dict[str, Any]:
-    gate = config.quality_gate
-    return {"requires_response_text": gate.requires_response_text, "min_response_length": gate.min_response_length}
 
 
 def _compute_history_limits(run: Run) -> HistoryLimits:
