@@ -24,7 +24,7 @@ import time
 import urllib.request
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from bench.report import Goal, concluded, goals_table, markdown
 from bench.waiting.provider import provider
 from hobus.bus.messages.ids import derive_session_id
 from hobus.bus.port import Bus
+from hobus.gateway_service.providers.http.provider import HttpProvider
 from hobus.launch.cluster.client import connect_bus
 
 LITELLM = ("litellm[proxy]==1.106.2",)
@@ -69,9 +70,8 @@ def through_gateway(bus: Bus) -> Ask:
     return ask
 
 
-def same_call(url: str) -> Ask:
+def same_call(direct: HttpProvider) -> Ask:
     """The class that asks for the gateway, and nothing else of it."""
-    direct = instance(OPENAI, url, concurrency_max=64)
     wanted = call_of("WO-direct#1", derive_session_id("door", "direct"), length=LENGTH)
 
     async def ask(streamed: bool) -> None:
@@ -158,8 +158,9 @@ async def one_round(sides: dict[str, Ask], found: dict[str, Figures], scale: flo
 
 
 async def measure(bus_place: Any, url: str, proxy: str | None, rounds: int, scale: float) -> dict[str, Figures]:
-    async with connect_bus(bus_place, "ho1") as bus:
-        sides = {"gateway": through_gateway(bus), "same call": same_call(url), "openai SDK": by_sdk(url, KEY)}
+    async with connect_bus(bus_place, "ho1") as bus, AsyncExitStack() as stack:
+        stack.push_async_callback((direct := instance(OPENAI, url, concurrency_max=64)).close)
+        sides = {"gateway": through_gateway(bus), "same call": same_call(direct), "openai SDK": by_sdk(url, KEY)}
         if proxy is not None:
             sides["LiteLLM"] = by_sdk(proxy, KEY)
         await one_round(sides, {name: defaultdict(list) for name in sides}, scale / 4)

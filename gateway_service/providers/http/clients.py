@@ -90,15 +90,8 @@ class ProviderRequest:
         self.is_done = False
         """Whether the answer came whole, or said that it is at its end, and was not only cut off."""
 
-    async def get(self, path: str, timeout_s: float) -> Any:
-        """Return what is there, as JSON."""
-        return await self._ask(path, None, timeout_s)
-
-    async def post(self, path: str, body: Any, timeout_s: float) -> Any:
-        """Return the answer as JSON."""
-        return await self._ask(path, body, timeout_s)
-
-    async def _ask(self, path: str, body: Any, timeout_s: float) -> Any:
+    async def ask(self, path: str, body: Any, timeout_s: float) -> Any:
+        """Return the answer as JSON; a `body` of None only reads what is there."""
         found = [event async for event in self._send(path, body, timeout_s, silence_s=timeout_s)]
         if len(found) != 1:
             raise BadAnswer(IN_PIECES if found else "it is empty")

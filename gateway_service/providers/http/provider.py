@@ -105,7 +105,7 @@ class HttpProvider:
         try:
             with self._guard_request(client, model_id, prompt) as request:
                 body = openai_wire.make_embedding_request(prompt, model_id)
-                said = await request.post(openai_wire.EMBEDDINGS_PATH, body, timeout_s)
+                said = await request.ask(openai_wire.EMBEDDINGS_PATH, body, timeout_s)
                 answer = openai_wire.read_vectors(said, prompt)
         except GatewayError as fault:
             if fault.facts.get("status") not in limits.NO_VECTORS or fault.code == "CONTEXT_TOO_LONG":
@@ -135,7 +135,7 @@ class HttpProvider:
         with self._guard_request(client, "", None) as request:
             try:
                 async with asyncio.timeout(timeout_s):
-                    found = await request.get(self._wire.MODELS_PATH, timeout_s)
+                    found = await request.ask(self._wire.MODELS_PATH, None, timeout_s)
             except TimeoutError:
                 over = f"provider {self.provider_id} did not list its models within {timeout_s:.0f} s"
                 raise GatewayError("PROVIDER_TIMEOUT", over) from None
@@ -180,7 +180,7 @@ class HttpProvider:
         wire, stream = self._wire, on_delta is not None
         body = wire.make_request(prompt, reader.model_id, reader.names, self.config, stream=stream)
         if on_delta is None:
-            answer = reader.whole(await request.post(wire.PATH, body, timeout_s))
+            answer = reader.whole(await request.ask(wire.PATH, body, timeout_s))
             if not request.is_done:
                 raise BadAnswer(IN_PIECES)
             return answer
