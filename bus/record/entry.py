@@ -368,14 +368,15 @@ def _spell(  # noqa: PLR0913 - as they stand in the bytes
 def _spell_marks(ids: str) -> str:
     """Return the ids with what their marks stand for, in the order opposite to that of `_pack`."""
     session_id, _, rest = ids.partition(_BETWEEN)
-    order_id, _, rest = _spell_mark(rest, _SESSION, session_id).partition(_BETWEEN)
+    if session_id:
+        rest = rest.replace(_SESSION[0], session_id, _SESSION[1])
+    order_id, _, rest = rest.partition(_BETWEEN)
     event_type, _, rest = rest.partition(_BETWEEN)
-    rest = _spell_mark(_spell_mark(rest, _TYPE, event_type), _ORDER, order_id)
+    if event_type:
+        rest = rest.replace(_TYPE[0], event_type, _TYPE[1])
+    if order_id:
+        rest = rest.replace(_ORDER[0], order_id, _ORDER[1])
     return _BETWEEN.join((session_id, order_id, event_type, rest))
-
-
-def _spell_mark(text: str, mark: tuple[str, int], head: str) -> str:
-    return text.replace(mark[0], head, mark[1]) if head else text
 
 
 def _find_fault(parts: Sequence[str | None], *, is_bounded: bool) -> str:

@@ -141,7 +141,8 @@ def _make_sources(
         within = replace(limits, budget_tokens=tokens)
         for one in history.show_history(run.history, within, blocks):
             shown.update([part.ref for part in one.parts if part.ref is not None])
-            run.learned_earlier.update(one.learned)
+            if one.learned:
+                run.learned_earlier.update(one.learned)
             yield Fragment("history", one.source_id, one.parts)
 
     def show_learned(config: OfTurn, room: Room) -> Iterator[Fragment]:
