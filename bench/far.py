@@ -21,6 +21,7 @@ from bench.hosts.__main__ import Site, site
 from bench.hosts.wire import why_not
 from bench.report import arguments, rows_table
 from bench.throughput import SESSIONS, measure
+from hobus import __version__
 from hobus.bus.broker.core import BrokerCore
 from hobus.bus.broker.events import FrameReceived, Send
 from hobus.bus.clock import SystemClock
@@ -37,7 +38,6 @@ from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.client import connect_bus
-from hobus.launch.cluster.version import find_software_version
 
 HERE, DELAYS_MS, WORKERS, EXECUTORS = "local socket", (0, 10, 50), (1, 2, 4), (10, 100, 1000, 10_000)
 SETTINGS = load_snapshot().config.bus.model_copy(update={"reannounce_grace_ms": 0})
@@ -72,7 +72,7 @@ async def calls_from(at: Site, where: str, seconds: float) -> dict[str, Any]:
     link = CurveLink(zeromq, snapshot.config.bus, ends, clock=clock, on_happened=lambda _event: None)
     peer = Peer(
         None, instance=f"{worker['name']}@{clock.new_id()[:8]}", role="ho1", offers=(), slots=0, token="", host="far", clock=clock,
-        settings=snapshot.config.bus, links={"": link}, config_digest="", version=find_software_version(),
+        settings=snapshot.config.bus, links={"": link}, config_digest="", version=__version__,
     )  # fmt: skip
     try:
         await peer.start(timeout_s=20)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:  # each `as` itself: so it is exported
     from hobus.launch.sessions.session_client import Piece as Piece
     from hobus.launch.sessions.summary import SessionRow as SessionRow
 
+__version__ = "0.1.0"
+
 _FROM = {
     "hobus.bus.messages.session": ("CommandVerdict", "SessionView", "TurnResult"),
     "hobus.bus.tool": ("File", "Image", "Invocation", "ToolFault", "tool"),

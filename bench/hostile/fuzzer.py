@@ -20,13 +20,13 @@ from pathlib import Path
 import zmq
 
 from bench.hostile.frames import Frames, command_line, subscription, wire
+from hobus import __version__
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Kind, make_header
 from hobus.bus.errors import BusError
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.messages.failure import Failure
 from hobus.bus.zeromq import curve, tokens
-from hobus.launch.cluster.version import find_software_version
 from hobus.launch.launcher.control import CommandAnswer
 
 _WELCOME_S = 5.0
@@ -142,7 +142,7 @@ def _name(words: Words, worker: dict[str, str], number: int) -> tuple[str, str]:
 
 def _is_welcome(dealer: zmq.Socket[bytes], instance: str, token: str, words: Words, seen: Seen) -> bool:
     hello = Hello(
-        instance=instance, token=token, role=instance.partition("/")[0], slots=0, version=find_software_version(),
+        instance=instance, token=token, role=instance.partition("/")[0], slots=0, version=__version__,
         protocol=HEADER_VERSION, host="" if token else "attacker",
     )  # fmt: skip
     dealer.send_multipart([pack_header(make_header(Kind.HELLO, "", type=Hello.TYPE)), encode(hello, words.body_max)])

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 from msgspec.msgpack import decode as decoded
 from msgspec.msgpack import encode as encoded
 
+from hobus import __version__
 from hobus.bus.catalog import find_row
 from hobus.bus.clock import SystemClock
 from hobus.bus.codec import decode, encode
@@ -29,7 +30,6 @@ from hobus.bus.messages.failure import Failure
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.version import find_software_version
 
 R = TypeVar("R", bound=Message)
 
@@ -45,8 +45,8 @@ class FarBus:
     async def hello(self) -> float:
         """How long its requests may take. Raises BusError, for another version too."""
         version, timeout_s = await self._read()
-        if version != find_software_version():
-            said = f"{self._host} runs hobus {version}, this is {find_software_version()}: install one version on both"
+        if version != __version__:
+            said = f"{self._host} runs hobus {version}, this is {__version__}: install one version on both"
             raise BusError("rejected", said)
         return float(timeout_s)
 
@@ -92,7 +92,7 @@ async def serve(place: Place) -> None:
     reader, out = StreamReader(), sys.stdout.buffer
     await asyncio.get_running_loop().connect_read_pipe(lambda: StreamReaderProtocol(reader), sys.stdin)
     async with connect_bus(place, "operator") as bus:
-        _write(out, [find_software_version(), place.client_timeout_s])
+        _write(out, [__version__, place.client_timeout_s])
         while True:
             try:
                 service, name, body, within_s, key, trace = await _read(reader)

@@ -16,7 +16,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from hobus.launch.cluster.version import find_software_version
+from hobus import __version__
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, make_os_fault, was_given
 from hobus.launch.console.interrupt import INTERRUPTED, end_at_interrupt, is_interrupt
@@ -134,7 +134,7 @@ class LazyGroup(click.Group):
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        click.echo(f"hobus {find_software_version()}")
+        click.echo(f"hobus {__version__}")
         ctx.exit()
 
 

@@ -16,6 +16,7 @@ from typing import Literal
 import structlog
 import uvloop
 
+from hobus import __version__
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import Actor, map_handled
@@ -37,7 +38,6 @@ from hobus.launch.cluster.kernel import (
     set_title,
 )
 from hobus.launch.cluster.run_file import write_whole
-from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.limits import DRAIN_SHARE, RETURN_MEMORY_S
 from hobus.launch.logs import writing
@@ -93,7 +93,6 @@ def warm(options: ProcessOptions) -> None:
 
 def warm_snapshot(data: bytes, roles: Iterable[str]) -> Snapshot:
     """Return the snapshot behind these bytes, as forked processes of these roles find it as well."""
-    find_software_version()
     snapshot = _read_snapshot(data)
     for actor in Actor.__subclasses__():
         map_handled(actor)
@@ -284,7 +283,7 @@ def _find_remote(place: Place) -> tuple[str, KeyFiles] | None:
     address = settings.listen
     if not address:
         return None
-    keys = KeyFiles(place.home.keys, version=find_software_version(), config_digest=place.snapshot.digest)
+    keys = KeyFiles(place.home.keys, version=__version__, config_digest=place.snapshot.digest)
     if address.endswith(":0") and place.home.listening.exists():
         address = place.home.listening.read_text(encoding="ascii").strip()
     return address, keys

@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Awaitable, Callable
 
+from hobus import __version__
 from hobus.bus.catalog import CLIENT_ROLES
 from hobus.bus.lane_server import LaneServer
 from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS, list_lanes
@@ -18,7 +19,6 @@ from hobus.bus.zeromq.lane import ZeroMQLane
 from hobus.bus.zeromq.tokens import TokenDirectory
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.version import find_software_version
 from hobus.launch.process.failpoint import Drill, DrilledLane, DrilledLink, drill_of
 from hobus.launch.process.roles import Made
 
@@ -60,7 +60,7 @@ def wire(  # noqa: PLR0913 - what an actor is wired to
         clock=clock,
         links={lane: make_link(lane) for lane in ("", *list_lanes(role))},
         config_digest=snapshot.digest,
-        version=find_software_version(),
+        version=__version__,
         tools=made.tools,
     )
     if role in LEASE_HOLDERS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from hobus import __version__
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Kind, make_header
 from hobus.bus.errors import BusError, ConfigError, RuntimeFault
@@ -19,7 +20,6 @@ from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, compute_digest
 from hobus.launch.cluster.endpoints import split_address
-from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault
 from hobus.launch.console.output import note
@@ -61,9 +61,7 @@ def make_refused(code: str, detail: str) -> CommandError:
 
 async def join(ends: CurveEnds, pair: curve.KeyPair, config: AdminConfig, *, clock: Clock, host: str) -> JoinedCluster:
     """Enrol this key by a token's, or by the one before. Raises CommandError: refused, or nobody answers."""
-    wanted = Join(
-        public_key=pair.public.decode(), role="ho1", version=find_software_version(), protocol=HEADER_VERSION, host=host
-    )
+    wanted = Join(public_key=pair.public.decode(), role="ho1", version=__version__, protocol=HEADER_VERSION, host=host)
     heard: asyncio.Queue[Happened | tuple[bytes, bytes]] = asyncio.Queue()
     await _require_host(ends.address)
     zeromq, why = ZeroMQ(config.bus), ""

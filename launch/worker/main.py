@@ -16,6 +16,7 @@ from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import structlog
 
+from hobus import __version__
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError, ConfigError
@@ -26,7 +27,6 @@ from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
-from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
 from hobus.launch.console.output import format_count, note, say
@@ -216,7 +216,7 @@ class _Life:
             clock=self._clock,
             links={"": link},
             config_digest=self._snapshot.digest if made is not None else "",
-            version=find_software_version(),
+            version=__version__,
             tools=made.tools if made is not None else (),
             host=_HOST,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from hobus import __version__
 from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.launch.cli.commands.options import DURATION, filter_given, with_home
@@ -21,7 +22,6 @@ from hobus.launch.cli.tap.table import TapTable
 from hobus.launch.cluster.client import find_cluster
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import find_gone
-from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, make_os_fault
 from hobus.launch.console.output import note, say_prose
@@ -120,7 +120,7 @@ def tap(  # noqa: PLR0913 - one per option
 
 
 def _make_writer(into: Path, filters: tuple[str, ...], clock: SystemClock, *, replace: bool) -> CaptureWriter:
-    facts = {"hobus": find_software_version(), "began_at": clock.now(), "filter": list(filters)}
+    facts = {"hobus": __version__, "began_at": clock.now(), "filter": list(filters)}
     try:
         return CaptureWriter(into, facts, replace=replace)
     except FileExistsError:

@@ -24,12 +24,12 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
+from hobus import __version__
 from hobus.bus.errors import RuntimeFault
 from hobus.launch.cli.web import limits, words
 from hobus.launch.cli.web.changes import Changes
 from hobus.launch.cli.web.people import People, Person
 from hobus.launch.cli.web.source import AT_REST, HomeSource
-from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, UsageFault, as_command_error, format_next_here
 from hobus.launch.console.output import as_json
@@ -332,7 +332,7 @@ class Console:
         text = self._templates.get_template(template).render(
             person=person, notices=notices, path=path, home=self.source.home.root, is_running=runs,
             capture=self.source.capture, title=title, live="" if self.source.at_rest else live, command=command,
-            head=head, pages=[page for page in self.pages if page.name], version=find_software_version(),
+            head=head, pages=[page for page in self.pages if page.name], version=__version__,
             theme=request.cookies.get("theme", "") if request.cookies.get("theme") in ("light", "dark") else "",
             here=path + query, at=self._at,
             twin=f"{quote(path.rstrip('/') or '/index', safe='/')}.json{query}",

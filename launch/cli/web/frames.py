@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hobus import __version__
 from hobus.bus import limits as bus_limits
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.broker.tap_wire import TapBatch
@@ -31,7 +32,6 @@ from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import BadQuery, Console, PageAnswer, PageRequest
 from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cluster.run_file import find_gone
-from hobus.launch.cluster.version import find_software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, UsageFault, make_os_fault
 from hobus.launch.console.output import format_clock_time
@@ -126,7 +126,7 @@ async def send_capture(request: Request) -> Response:
     console.source.run()  # a capture that is shown is a file already, and may be torn
     said, since = request.query_params.get("filter", ""), request.query_params.get("since") or limits.RING
     choices, account, _ = await _read_kept(console.source, said, since)
-    facts = {"hobus": find_software_version(), "began_at": console.source.clock.now(), "filter": [said]}
+    facts = {"hobus": __version__, "began_at": console.source.clock.now(), "filter": [said]}
 
     def write_capture() -> bytes:
         with tempfile.TemporaryDirectory() as directory:

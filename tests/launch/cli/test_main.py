@@ -6,11 +6,13 @@ import shlex
 import subprocess
 import sys
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import click
 import pytest
 
+import hobus
 from bench.builders import shipped_snapshot
 from hobus.bus.errors import BusError, ConfigError, LedgerError, MemoryFault, SessionFault
 from hobus.launch.cli import main as cli
@@ -37,7 +39,7 @@ def test_help_imports_nothing_heavy():
 
 READS_FILES = ("hobus.config.load", "hobus.config.assets", "hobus.config.snapshot")
 READS_RECORDS = ("hobus.bus.record.catalog", "hobus.actors", "hobus.ledger_service.reader")
-SHOWS = ("structlog", "rich")
+SHOWS = ("structlog", "rich", "importlib.metadata")
 OWNS_SESSIONS = ("hobus.actors.ho2_supervisor.session.snapshot", "hobus.actors.ho2_supervisor.turn")
 
 
@@ -46,7 +48,17 @@ OWNS_SESSIONS = ("hobus.actors.ho2_supervisor.session.snapshot", "hobus.actors.h
     [
         ("ps", (*READS_FILES, *READS_RECORDS, *SHOWS, "hobus.bus.messages.session", "hobus.bus.messages.memory")),
         ("limits", (*READS_FILES, *READS_RECORDS, *SHOWS, "hobus.bus.messages.memory", "hobus.bus.messages.ledger")),
-        ("ask", (*READS_FILES, *READS_RECORDS, "structlog", "hobus.bus.messages.memory", "hobus.bus.messages.ledger")),
+        (
+            "ask",
+            (
+                *READS_FILES,
+                *READS_RECORDS,
+                "structlog",
+                "importlib.metadata",
+                "hobus.bus.messages.memory",
+                "hobus.bus.messages.ledger",
+            ),
+        ),
         ("tap", (*READS_FILES, *READS_RECORDS, *SHOWS, "hobus.bus.messages.memory")),
         (
             "session",
@@ -60,6 +72,10 @@ def test_a_quick_command_loads_what_it_needs(command: str, unneeded: tuple[str, 
     code = f"import sys, hobus.launch.cli.commands.{command}; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert [name for name in done.stdout.split() if name.startswith(unneeded)] == []
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert metadata.version("hobus") == hobus.__version__
 
 
 def test_what_processes_share_is_built_before_the_first_fork() -> None:
