@@ -21,7 +21,6 @@ from bench.hosts.__main__ import Site, site
 from bench.hosts.wire import why_not
 from bench.report import arguments, rows_table
 from bench.throughput import SESSIONS, measure
-from hobus import __version__
 from hobus.bus.broker.core import BrokerCore
 from hobus.bus.broker.events import FrameReceived, Send
 from hobus.bus.clock import SystemClock
@@ -38,6 +37,7 @@ from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.client import connect_bus
+from hobus.launch.cluster.version import __version__
 
 HERE, DELAYS_MS, WORKERS, EXECUTORS = "local socket", (0, 10, 50), (1, 2, 4), (10, 100, 1000, 10_000)
 SETTINGS = load_snapshot().config.bus.model_copy(update={"reannounce_grace_ms": 0})

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # each `as` itself: so it is exported
     from hobus.launch.app.agent import Agent as Agent
     from hobus.launch.app.cluster import AsyncCluster as AsyncCluster
     from hobus.launch.app.cluster import Cluster as Cluster
+    from hobus.launch.cluster.version import __version__ as __version__
     from hobus.launch.sessions.client_errors import ClusterError as ClusterError
     from hobus.launch.sessions.client_errors import HobusError as HobusError
     from hobus.launch.sessions.client_errors import HttpError as HttpError
@@ -36,13 +37,12 @@ if TYPE_CHECKING:  # each `as` itself: so it is exported
     from hobus.launch.sessions.session_client import Piece as Piece
     from hobus.launch.sessions.summary import SessionRow as SessionRow
 
-__version__ = "0.1.0"
-
 _FROM = {
     "hobus.bus.messages.session": ("CommandVerdict", "SessionView", "TurnResult"),
     "hobus.bus.tool": ("File", "Image", "Invocation", "ToolFault", "tool"),
     "hobus.launch.app.agent": ("Agent",),
     "hobus.launch.app.cluster": ("AsyncCluster", "Cluster"),
+    "hobus.launch.cluster.version": ("__version__",),
     "hobus.launch.sessions.client_errors": ("ClusterError", "HobusError", "HttpError", "RequestError"),
     "hobus.launch.sessions.cluster_client": ("AsyncClusterClient", "ClusterClient"),
     "hobus.launch.sessions.http_client": ("AsyncClient", "Client"),

@@ -20,13 +20,13 @@ from pathlib import Path
 import zmq
 
 from bench.hostile.frames import Frames, command_line, subscription, wire
-from hobus import __version__
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Kind, make_header
 from hobus.bus.errors import BusError
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.messages.failure import Failure
 from hobus.bus.zeromq import curve, tokens
+from hobus.launch.cluster.version import __version__
 from hobus.launch.launcher.control import CommandAnswer
 
 _WELCOME_S = 5.0

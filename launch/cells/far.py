@@ -19,7 +19,6 @@ from typing import Any, BinaryIO, TypeVar, cast
 from msgspec.msgpack import decode as decoded
 from msgspec.msgpack import encode as encoded
 
-from hobus import __version__
 from hobus.bus.catalog import find_row
 from hobus.bus.clock import SystemClock
 from hobus.bus.codec import decode, encode
@@ -30,6 +29,7 @@ from hobus.bus.messages.failure import Failure
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connect_bus
 from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.version import __version__
 
 R = TypeVar("R", bound=Message)
 

@@ -16,7 +16,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from hobus import __version__
+from hobus.launch.cluster.version import __version__
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, make_os_fault, was_given
 from hobus.launch.console.interrupt import INTERRUPTED, end_at_interrupt, is_interrupt

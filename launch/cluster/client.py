@@ -9,7 +9,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from hobus import __version__
 from hobus.bus.clock import SystemClock
 from hobus.bus.limits import DRAIN_MS
 from hobus.bus.log import configure_with
@@ -22,6 +21,7 @@ from hobus.config.on_demand import read_on_demand
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.cluster.run_file import RunFile, find_running, make_not_reachable
+from hobus.launch.cluster.version import __version__
 from hobus.launch.console.errors import CommandError, format_next_command, make_os_fault
 
 R = TypeVar("R", bound=Message)

@@ -21,13 +21,13 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from hobus import __version__
 from hobus.bus import limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import Queues, ReadQueues
 from hobus.bus.messages.session import CommandVerdict, SessionClosed, SessionReady, SessionView, TurnResult
 from hobus.bus.paging import read_peers
+from hobus.launch.cluster.version import __version__
 from hobus.launch.http import embeddings, memory_api, openai_api, sessions_api
 from hobus.launch.http.context import Door
 from hobus.launch.http.guard import Guard

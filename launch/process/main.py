@@ -16,7 +16,6 @@ from typing import Literal
 import structlog
 import uvloop
 
-from hobus import __version__
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import Actor, map_handled
@@ -38,6 +37,7 @@ from hobus.launch.cluster.kernel import (
     set_title,
 )
 from hobus.launch.cluster.run_file import write_whole
+from hobus.launch.cluster.version import __version__
 from hobus.launch.console import exit_codes
 from hobus.launch.limits import DRAIN_SHARE, RETURN_MEMORY_S
 from hobus.launch.logs import writing

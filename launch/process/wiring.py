@@ -6,7 +6,6 @@ import importlib
 import os
 from collections.abc import Awaitable, Callable
 
-from hobus import __version__
 from hobus.bus.catalog import CLIENT_ROLES
 from hobus.bus.lane_server import LaneServer
 from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS, list_lanes
@@ -19,6 +18,7 @@ from hobus.bus.zeromq.lane import ZeroMQLane
 from hobus.bus.zeromq.tokens import TokenDirectory
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.version import __version__
 from hobus.launch.process.failpoint import Drill, DrilledLane, DrilledLink, drill_of
 from hobus.launch.process.roles import Made
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from hobus import __version__
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Kind, make_header
 from hobus.bus.errors import BusError, ConfigError, RuntimeFault
@@ -20,6 +19,7 @@ from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, compute_digest
 from hobus.launch.cluster.endpoints import split_address
+from hobus.launch.cluster.version import __version__
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault
 from hobus.launch.console.output import note

@@ -16,7 +16,6 @@ from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import structlog
 
-from hobus import __version__
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError, ConfigError
@@ -27,6 +26,7 @@ from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch.cluster.version import __version__
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
 from hobus.launch.console.output import format_count, note, say

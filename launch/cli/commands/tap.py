@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from hobus import __version__
 from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.launch.cli.commands.options import DURATION, filter_given, with_home
@@ -22,6 +21,7 @@ from hobus.launch.cli.tap.table import TapTable
 from hobus.launch.cluster.client import find_cluster
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import find_gone
+from hobus.launch.cluster.version import __version__
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, make_os_fault
 from hobus.launch.console.output import note, say_prose

@@ -24,12 +24,12 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
-from hobus import __version__
 from hobus.bus.errors import RuntimeFault
 from hobus.launch.cli.web import limits, words
 from hobus.launch.cli.web.changes import Changes
 from hobus.launch.cli.web.people import People, Person
 from hobus.launch.cli.web.source import AT_REST, HomeSource
+from hobus.launch.cluster.version import __version__
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, UsageFault, as_command_error, format_next_here
 from hobus.launch.console.output import as_json

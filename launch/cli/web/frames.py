@@ -16,7 +16,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hobus import __version__
 from hobus.bus import limits as bus_limits
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.broker.tap_wire import TapBatch
@@ -32,6 +31,7 @@ from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import BadQuery, Console, PageAnswer, PageRequest
 from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cluster.run_file import find_gone
+from hobus.launch.cluster.version import __version__
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, UsageFault, make_os_fault
 from hobus.launch.console.output import format_clock_time
