@@ -54,6 +54,8 @@ TRUSTED_MAX = 64
 """Keys trusted at once."""
 SCRIPTED_REQUEST_MAX_BYTES = 64 * 1024 * 1024
 """Of one request to a model that a test scripts: a long conversation with images, in one line."""
+SCRIPTED_TURN_S = 60.0
+"""Of a turn that a test asks for, where its model needs no time: one that waits for a person fails its test then."""
 SIGNALS_MAX = 2000
 """Signals that an account of a turn reads, the newest ones up to it, to say how often each of its own was given."""
 OVERLAYS_MAX = 2000

@@ -45,7 +45,7 @@ def import_agents(file: Path) -> list[Agent]:
         raise UsageFault(f"there is no file {file}", hint="name a Python file with an Agent at its top")
 
     def tell(*_: object) -> None:
-        note(f"importing {file} takes long; given up after {IMPORT_MAX_S} s")
+        note(f"importing {file} takes long; Ctrl-C ends it, and so do {IMPORT_MAX_S} s")
         signal.signal(signal.SIGALRM, _give_up)
         signal.alarm(IMPORT_MAX_S - IMPORT_LONG_S)
 
@@ -66,9 +66,14 @@ def import_agents(file: Path) -> list[Agent]:
     return list(found.values())
 
 
+class ImportTooLong(BaseException):
+    """Beyond what a program that tries again expects of its own faults."""
+
+
 def _give_up(*_: object) -> None:
+    signal.alarm(IMPORT_LONG_S)  # once more, where it goes on all the same
     mend = "put what takes so long behind `if __name__ == '__main__':`"
-    raise TimeoutError(f"it takes more than {IMPORT_MAX_S} s; {mend}")
+    raise ImportTooLong(f"it takes more than {IMPORT_MAX_S} s; {mend}")
 
 
 def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:

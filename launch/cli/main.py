@@ -158,10 +158,24 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(_say(CommandError(closed, hint="run it with its output redirected, to /dev/null for none")))
     escape_unencodable()
     os.umask(_PRIVATE)
-    code = run(sys.argv[1:] if arguments is None else arguments)
+    code = _flush(run(sys.argv[1:] if arguments is None else arguments))
     end_at_interrupt()  # what follows is the interpreter's own end
     gc.freeze()  # which else looks for garbage in all that was loaded: a quarter of a short command
     sys.exit(code)
+
+
+def _flush(code: int) -> int:
+    """Print what is still buffered; return the command's exit code, or that of an answer which cannot be printed."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        go_silent()
+        code = code or _explain(error)  # else it was told
+    try:
+        sys.stderr.flush()
+    except OSError:
+        go_silent(to_stderr=True)
+    return code
 
 
 def run(arguments: list[str]) -> int:

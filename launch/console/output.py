@@ -150,12 +150,12 @@ def go_silent(*, to_stderr: bool = False) -> None:
 
 
 def note(*parts: str) -> None:
-    """Print one line on stderr: what a program that reads stdout must not see. A reader that went away ends nothing."""
+    """Print one line on stderr: what a program that reads stdout must not see. That nobody can read it ends nothing."""
     from click import echo  # noqa: PLC0415 - as above
 
     try:
         echo(join_styled(*parts), err=True, color=colours(to_stderr=True))
-    except BrokenPipeError:
+    except OSError:  # its reader went away, or the disk is full
         go_silent(to_stderr=True)
 
 

@@ -72,7 +72,7 @@ def make_checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Fin
     Raises ConfigError, and CommandError (integrity) with every failure of a gate.
     """
     view = look_at(home, options)
-    plan = make_plan(home, options, view)
+    plan = make_plan(home, options, view, binds=find_holder(home) is None)
     found = run_gates(view, verify=_verify(home, view))
     demand_passed(home, found)
     return plan, found

@@ -20,7 +20,7 @@ from hobus.launch.app.agent import Agent
 from hobus.launch.app.cluster import Cluster
 from hobus.launch.cluster import own_config
 from hobus.launch.cluster.home import Home, make_home
-from hobus.launch.limits import SCRIPTED_REQUEST_MAX_BYTES
+from hobus.launch.limits import SCRIPTED_REQUEST_MAX_BYTES, SCRIPTED_TURN_S
 from hobus.launch.testing.model import Reply, Request, ScriptedModel
 
 M = TypeVar("M", bound=ScriptedModel)
@@ -54,7 +54,7 @@ class ScriptedCluster(Cluster):
         self._open(home, agents if is_real else [replace(one, model=None) for one in agents])
 
     def _open(self, home: Home, agents: Sequence[Agent]) -> None:
-        super().__init__(home.root, agents=agents)
+        super().__init__(home.root, agents=agents, **({} if self.is_real else {"timeout_s": SCRIPTED_TURN_S}))
         hearing = asyncio.start_unix_server(self._hear, self._socket, limit=SCRIPTED_REQUEST_MAX_BYTES)
         self._hearing = self.wait_for(hearing)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from hobus.actors.ho1_executor.tools.entry_points import place_of
 from hobus.bus.messages.gateway import PromptMessage
 
 
@@ -86,6 +87,8 @@ class ScriptedModel:
     """Who gives the answers, in sentences."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
+        if isinstance(answers, str):
+            raise TypeError("ScriptedModel takes a list of answers: ScriptedModel([...])")
         self.requests: list[Request] = []
         self._count = len(answers)
         self._left = deque(answers)
@@ -125,6 +128,10 @@ def make_reply(answer: Any, request: Request) -> Reply:
         case [*calls] if calls and all(isinstance(one, ScriptedCall) for one in calls):
             return Reply(calls=calls)
         case _ if callable(answer):
-            return make_reply(answer(request), request)
+            try:
+                return make_reply(answer(request), request)
+            except Exception as error:  # noqa: BLE001 - whatever a test does in there
+                name = getattr(answer, "__name__", answer)
+                return Reply(fault=f"{name} of the script raised {type(error).__name__}: {error}{place_of(error)}")
         case _:
             return Reply(fault=f"a script holds texts, objects, calls and functions, not a {type(answer).__name__}")

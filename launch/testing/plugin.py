@@ -45,7 +45,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @pytest.fixture(scope="module")
 def hobus_agents(request: pytest.FixtureRequest) -> Sequence[Agent]:
     """Return the agents of the module's cluster: its `hobus_agents`; the first one answers who names none."""
-    return getattr(request.module, "hobus_agents", ())
+    found = getattr(request.module, "hobus_agents", ())
+    if not isinstance(found, Sequence):
+        pytest.fail("hobus_agents is a list: hobus_agents = [...]", pytrace=False)
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def ask(  # noqa: PLR0913 - one per option
     config = place.snapshot.config
     wait_s = choose_timeout(timeout_s, config, default_ms=config.host.turn_timeout_ms)
     text = read_text(text, config.host)
-    input_id = input_id or SystemClock().new_id()
+    input_id = SystemClock().new_id() if input_id is None else input_id
     try:
         agent = find_known_agent(agent, place.snapshot, running_in=home)
         meant = agent or (config.host.agent_id if session is None else None)

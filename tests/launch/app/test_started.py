@@ -44,13 +44,30 @@ def test_a_file_that_is_no_app_is_told(tmp_path: Path, text: str | None, said: s
     assert not (tmp_path / "home").exists()
 
 
+def test_an_import_that_tries_again_for_ever_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it takes for a fault of its own, also everything."""
+    monkeypatch.setattr("hobus.launch.app.started.IMPORT_LONG_S", 1)
+    monkeypatch.setattr("hobus.launch.app.started.IMPORT_MAX_S", 2)
+    for caught in (
+        "OSError",
+        "Exception",
+        "BaseException as error:\n        seen += 1\n        if seen > 1: raise\n    except ValueError",
+    ):
+        app = tmp_path / f"tries_{len(caught)}.py"
+        app.write_text(
+            f"import time\nseen = 0\nwhile True:\n    try:\n        time.sleep(60)\n    except {caught}:\n        pass"
+        )
+        with pytest.raises(CommandError, match="more than 2 s"):
+            import_agents(app)
+
+
 def test_an_import_that_takes_long_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     app = tmp_path / "slow_app.py"
     app.write_text(
         "import os, signal\nfrom hobus import Agent\nos.kill(os.getpid(), signal.SIGALRM)\na = Agent('a', 'x')"
     )
     assert [one.name for one in import_agents(app)] == ["a"]
-    assert f"importing {app} takes long; given up after 30 s" in capsys.readouterr().err
+    assert f"importing {app} takes long; Ctrl-C ends it, and so do 30 s" in capsys.readouterr().err
 
 
 def test_what_a_person_wrote_in_the_home_stays(tmp_path: Path) -> None:

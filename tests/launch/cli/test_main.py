@@ -207,6 +207,25 @@ def test_a_reader_that_went_away_is_an_end_and_no_failure(words):
     assert (done.returncode, done.stderr) == (exit_codes.OK, b"")
 
 
+@pytest.mark.parametrize(
+    ("words", "stream", "code"),
+    [
+        ("--version", "stdout", exit_codes.FAILED),
+        ("--version", "stderr", exit_codes.OK),
+        ("config check", "stdout", exit_codes.FAILED),
+        ("ps --home /nowhere", "stderr", exit_codes.UNREACHABLE),
+    ],
+)
+def test_a_full_disk_is_told_once_and_spoils_no_exit(words, stream, code):
+    """An answer that cannot be printed is a failure; what is said beside an answer is none."""
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: full}
+        command = [sys.executable, "-m", "hobus", *words.split()]
+        done = subprocess.run(command, env=make_environment(), check=False, **streams)
+    assert done.returncode == code, done
+    assert stream == "stderr" or (done.stderr.count(b"No space left"), done.stderr.count(b"Exception")) == (1, 0)
+
+
 def test_a_warning_that_nobody_reads_ends_no_command(monkeypatch):
     """`hobus reload 2>&1 | head -1`: what is said on the way is lost, what the command comes to is not."""
     reads, writes = os.pipe()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,20 @@ def test_what_a_cluster_that_runs_cannot_go_over_to_changes_nothing(home: Home) 
     assert "nothing was changed, the cluster goes on under sha256:0123456789ab\n" in refused.value.message
     with pytest.raises(CommandError, match="nothing is started"):
         start(home)
+
+
+def test_an_address_at_which_its_own_cluster_listens_is_taken_by_nobody(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`hobus config check` beside it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listens = {"http": {"listen": f"127.0.0.1:{taken.getsockname()[1]}"}}
+        home.config.mkdir(exist_ok=True)
+        (home.config / "admin_config.json").write_text(json.dumps(listens))
+        with pytest.raises(CommandError, match="already in use"):
+            gates.make_checked_plan(home, StartOptions())
+        monkeypatch.setattr(gates, "find_holder", lambda _home: 1)
+        assert gates.make_checked_plan(home, StartOptions())
 
 
 def test_warnings_are_told_at_each_start_and_what_is_mended_is_found_mended(home: Home) -> None:
