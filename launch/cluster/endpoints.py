@@ -69,13 +69,13 @@ _PORT_MAX = 65_535
 _EVERY_HOST = ("*", "0.0.0.0", "[::]")  # noqa: S104 - what is compared with
 
 
-def split_address(address: str, *, option: str = "--listen") -> tuple[str, int]:
-    """Return host and port. Raises CommandError (usage) for anything else, with the option that takes one."""
+def split_address(address: str, *, option: str = "") -> tuple[str, int]:
+    """Return host and port. Raises CommandError (usage) for anything else, named as what it was given for."""
     match = _FORM.fullmatch(address)
     if match is None or int(match["port"]) > _PORT_MAX:
-        example = "up --http 127.0.0.1:0" if option == "--http" else "up --listen 127.0.0.1:0"
+        example = "up --http 127.0.0.1:0" if "--http" in option else "up --listen 127.0.0.1:0"
         raise UsageFault(
-            f"{address[:200]!r} is not an address: expected HOST:PORT",
+            f"{option}{': ' * bool(option)}{address[:200]!r} is not an address: expected HOST:PORT",
             hint=f"{format_next_here(example)}   (this machine alone, any free port)",
         )
     return match["host"], int(match["port"])

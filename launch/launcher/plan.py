@@ -89,7 +89,7 @@ def _find_entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> l
 
 def check_free(address: str, named: str) -> None:
     """Check that the address, given in `named`, can be listened at. Raises CommandError (usage, not reachable)."""
-    host, port = split_address(address)
+    host, port = split_address(address, option=named)
     try:
         bind_socket(host, port).close()
     except OSError as error:

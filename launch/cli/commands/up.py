@@ -51,7 +51,7 @@ def up(  # noqa: PLR0913 - one per option
     foreground: Ctrl-C drains it, a second Ctrl-C kills it.
     """
     if listen is not None:
-        split_address(listen)  # an empty one is no address either
+        split_address(listen, option="--listen")  # an empty one is no address either
     if http is not None:
         split_address(http, option="--http")
     if app is not None:
