@@ -45,7 +45,7 @@ def import_agents(file: Path) -> list[Agent]:
         raise UsageFault(f"there is no file {file}", hint="name a Python file with an Agent at its top")
 
     def tell(*_: object) -> None:
-        note(f"importing {file} takes long; Ctrl-C ends it, and so do {IMPORT_MAX_S} s")
+        note(f"importing {file} takes long ({IMPORT_MAX_S} s at most)")
         signal.signal(signal.SIGALRM, _give_up)
         signal.alarm(IMPORT_MAX_S - IMPORT_LONG_S)
 
