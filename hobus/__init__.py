@@ -51,7 +51,7 @@ _FROM = {
 }
 
 
-__all__ = [name for names in _FROM.values() for name in names]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [name for names in _FROM.values() for name in names if name[0] != "_"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __dir__() -> list[str]:
