@@ -244,7 +244,8 @@ def _fork_launchers() -> None:
 
     def start(argv: Sequence[str], *keep: int, output: int, handed: Any = None) -> int:
         module, *words = argv[argv.index("-m") + 1 :]
-        if module != "hobus.launch.launcher.daemon":
+        has_imported = any(word.endswith(".py") for word in sys.argv)  # a program's file, which stays what it was then
+        if module != "hobus.launch.launcher.daemon" or has_imported:
             return execute(argv, *keep, output=output, handed=handed)
         pid = os.fork()
         if pid:
