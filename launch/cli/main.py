@@ -172,7 +172,8 @@ def _flush(code: int) -> int:
         go_silent()
         code = code or _explain(error)  # else it was told
     try:
-        sys.stderr.flush()
+        if sys.stderr is not None:  # closed by who started the command
+            sys.stderr.flush()
     except OSError:
         go_silent(to_stderr=True)
     return code

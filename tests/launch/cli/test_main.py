@@ -226,6 +226,12 @@ def test_a_full_disk_is_told_once_and_spoils_no_exit(words, stream, code):
     assert stream == "stderr" or (done.stderr.count(b"No space left"), done.stderr.count(b"Exception")) == (1, 0)
 
 
+def test_a_closed_standard_error_spoils_no_exit():
+    command = ["sh", "-c", 'exec "$0" -m hobus --version 2>&-', sys.executable]
+    done = subprocess.run(command, env=make_environment(), stdout=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stdout) == (exit_codes.OK, f"hobus {hobus.__version__}\n".encode())
+
+
 def test_a_warning_that_nobody_reads_ends_no_command(monkeypatch):
     """`hobus reload 2>&1 | head -1`: what is said on the way is lost, what the command comes to is not."""
     reads, writes = os.pipe()
