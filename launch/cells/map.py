@@ -95,7 +95,13 @@ class CellMap:
             self.cells()  # of a map that is not there nothing is made
             return RealDisk(Path(self.where).parent).lock("cells.sqlite.lock")
         self._is_held = bool(self._rows("select pg_try_advisory_lock(?)", _LOCK + 1)[0][0])
-        return self.close if self._is_held else None
+        return self._give_back if self._is_held else None
+
+    def _give_back(self) -> None:
+        """Let the next one hold the map at once: a server notices the end of a connection only some time later."""
+        with suppress(BusError):
+            self._rows("select pg_advisory_unlock(?)", _LOCK + 1)
+        self.close()
 
     def _run(self, statement: str, *values: str | int | None) -> list[Any]:
         """Return the rows of one statement of the SQL that both engines understand; `?` stands for a value."""

@@ -29,6 +29,7 @@ from hobus.launch.launcher.supervision import (
     FINISHES_BY_ITSELF,
     START_ORDER,
     Born,
+    DrainAsked,
     Effect,
     Exited,
     Happening,
@@ -320,6 +321,11 @@ class Crew:
     # --- processes ----------------------------------------------------------------------------------------------
 
     def kill_all(self) -> None:
+        """Kill whoever runs, and start nobody any more."""
+        self.close()
+        for member in self:
+            if member.state != "stopped":
+                self.happened(member.actor, DrainAsked())
         for child in self.children.values():
             child.kill_group()
 

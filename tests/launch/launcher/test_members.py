@@ -95,6 +95,19 @@ async def test_a_restart_is_written_once_it_has_a_process(tmp_path):
     assert len(rig.written) == before + 1 and rig.written[-1][0] == ("broker/1", "starting")
 
 
+async def test_who_is_killed_at_the_end_is_not_started_again(tmp_path):
+    """Neither those who wait for their turn, nor those who had died before."""
+    rig = Rig(tmp_path)
+    rig.begin()
+    rig.told[0][1]("signal 9")
+    rig.crew.kill_all()
+    for _, on_exit in rig.told[1:]:
+        on_exit("signal 9")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert len(rig.asked) == 3 and {member.state for member in rig.crew} == {"stopped"}
+
+
 async def test_who_is_started_by_a_command_is_written_as_starting_at_once(tmp_path):
     """Whoever gave it waits for that, and would else be told how it was before."""
     rig = Rig(tmp_path)
