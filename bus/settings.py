@@ -9,6 +9,8 @@ Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+ADDRESS = r"^((\*|\[[0-9A-Fa-f:]+\]|[^\s:/]{1,255}):[0-9]{1,5})?$"
+Address = Annotated[str, Field(pattern=ADDRESS)]
 
 
 class Section(BaseModel):
@@ -36,7 +38,7 @@ class BusSettings(Section):
     attempts_max: Positive = Field(description="deliveries of one redeliverable request")
     beat_interval_ms: Positive = Field(description="interval of heartbeats")
     peer_timeout_ms: Positive = Field(description="silence after which a peer is lost")
-    listen: Annotated[str, Field(pattern=r"^(\S{1,255}:[0-9]{1,5})?$")] = Field(
+    listen: Address = Field(
         description="HOST:PORT for workers on other hosts, by CURVE; port 0: any free one; empty: none"
     )
 

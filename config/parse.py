@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from hobus.bus.settings import ADDRESS
+
 M = TypeVar("M", bound=BaseModel)
 
 BYTE_ORDER_MARK = (
@@ -243,6 +245,7 @@ GOVERNED_PATH = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
 PLACES = r"^[A-Za-z0-9_.*-]+(/[A-Za-z0-9_.*-]+)*$"
 
 WORDS: Mapping[str, str] = {
+    ADDRESS: "HOST:PORT, such as 127.0.0.1:8080, or nothing",
     NOT_BLANK: "a text that is not blank",
     VERSION: "three numbers, such as 1.0.0",
     TIMESTAMP: "a time in UTC, such as 2026-11-25T09:30:00Z",

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hobus.bus.settings import NonNegative, Positive, PositiveFloat, Section
+from hobus.bus.settings import Address, NonNegative, Positive, PositiveFloat, Section
 
 
 class LauncherConfig(Section):
@@ -62,7 +62,7 @@ class HostConfig(Section):
 class HttpConfig(Section):
     """The HTTP door (docs/http.md)."""
 
-    listen: str = Field(description="HOST:PORT; port 0: any free one; empty: no door")
+    listen: Address = Field(description="HOST:PORT; port 0: any free one; empty: no door")
     count: Positive = Field(description="processes that `hobus up` starts, on one port")
     hosts: list[str] = Field(description="further host names of the door (Host header)")
     origins: list[str] = Field(description="origins that may use CORS")

@@ -55,8 +55,10 @@ def is_interrupt(error: BaseException | None) -> bool:
     seen: set[int] = set()  # what was raised anew while it was handled is its own context's
     while waiting:
         one = waiting.pop()
-        if isinstance(one, KeyboardInterrupt):
-            return True
+        if isinstance(one, KeyboardInterrupt) or (
+            type(one).__name__ == "SchemaError" and "KeyboardInterrupt" in str(one)
+        ):
+            return True  # pydantic, while it builds a model, keeps of it the name alone
         if one is not None and id(one) not in seen:
             seen.add(id(one))
             waiting += [

@@ -105,8 +105,9 @@ def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
     value["budget"]["session_token_limit"] = 0
     value["gateway"]["attempts_max"] = "many"
     value["ho1"]["sluts"] = 1
+    value["http"]["listen"] = "nowhere"
     faults = faults_of(tmp_path, value)
-    assert len(faults) == 3
+    assert len(faults) == 4 and any("write HOST:PORT, such as 127.0.0.1:8080" in fault for fault in faults)
     assert all(
         any(path in fault for fault in faults) for path in ("budget.session_token_limit", "gateway.attempts_max", "ho1")
     )

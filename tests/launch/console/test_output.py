@@ -6,6 +6,7 @@ import unicodedata
 
 import msgspec
 import pytest
+from pydantic_core import SchemaError
 
 from hobus.launch.console import output
 from hobus.launch.console.interrupt import is_interrupt
@@ -147,6 +148,8 @@ def test_an_error_that_is_its_own_context_s_cause_is_looked_through_once():
     assert not is_interrupt(ExceptionGroup("outer", [second]))
     first.__cause__ = KeyboardInterrupt()
     assert is_interrupt(second)
+    built = 'Error building "model" validator:\n  KeyboardInterrupt: '
+    assert is_interrupt(SchemaError(built)) and not is_interrupt(ValueError(built))
 
 
 def test_long_work_says_how_far_it_is_to_a_person_alone(monkeypatch, capsys):
