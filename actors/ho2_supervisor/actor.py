@@ -224,10 +224,10 @@ class Supervisor(Actor):
                 run = self._runs.go_on(session, deadline_at=deadline_at, trace=call.trace)
             case "begin":
                 self._require_agent(session)
-                state = session.record.state
+                asked_by = session.record.state.principal
                 # Keys reach no sessions but their own; everybody else is the user of this machine.
-                is_known = get_role(message.client) == "http" or message.called_by
-                asked_by = state.principal if is_known else LOCAL
+                if asked_by != LOCAL and get_role(message.client) != "http" and not message.called_by:
+                    raise SessionFault("invalid_input", f"the session belongs to {asked_by}; begin one of your own")
                 run = self._runs.begin(session, message, asked_by=asked_by, deadline_at=deadline_at, trace=call.trace)
         is_watching = message.stream and message.waiting is None  # while it stands still, what was said is known
         call.on_attached(run.draft.repeat)

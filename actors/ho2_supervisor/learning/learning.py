@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection, Coroutine
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -94,7 +95,7 @@ class Learning:
         _, learned = await run_beside(session.barrier(), self._log(session, ended, trace))
         self._warn(session, ended, learned, trace)
         if ended is not None and learned.code and len(self._late) < limits.LATE_LOGS_MAX:
-            self._keep(self._log(session, ended, trace, timeout_ms=limits.LATE_LOG_TIMEOUT_MS), self._late)
+            self._keep(self._log_late(session, ended, trace), self._late)
         if ended is None or not (learned.candidates or learned.remembered):
             return learned
         ack = await session.write_beside(self._make_due(session, ended, learned, trace))
@@ -135,6 +136,13 @@ class Learning:
 
     async def _log_and_warn(self, session: OwnedSession, ended: EndedRun, trace: str) -> None:
         self._warn(session, ended, await self._log(session, ended, trace), trace)
+
+    async def _log_late(self, session: OwnedSession, ended: EndedRun, trace: str) -> None:
+        """Log a run's events once more, again and again where HO3 is away, until it acknowledges or the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limits.LATE_LOG_TIMEOUT_MS / 1000):
+                while (await self._log(session, ended, trace, timeout_ms=limits.LATE_LOG_TIMEOUT_MS)).code:
+                    await self._bus.sleep(limits.ORDER_RETRY_INTERVAL_MS / 1000)
 
     async def _log(
         self, session: OwnedSession, ended: EndedRun | None, trace: str, *, timeout_ms: int | None = None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hobus.bus.errors import BusError
+from hobus.bus.errors import BusError, SessionFault
 from hobus.bus.messages.ids import derive_held_id, follow_up_input, format_iso
 from hobus.bus.messages.session import (
     Approve,
@@ -64,7 +64,7 @@ def test_each_command_names_its_principal_and_its_door() -> None:
         rig.run(say(operator, Cancel(reason="no"), "a"))
         rig.run(say(door, Steer(text="no"), "b"))
         rig.run(say(http, FollowUp(text="no"), "c", KEY))
-        rig.run(rig.turn(follow_up_input("c"), "no"))
+        rig.run(rig.turn(follow_up_input("c"), "no", client="http/1@a"))
         rig.run(rig.ask(EndSession(session_id=SESSION, principal=KEY, door="http/1@a"), SessionClosed))
         assert [(one.principal, one.door) for one in journaled(rig, HostCommandReceived)] == [
             ("local", operator.instance), ("local", door.instance), (KEY, http.instance),
@@ -86,7 +86,7 @@ def test_an_http_door_alone_is_believed_about_a_key_and_has_to_name_one() -> Non
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-@pytest.mark.parametrize("asker", ["http", "door", "steered", "follow-up"])
+@pytest.mark.parametrize("asker", ["http", "steered", "follow-up"])
 def test_where_a_second_person_is_wanted_who_asked_approves_nothing(asker: str, *, is_killed: bool) -> None:
     """Nor who steered the run; anybody may deny, and somebody else approves. It holds behind a kill, too."""
     with Rig(HELD, script=asks_for_packages, approval_by="other") as rig:
@@ -97,25 +97,32 @@ def test_where_a_second_person_is_wanted_who_asked_approves_nothing(asker: str, 
         if asker == "follow-up":
             rig.run(say(http, FollowUp(text="packages?"), "f", KEY))
             input_id = follow_up_input("f")
-        client = "door/1@a" if asker == "door" else "http/1@a"
-        reply = rig.run(rig.asked(input_id, "packages?", client=client))
+        reply = rig.run(rig.asked(input_id, "packages?", client="http/1@a"))
         assert reply.waiting == "WaitingInput"
         if asker == "steered":
             rig.run(say(operator, Steer(text="all of them"), "s"))
         if is_killed:
             rig.supervise()
             rig.world.kill(rig.instances[0])
-        people = [(operator, ""), (http, KEY)] if asker == "door" else [(http, KEY), (operator, "")]
         own, others = [
             rig.run(say(client, Approve(call_id=PACKAGES), f"k{number}", principal)).reason
-            for number, (client, principal) in enumerate(people)
+            for number, (client, principal) in enumerate([(http, KEY), (operator, "")])
         ]
-        who = "local" if asker == "door" else KEY
         assert own.startswith(
-            f"own_call: {who} asked for this run, and agent ADMIN wants its calls approved by somebody"
+            f"own_call: {KEY} asked for this run, and agent ADMIN wants its calls approved by somebody"
         )
         steered = "own_call: local steered this run, and agent ADMIN wants its calls approved by somebody"
         assert others.startswith(steered) if asker == "steered" else not others
+
+
+def test_nobody_but_its_person_takes_a_turn_in_a_session() -> None:
+    """The user of the machine would read a key's memory there, and teach it; a known answer is read all the same."""
+    with Rig() as rig:
+        rig.run(rig.start_session(principal=KEY))
+        with pytest.raises(SessionFault, match=f"belongs to {KEY}; begin one of your own"):
+            rig.run(rig.turn("i1", "hello", client="door/1@a"))
+        answer = rig.run(rig.turn("i1", "hello", client="http/1@a"))
+        assert rig.run(rig.turn("i1", "hello", client="door/1@a")).response == answer.response
 
 
 def test_who_asked_may_deny_and_by_default_may_approve() -> None:

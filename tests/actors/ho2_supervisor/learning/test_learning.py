@@ -167,6 +167,16 @@ def test_late_memory_costs_its_time_out_and_names_no_candidate() -> None:
         assert list(read_body(warning).signal_ids) == logged(memory)[-1] != []
 
 
+def test_what_a_turn_taught_while_memory_was_away_is_logged_when_it_is_back() -> None:
+    """Once, however long that takes within a minute: a request that finds no HO3 fails within some seconds."""
+    with Rig(*ON, script=one_tool) as rig:
+        assert asked(rig).outcome == "success"
+        rig.run(rig.host.sleep(20))
+        memory = remembering(rig)
+        rig.run(rig.host.sleep(10))
+        assert [signals[-1] for signals in logged(memory)] == ["outcome:success"]
+
+
 def test_killed_between_the_answer_and_its_signals_the_successor_logs_them_again() -> None:
     """RunCompleted stands, HO3 never got the LOG: whoever owns the session next sends the same events, in the background."""
     with Rig(*ON, script=one_tool) as rig:

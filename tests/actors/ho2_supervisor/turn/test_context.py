@@ -328,7 +328,7 @@ def talk(rig: Rig, *texts: str, session_id: str = SESSION) -> str:
     rig.run(rig.start_session(session_id))
     for number, text in enumerate(texts):
         rig.run(rig.host.sleep(1 if number == len(texts) - 1 else 0))
-        assert rig.run(rig.turn(f"i{number}", text, session_id=session_id)).outcome == "success"
+        assert rig.run(rig.turn(f"i{number}", text, session_id=session_id, client="http/1@a")).outcome == "success"
     orders = [order for order in rig.pool.orders if order.wo_type == "synthesize"]
     return text_of(orders[-1], "assembled_context") if orders else ""
 
