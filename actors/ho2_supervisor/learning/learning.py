@@ -138,7 +138,7 @@ class Learning:
         self._warn(session, ended, await self._log(session, ended, trace), trace)
 
     async def _log_late(self, session: OwnedSession, ended: EndedRun, trace: str) -> None:
-        """Log a run's events once more, again and again where HO3 is away, until it acknowledges or the time is over."""
+        """Log a run's events again, until HO3, which may be away, acknowledges or the time is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limits.LATE_LOG_TIMEOUT_MS / 1000):
                 while (await self._log(session, ended, trace, timeout_ms=limits.LATE_LOG_TIMEOUT_MS)).code:

@@ -33,6 +33,7 @@ from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import (
     CommandError,
+    UnreachableFault,
     UsageFault,
     as_command_error,
     format_next_command,
@@ -93,7 +94,7 @@ def ask(  # noqa: PLR0913 - one per option
         goes_on = f"goes on with the next cluster here ({its_next})" if its_next else "goes on"
         note(f"no longer waiting; the turn {goes_on}, and its answer is kept: {_describe_again(input_id)}")
         raise
-    except RuntimeFault as fault:
+    except (RuntimeFault, UnreachableFault) as fault:
         raise _make_unanswered(home, fault, input_id) from fault
     if as_json:
         say(result.model_dump_json())
@@ -104,14 +105,16 @@ def ask(  # noqa: PLR0913 - one per option
     return _tell_outcome(result, quiet=as_json)
 
 
-def _make_unanswered(home: Home, fault: RuntimeFault, input_id: str) -> Exception:
+def _make_unanswered(home: Home, fault: Exception, input_id: str) -> Exception:
     """Return the fault as it is said; where nobody was reached in time, with the id under which to ask again."""
     known = as_command_error(fault)
     if known is None or known.exit_code != exit_codes.UNREACHABLE:
         return fault
+    again = _describe_again(input_id)
+    is_gone = isinstance(fault, UnreachableFault)
     return CommandError(
         known.message,
-        hint=f"{_describe_again(input_id)}; {format_next_command('ps', home.root)}",
+        hint=f"{known.hint}, then {again}" if is_gone else f"{again}; {format_next_command('ps', home.root)}",
         exit_code=known.exit_code,
     )
 
