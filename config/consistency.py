@@ -90,13 +90,14 @@ _NOT_ABOVE = (
     ("launcher.restart_backoff_min_ms", "launcher.restart_backoff_max_ms"),
     ("launcher.restart_backoff_max_ms", "bus.service_grace_ms"),
     # A turn that brings results of tools is recorded as its words and result by result.
-    ("twice host.prompt_max_bytes", "ledger.bodies_max_bytes"),
+    ("2 times host.prompt_max_bytes", "ledger.bodies_max_bytes"),
     (f"ledger.bodies_max_bytes + {ENTRY_MAX_BYTES}", f"{limits.BODY_MAX_BYTES}"),
     (
         f"{limits.READ_FILE_MAX_BYTES}",
         "ledger.bodies_max_bytes",
     ),
     ("host.degrade_reserve_ms", "host.turn_timeout_ms"),
+    ("host.turn_timeout_ms", "1000 times budget.timeout_seconds"),
     (f"tools.output_max_bytes + {FILES_MAX_BYTES + SAID_MAX_BYTES}", "ledger.bodies_max_bytes"),
     ("ho3.gate_low", "ho3.gate_high"),
     ("ho3.gate_count_threshold", f"{limits.SOURCE_EVENTS_MAX}"),
@@ -114,10 +115,10 @@ def _find_order_faults(config: AdminConfig) -> Iterator[str]:
 
 
 def _sum_of(config: AdminConfig, words: str) -> float:
-    """Return the value of a setting or number, of one twice, or of some together."""
-    times = 2 if words.startswith("twice ") else 1
-    parts = words.removeprefix("twice ").split(" + ")
-    return times * sum(int(part) if part.isdigit() else attrgetter(part)(config) for part in parts)
+    """Return the value of a setting or number, of one several times, or of some together."""
+    times, _, added = words.rpartition(" times ")
+    parts = added.split(" + ")
+    return int(times or 1) * sum(int(part) if part.isdigit() else attrgetter(part)(config) for part in parts)
 
 
 def _find_round_faults(config: AdminConfig) -> Iterator[str]:

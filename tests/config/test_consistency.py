@@ -61,6 +61,13 @@ def test_a_restart_comes_while_requests_still_wait_for_it() -> None:
     assert fault.startswith(f"launcher.restart_backoff_max_ms: {grace + 1} is above bus.service_grace_ms ({grace})")
 
 
+def test_a_turn_may_not_last_longer_than_its_run() -> None:
+    """Else whoever waited for it would be answered without tools, long after the run had ended."""
+    limit_ms = GOVERNED.config.host.turn_timeout_ms
+    [fault] = faults(changed("budget", timeout_seconds=3))
+    assert fault.startswith(f"host.turn_timeout_ms: {limit_ms} is above 1000 times budget.timeout_seconds (3000)")
+
+
 @pytest.mark.parametrize(
     ("name", "is_fine"),
     [
@@ -99,7 +106,7 @@ def test_a_message_of_a_user_fits_the_bodies_of_an_entry() -> None:
 
     assert with_bodies_of(needed) == []
     fault, *_ = with_bodies_of(needed - 1)
-    assert fault.startswith(f"twice host.prompt_max_bytes: {needed} is above ledger.bodies_max_bytes ({needed - 1})")
+    assert fault.startswith(f"2 times host.prompt_max_bytes: {needed} is above ledger.bodies_max_bytes ({needed - 1})")
 
 
 def test_an_entry_with_its_bodies_fits_a_message() -> None:
