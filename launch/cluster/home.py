@@ -135,18 +135,19 @@ class Claim(NamedTuple):
     """It still lies there."""
 
 
-def claim(home: Home) -> Claim:
+def claim(home: Home, *, may_be_copy: bool = True) -> Claim:
     """Claim what lies here as the home: another one, where it is a copy of one that is still there.
 
-    One that was moved, or restored where the former is gone, stays the same. The caller holds the lock. Raises OSError.
+    One that was moved, or restored where the former is gone, stays the same; a copy that may be none stays a copy. The
+    caller holds the lock. Raises OSError.
     """
     own_id, lay_at = _read_mark(home.root)
     former = Path(lay_at) if lay_at else home.root
     is_elsewhere = not (former.is_dir() and former.samefile(home.root))
     is_copy = is_elsewhere and _read_mark(former)[0] == own_id
-    if not own_id or is_copy:
-        own_id = SystemClock().new_id()
-    (home.root / _MARK).write_text(f"{_MARK_SAYS}{own_id} {home.root}\n", encoding="utf-8")
+    if may_be_copy or not is_copy:
+        own_id = (not is_copy and own_id) or SystemClock().new_id()
+        (home.root / _MARK).write_text(f"{_MARK_SAYS}{own_id} {home.root}\n", encoding="utf-8")
     return Claim(former if is_elsewhere else None, is_copy)
 
 

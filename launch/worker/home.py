@@ -59,7 +59,7 @@ class WorkerHome:
                 f"a worker runs in {self.home.root} already (pid {find_holder(self.home) or 'unknown'})",
                 hint="stop it, or give this one another --home DIR",
             )
-        lay_at, is_copy = claim(self.home)
+        lay_at, is_copy = claim(self.home, may_be_copy=False)
         if is_copy:
             lock.release()
             raise RefusedFault(
