@@ -8,6 +8,7 @@ from hobus.bus import catalog
 from hobus.bus.broker.tap_record import BROKER, DIRECT, VERDICTS, TapRecord
 from hobus.bus.catalog import ROLES
 from hobus.bus.envelope import Kind
+from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import TurnRef
 from hobus.launch.filters.meaning import (
     Field,
@@ -56,6 +57,13 @@ def _match_turn(value: Value) -> Test[Frame]:
 
 
 _KINDS = [kind.name.lower() for kind in Kind]
+
+
+def _list_types() -> list[str]:
+    """Return what is routed, and what a connection itself says."""
+    return [*catalog.CLASSES, *(cls.TYPE for cls in Message.__subclasses__() if cls.TYPE.startswith("bus."))]
+
+
 _ANYBODY = require_role(ROLES, may_be_none=True)
 
 FIELDS: dict[str, Field[Frame]] = {
@@ -63,10 +71,10 @@ FIELDS: dict[str, Field[Frame]] = {
     "sender": Texts(lambda frame: list_forms(frame.record.sender), _ANYBODY),
     "destination": Texts(lambda frame: list_forms(frame.record.destination), _ANYBODY),
     "worker": Texts(lambda frame: list_forms(frame.record.worker), _ANYBODY),
-    "type": Texts(lambda frame: (frame.record.type,), require_one_of(lambda: catalog.CLASSES, "type")),
+    "type": Texts(lambda frame: (frame.record.type,), require_one_of(_list_types, "type")),
     "kind": Texts(
         lambda frame: (frame.record.kind, frame.record.type),
-        require_one_of(lambda: (*_KINDS, *catalog.CLASSES), "kind"),
+        require_one_of(lambda: (*_KINDS, *_list_types()), "kind"),
     ),
     "session": Matching(_match_session),
     "turn": Matching(_match_turn),

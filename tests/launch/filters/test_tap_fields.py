@@ -103,6 +103,12 @@ def test_what_no_frame_can_have_is_refused_with_what_is_like_it(text, said):
     assert caught.value.at > 0
 
 
+@pytest.mark.parametrize("name", ["bus.bye", "bus.ready", "bus.failure", "wo.receipt"])
+def test_every_type_that_the_tap_shows_can_be_asked_for(name):
+    """Also what a connection itself says, which nobody routes."""
+    assert accepts(f"type={name}", type=name) and accepts(f"kind={name}", type=name)
+
+
 def test_every_field_answers_for_every_frame():
     bare = {"message_id": "", "causation_id": "", "sender": "", "destination": "", "worker": "", "deadline_ms": 0}
     for name, field in FIELDS.items():
