@@ -117,7 +117,14 @@ def make_root(root: Path) -> None:
     if root.is_dir():
         return
     root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-    (root / ".gitignore").write_text(_IGNORED, encoding="utf-8")
+    ignored = root / ".gitignore"
+    try:
+        ignored.write_text(_IGNORED, encoding="utf-8")
+    except OSError:
+        ignored.unlink(missing_ok=True)
+        with suppress(OSError):
+            root.rmdir()  # who comes next makes it whole
+        raise
     _mark(root)
 
 

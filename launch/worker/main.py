@@ -106,13 +106,17 @@ def run_anew(home: WorkerHome, *, slots: int | None, grace_s: float | None, envi
 
 @contextmanager
 def _hold(home: WorkerHome, name: str) -> Generator[None]:
-    lock = home.hold()
     try:
-        with home.log.open("a", encoding="utf-8", buffering=1) as log:
-            writing.configure(name, name, stream=log)
-            yield
-    finally:
-        lock.release()
+        lock = home.hold()
+        try:
+            with home.log.open("a", encoding="utf-8", buffering=1) as log:
+                writing.configure(name, name, stream=log)
+                yield
+        finally:
+            lock.release()
+    except OSError as error:
+        error.filename = error.filename or str(home.home.root)  # a full disk names no file
+        raise
 
 
 def _rotate(home: WorkerHome, cluster: JoinedCluster, config: AdminConfig) -> None:

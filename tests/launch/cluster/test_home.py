@@ -1,8 +1,10 @@
 """The state directory: layout, lock, sockets, sweeping."""
 
+import errno
 import os
 import shutil
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from hobus.launch.cluster.home import (
     claim,
     find_holder,
     make_home,
+    make_root,
     prepare,
     remove_run,
     sweep,
@@ -63,6 +66,23 @@ def test_a_hard_link_to_a_lock_holds_nothing(tmp_path):
     with pytest.raises(CommandError, match="hard links"):
         find_holder(linked)
     lock.release()
+
+
+def test_a_home_that_a_full_disk_refused_is_made_whole_later(tmp_path, monkeypatch):
+    """Nothing is left of it that a later command would take for whole."""
+
+    def refuse(path, *_given, **_named):
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    root = tmp_path / "home"
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_text", refuse)
+        with pytest.raises(OSError, match="No space"):
+            make_root(root)
+    assert not root.exists()
+    make_root(root)
+    assert "/*" in (root / ".gitignore").read_text()
 
 
 def test_a_copy_beside_its_original_is_another_home(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 
@@ -9,8 +10,11 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.bus.errors import ConfigError
-from hobus.launch.cluster.home import make_home
+from hobus.launch.cli import main as cli
+from hobus.launch.cluster.home import HomeLock, make_home
+from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
+from hobus.launch.launcher import inherited
 from hobus.launch.worker.home import JoinedCluster, WorkerHome
 
 ME = JoinedCluster(address="10.0.0.7:5570", broker_key="k" * 40, name="ho1/remote-1")
@@ -59,6 +63,19 @@ def test_a_copy_beside_its_original_works_for_nobody(tmp_path) -> None:
         home.hold().release()
     shutil.rmtree(tmp_path / "w")
     copy.hold().release()  # now it is the only one
+
+
+def test_a_full_disk_is_said_with_the_directory(tmp_path, monkeypatch, capsys) -> None:
+    """The operating system names no file where one is written that is open."""
+    WorkerHome(make_home(tmp_path)).joined(ME)
+
+    def refuse(*_given) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(HomeLock, "take", refuse)
+    monkeypatch.setattr(inherited, "is_handed_over", lambda: True)  # else it would replace this process
+    assert cli.run(["worker", "run", "--home", str(tmp_path)]) == exit_codes.FAILED
+    assert f"No space left on device ({tmp_path})" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_last_configuration_is_kept_and_a_torn_one_counts_for_nothing(tmp_path) -> None:
