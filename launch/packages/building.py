@@ -10,8 +10,10 @@ from typing import Any, NamedTuple, cast
 from hobus.bus.messages.base import compute_digest
 from hobus.config import files
 from hobus.config.files import Layers
+from hobus.config.load import merge
 from hobus.config.parse import BadText, parse_json
 from hobus.launch import limits
+from hobus.launch.cluster import own_config
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import find_layers, find_package
 from hobus.launch.console.errors import UsageFault, make_os_fault
@@ -25,7 +27,7 @@ from hobus.launch.packages.bundle import (
     write_manifest,
 )
 from hobus.launch.packages.incoming import Incoming, check_incoming
-from hobus.launch.packages.judging import PackageRefused, find_clashes, find_settings, judge_layers
+from hobus.launch.packages.judging import PackageRefused, find_clashes, judge_layers
 from hobus.launch.packages.signing import sign_manifest, write_new
 
 _CLASSES: Mapping[files.Kind, str] = {
@@ -47,7 +49,7 @@ class BuiltPackage(NamedTuple):
 
 
 def build(
-    home: Home, source: Path, key_file: Path, target: Path | None, *, settings: Path | None = None
+    home: Home, source: Path, key_file: Path, target: Path | None, *, settings: own_config.Settings | None = None
 ) -> BuiltPackage:
     """Write the package below `source`, signed with this key, to a new file; `source` stays as it is.
 
@@ -60,7 +62,7 @@ def build(
     # Whoever gets it reads it by the same rules.
     incoming = check_incoming(str(source), data, mend="mend the draft, then build it again")
     package = incoming.package
-    _demand_passed(home, incoming, settings or find_settings(home))
+    _demand_passed(home, incoming, own_config.read(home) if settings is None else settings)
     path = target or Path(f"{package.package_id}-{package.version}{SUFFIX}")
     _write_new(path, data)
     return BuiltPackage(path, incoming, len(data), hidden)
@@ -150,20 +152,23 @@ def _read_all(source: Path) -> tuple[dict[str, bytes], list[str]]:
     return found, files.list_hidden(source)
 
 
-def _demand_passed(home: Home, incoming: Incoming, given: Path | None) -> None:
-    """Raise PackageRefused for a package that no home like this one would take."""
+def _demand_passed(home: Home, incoming: Incoming, settings: own_config.Settings) -> None:
+    """Raise PackageRefused for a package that no home with these settings would take."""
     package_id = incoming.package.package_id
     there = find_layers(home)
     others = [path for path in there.packages if find_package(path) != package_id]
     with tempfile.TemporaryDirectory(prefix="hobus-package-") as directory:
-        staged = Path(directory, "package")
+        staged, given = Path(directory, "package"), Path(directory, files.ADMIN_CONFIG)
         write_tree(staged, incoming.files)
+        # Who answers where nobody is named may be an agent of the home's own files, and is no matter of the package.
+        answers = own_config.read_shipped()["host"]["agent_id"]
+        own_config.put(given, merge(settings, {"host": {"agent_id": answers}}))
         taken = find_clashes(Layers(tuple(others), None, given), package_id, incoming.bundle.files)
         # The files that its maker has in the home may be the very ones that go into the package.
         judgement = judge_layers(
             home,
             Layers((*others, staged), None, given),
-            called={staged: package_id},
+            called={staged: package_id, given: str(own_config.make_path(home))},
             maker=incoming.signature.public_key,
         )
     taken = [one._replace(mend="give yours another name") for one in taken]

@@ -68,16 +68,11 @@ def verify_of(keys: Mapping[str, str], policy: GovernanceConfig) -> Callable[[La
 
 def read_config(home: Home) -> AdminConfig:
     """Return the settings of this home, else the shipped ones. Raises UsageFault where they are at fault."""
+    own = home.config / files.ADMIN_CONFIG
     try:
-        return read_settings(Layers(config_file=find_settings(home)))
+        return read_settings(Layers(config_file=own if own.is_file() else None))
     except ConfigError:
         return _require_sound(None)
-
-
-def find_settings(home: Home) -> Path | None:
-    """Return the home's own admin_config.json, if it has one."""
-    own = home.config / files.ADMIN_CONFIG
-    return own if own.is_file() else None
 
 
 def _require_sound(config: AdminConfig | None) -> AdminConfig:

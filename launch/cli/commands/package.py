@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,15 +11,15 @@ from typing import Any
 import click
 
 from hobus.config.files import ADMIN_CONFIG
+from hobus.config.parse import VERSION
 from hobus.launch.app.packaged import draft
 from hobus.launch.app.started import import_agents, list_changed_files
 from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cli.commands.package_change import change_package, list_agents
 from hobus.launch.cli.commands.package_trust import DEV, trust_
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import format_next_command, format_next_here
+from hobus.launch.console.errors import UsageFault, format_next_command, format_next_here
 from hobus.launch.console.output import (
-    as_json,
     escape_line,
     format_count,
     note,
@@ -56,11 +57,19 @@ def package() -> None:
     """  # noqa: D301 - click's mark for rows that stay as they are
 
 
+def _check_version(_ctx: click.Context, _parameter: click.Parameter, given: str) -> str:
+    if not re.fullmatch(VERSION, given):
+        raise UsageFault(f"--version {given[:40]!r}: expected three numbers without leading zeros, as 1.0.0")
+    return given
+
+
 @package.command()
 @click.argument("source", metavar="DIR|APP", type=_FILE)
 @click.option("--key", "key_file", metavar="FILE", type=_FILE, required=True, help="Private key to sign with.")
 @click.option("--output", metavar="FILE", type=_FILE, help="The bundle.  [PKG-ID-VERSION.hobus-package, here]")
-@click.option("--version", default="1.0.0", show_default=True, help="Version of an APP's package.")
+@click.option(
+    "--version", callback=_check_version, default="1.0.0", show_default=True, help="Version of an APP's package."
+)
 @click.option("--framework", default="FMWK-200", show_default=True, help="Framework of an APP's package.")
 @with_json
 def build(  # noqa: PLR0913 - one per option
@@ -73,15 +82,13 @@ def build(  # noqa: PLR0913 - one per option
     description lists those that a home needs.
     """
     with tempfile.TemporaryDirectory() as directory:
-        needs, settings = "", None
+        needs, changed = "", None
         if source.suffix == ".py":
             root = Path(directory, source.name)
             needs = draft(root, source, agents := import_agents(source), version=version, framework_id=framework)
             source = root
-            if (changed := list_changed_files(home, agents).get(ADMIN_CONFIG)) is not None:
-                settings = Path(directory, ADMIN_CONFIG)
-                settings.write_text(as_json(changed), encoding="utf-8")
-        made = building.build(home, source, key_file, output, settings=settings)
+            changed = list_changed_files(home, agents).get(ADMIN_CONFIG)
+        made = building.build(home, source, key_file, output, settings=changed)
     manifest = made.incoming.package
     key = made.incoming.signature.public_key
     files = sorted(made.incoming.bundle.files)

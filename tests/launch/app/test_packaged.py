@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hobus.launch.app.started import import_agents
+from hobus.launch.app.started import import_agents, take_in
 from hobus.launch.cli import main as cli
+from hobus.launch.cluster.home import make_home
 from hobus.launch.console import exit_codes
 
 APP = """from hobus import Agent, tool
@@ -56,10 +57,30 @@ def test_a_package_of_a_program_is_built_and_installed(
     assert shown["tools"] == shown["approval"] == ["weather"]
 
 
+@pytest.mark.parametrize("is_other", [False, True], ids=["tool-less", "other tools"])
+def test_it_is_built_in_the_home_of_another_program(
+    is_other: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent that answers there is in none of the package's files, nor a matter of it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("packaged_app", "served_app"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    Path("packaged_app.py").write_text(
+        APP if is_other else "from hobus import Agent\npoet = Agent('poet', 'Be brief.')\n"
+    )
+    Path("served_app.py").write_text("from hobus import Agent\nclerk = Agent('clerk', 'Be kind.')\n")
+    home = make_home(tmp_path / "home")
+    take_in(home, import_agents(Path("served_app.py")), Path("served_app.py"))
+    assert cli.run(["package", "key", "my.key"]) == exit_codes.OK
+    build = ["--home", str(home.root), "package", "build", "packaged_app.py", "--key", "my.key"]
+    assert cli.run(build) == exit_codes.OK, capsys.readouterr().err
+    assert cli.run([*build, "--version", "1.0"]) == exit_codes.USAGE
+    assert "--version '1.0': expected three numbers" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--version", "1"], "packaged_app.py: its manifest: version: has another form"),
         (["--framework", "FMWK-107"], "'FMWK-107' is defined by another file too"),
         (["--framework", "x"], "framework_id: has another form; write `FMWK-` and three digits"),
     ],
