@@ -74,9 +74,10 @@ def split_address(address: str, *, option: str = "") -> tuple[str, int]:
     match = _FORM.fullmatch(address)
     if match is None or int(match["port"]) > _PORT_MAX:
         example = "up --http 127.0.0.1:0" if "--http" in option else "up --listen 127.0.0.1:0"
+        hint = f"{format_next_here(example)}   (this machine alone, any free port)"
         raise UsageFault(
             f"{option}{': ' * bool(option)}{address[:200]!r} is not an address: expected HOST:PORT",
-            hint=f"{format_next_here(example)}   (this machine alone, any free port)",
+            hint="the same command with --address HOST:PORT" if option == "--address" else hint,
         )
     return match["host"], int(match["port"])
 

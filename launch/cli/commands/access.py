@@ -169,7 +169,7 @@ def _choose_address(bound: str, given: str | None) -> str:
         with_port = (
             given if re.search(r":\d+$", given) and not given.endswith("]") else f"{given}:{split_address(bound)[1]}"
         )
-        split_address(with_port)
+        split_address(with_port, option="--address")
         return with_port
     if is_every_host(bound):
         raise UsageFault(

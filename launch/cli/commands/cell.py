@@ -14,6 +14,7 @@ import click
 
 from hobus.bus import disk
 from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import KEY_PREFIX, format_iso
 from hobus.launch.cells import CellMembership, find_path, membership
 from hobus.launch.cells.carrying import CellSide
@@ -33,6 +34,7 @@ from hobus.launch.limits import COMMAND_POLL_MS
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _URL = re.compile(r"https?://[^/?#\s]+/?")
 _HOST = re.compile(r"([\w.-]+@)?[A-Za-z0-9][\w.-]*")
+_WAIT_LONGER = "the same command with a longer --wait"
 _FRONT = "front"
 """Whose key the other cells' doors have."""
 
@@ -262,10 +264,15 @@ async def _move(  # noqa: PLR0913, PLR0917 - who, from where, to where
             sides = {name: await _connect_side(home, own, found[name], stack) for name in ends}
             for side in sides.values():
                 await side.people()  # may take a while, in which the door refuses nobody
-            one = await made(
-                cells, cells.begin(who, target, _read_clock_us()), sides, wait_s=wait_s, now_us=_read_clock_us,
-                said=lambda step: note(f"{who}: {step.source} to {step.target}, {step.step}"),
-            )  # fmt: skip
+            try:
+                one = await made(
+                    cells, cells.begin(who, target, _read_clock_us()), sides, wait_s=wait_s, now_us=_read_clock_us,
+                    said=lambda step: note(f"{who}: {step.source} to {step.target}, {step.step}"),
+                )  # fmt: skip
+            except RuntimeFault as fault:
+                if fault.code != "run_active":
+                    raise
+                raise RefusedFault(str(fault), hint=_WAIT_LONGER, code=fault.code) from fault
         if cells.find_cell(who) == target:
             return say(f"{who} is in cell {one.target}")
 

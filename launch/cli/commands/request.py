@@ -24,7 +24,7 @@ from hobus.launch.console.output import as_json, say
 @click.command()
 @click.argument("service")
 @click.argument("type_name", metavar="TYPE")
-@click.argument("body", metavar="JSON", default="{}")
+@click.argument("body", metavar="[JSON]", default="{}")
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
 @with_home
 def request(*, home: Home, service: str, type_name: str, body: str, timeout_s: float | None) -> int:

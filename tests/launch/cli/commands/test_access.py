@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus.join_token import JoinToken
 from hobus.bus.limits import MAILBOX_MAX
-from hobus.launch.cli.commands.access import parse_seconds
+from hobus.launch.cli.commands.access import _choose_address, parse_seconds
 from hobus.launch.cli.main import run
 from hobus.launch.console.errors import CommandError
 
@@ -28,6 +28,13 @@ def test_a_wrong_word_is_no_token_and_is_not_repeated(tmp_path, capsys) -> None:
     assert "hobus token create" in said
     assert wrong[10:40] not in said
     assert not (tmp_path / "w").exists()
+
+
+def test_a_wrong_address_of_a_token_is_told_by_its_option() -> None:
+    """Where the cluster listens is no matter of it."""
+    with pytest.raises(CommandError) as caught:
+        _choose_address("127.0.0.1:5570", "foo:99999")
+    assert "--address" in caught.value.message and caught.value.hint == "the same command with --address HOST:PORT"
 
 
 @pytest.mark.parametrize("slots", [0, MAILBOX_MAX + 1])

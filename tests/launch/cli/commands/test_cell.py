@@ -6,11 +6,15 @@ import json
 import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 
+from hobus.bus.errors import SessionFault
 from hobus.launch.cells import find_path
 from hobus.launch.cells.map import Cell, CellMap
+from hobus.launch.cli.commands import cell as commands
 from hobus.launch.cluster.home import make_home
 from hobus.launch.console import exit_codes
 from hobus.launch.http import keys
@@ -137,6 +141,22 @@ def test_a_cell_on_another_machine_is_told_from_one_here(said, tmp_path):
             cells.put(Cell(name, f"http://{name}", f"/nowhere/{name}", "k"))
         cells.list_people("b", ["alice"])
     assert refused(said("a", "move", "alice", "c"), "the home of cell", "is not on this machine", "--ssh HOST")
+
+
+def test_a_turn_that_outlasts_the_wait_is_told_with_the_option(said, tmp_path, monkeypatch):
+    """The person is where they were."""
+    said("a", "add", "a", "--url", A)
+
+    async def connect(*_given: object) -> SimpleNamespace:
+        return SimpleNamespace(people=AsyncMock(return_value={}))
+
+    monkeypatch.setattr(commands, "_connect_side", connect)
+    monkeypatch.setattr(commands, "made", AsyncMock(side_effect=SessionFault("run_active", "at work")))
+    with closing(CellMap(tmp_path / "a" / "cells.sqlite")) as cells:
+        cells.put(Cell("b", "http://b", "/nowhere", "k"))
+        cells.list_people("a", ["alice"])
+    code, told = said("a", "move", "alice", "b", "--wait", "1s")
+    assert code == exit_codes.REFUSED and "run_active" in told and "next: the same command with a longer --wait" in told
 
 
 def test_one_command_changes_cells_at_a_time(said, tmp_path, monkeypatch):
