@@ -93,9 +93,10 @@ def test_the_cluster_is_shown_and_told_and_may_go_and_come_under_the_page(cluste
     assert cluster("restart", "ledger/1").code == exit_codes.OK
     assert cluster("down").code == exit_codes.OK
     assert "No cluster runs here" in console.client.get("/").text
-    eventually(lambda: len(console.client.get("/sessions.json").json()["sessions"]) == 1)  # a second's page is shared
+    # A second's page is shared.
+    eventually(lambda: len(console.client.get("/sessions.json").json()["sessions"]) == 1)
     cluster.up()
-    assert "broker/1" in console.client.get("/").text
+    eventually(lambda: "broker/1" in console.client.get("/").text)
     assert console.end() == exit_codes.OK
     cluster.verify()
 
