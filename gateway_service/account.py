@@ -36,7 +36,7 @@ class BudgetAccount:
     def _end(self, attempt: Attempt, fault: BaseException | None) -> None:
         if isinstance(fault, GatewayError | asyncio.CancelledError) and not attempt.is_submitted:
             self._note_release(attempt, "CANCELLED" if isinstance(fault, asyncio.CancelledError) else fault.code)
-        self.state.settle(attempt.name, attempt.settlement or NEVER_SENT)
+        self.state.settle(attempt.reservation.reservation_id, attempt.settlement or NEVER_SENT)
 
     def compute_remaining(self, attempt: Attempt, settlement: Settlement) -> int | None:
         """Return the tokens that the attempt's session will have left once it is settled so."""

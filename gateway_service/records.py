@@ -99,7 +99,10 @@ class Attempt(Struct, eq=False):
 
 
 def attempt_name(call_key: str, number: int) -> str:
-    """Return `<call key>/<attempt>`: what PROMPT_* submission ids and once keys are made of."""
+    """Return `<call key>/<attempt>`: what PROMPT_* submission ids and once keys are made of.
+
+    The sender adds `.<epoch of the gateway>` where a call leaves before the ledger has answered.
+    """
     return f"{call_key}/{number}"
 
 
@@ -320,7 +323,7 @@ def read_response(sent: Entry, entry: Entry) -> PromptResponse:
         tools_told=[] if asked is None else list(asked.tools),
         sent_record_id=derive_entry_id("PROMPT_SENT", name),
         received_record_id=entry.submission_id,
-        attempts=int(name.rpartition("/")[2]),
+        attempts=int(name.rpartition("/")[2].partition(".")[0]),
     )
 
 

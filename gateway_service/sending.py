@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from copy import copy
 from itertools import count
 
 import structlog
@@ -107,7 +108,8 @@ class Sender(Struct):
                 ack = (await submitted)[0]
             return None if ack.outcome == "committed" else await self._find_earlier(attempt, ack)
         except TimeoutError:
-            return self._without_ledger(attempt, entry, submitted, wait_s)
+            self._go_without_ledger(attempt, submitted, wait_s)
+            return None
         except asyncio.CancelledError:
             self._close_unsent(attempt, submitted, GatewayError("CANCELLED", "cancelled before it was sent"))
             raise
@@ -124,25 +126,30 @@ class Sender(Struct):
         config = self.config
         return (limits.SPOOL_AFTER_MS if ask.is_degraded else config.ledger.outage_wait_ms) / 1000
 
-    def _without_ledger(
-        self, attempt: Attempt, entry: WriteEntry, submitted: Promise[list[Ack]], waited_s: float
-    ) -> PromptResponse | None:
-        """Go on with a degraded call alone, its record synced to this process's own disk first."""
-        if attempt.ask.is_degraded and self.config.gateway.on_ledger_outage == "spool":
-            try:
-                self.keeper.spool_now(entry)
-            except OSError as error:
-                _log.error("spool_failed", error=type(error).__name__, submission_id=entry.submission_id)
-            else:
-                attempt.is_spooled = True
-                return None
+    def _go_without_ledger(self, attempt: Attempt, submitted: Promise[list[Ack]], waited_s: float) -> None:
+        """Go on with a degraded call alone, its record synced to this process's own disk first.
+
+        Under a name of this incarnation: an earlier one may have made a call under the attempt's own, which the ledger
+        alone could say, and would take this one's records for copies of that one's.
+        """
+        sent_id = derive_entry_id("PROMPT_SENT", attempt.name)
         fault = GatewayError(
             "UNAVAILABLE",
-            f"the ledger did not acknowledge {entry.submission_id} within {waited_s:.3f} s; no call leaves unrecorded",
+            f"the ledger did not acknowledge {sent_id} within {waited_s:.3f} s; no call leaves unrecorded",
             retryable=True,
         )
-        self._close_unsent(attempt, submitted, fault)
-        raise fault
+        self._close_unsent(copy(attempt), submitted, fault)
+        if not attempt.ask.is_degraded or self.config.gateway.on_ledger_outage != "spool":
+            raise fault
+        attempt.name += f".{self.bus.instance.rpartition('@')[2]}"
+        entry = records.make_sent(attempt, self.packs, at=self.bus.now())
+        try:
+            self.keeper.spool_now(entry)
+        except OSError as error:
+            _log.error("spool_failed", error=type(error).__name__, submission_id=entry.submission_id)
+            raise fault from None
+        attempt.is_spooled = True
+        self.keeper.submit(entry, keep=False)
 
     def _close_unsent(self, attempt: Attempt, submitted: Promise[list[Ack]], fault: GatewayError) -> None:
         """End a PROMPT_SENT that stands, or may still commit: nothing was sent and nothing used."""

@@ -194,10 +194,12 @@ def test_the_end_of_a_spooled_call_stands_behind_its_beginning(make, monkeypatch
     response = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED)))
     entries = cluster.run(cluster.entries(rests_s=2))
     assert response.outcome == "SUCCESS"
-    assert [entry.event_type for entry in entries if "DEGRADED" in entry.submission_id] == [
+    sent = response.sent_record_id.partition(":")[2]
+    assert [entry.event_type for entry in entries if entry.submission_id.endswith(sent)] == [
         "PROMPT_SENT", "PROMPT_RECEIVED",
     ]  # fmt: skip
     check_attempts(entries)
+    assert recorded_sends(entries) == 1
 
 
 def test_the_degraded_call_goes_ahead_and_its_records_are_spooled(make):
@@ -215,7 +217,10 @@ def test_the_degraded_call_goes_ahead_and_its_records_are_spooled(make):
 
 
 def test_spooled_records_survive_the_gateway(make):
-    """Ledger away, degraded call, gateway killed: the next gateway hands the spool over before it opens."""
+    """Ledger away, degraded call, gateway killed: the next gateway hands the spool over before it opens.
+
+    Asked again, it calls again, and the record has both.
+    """
     cluster = make()
     cluster.kill_ledger()
     cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED)))
@@ -225,9 +230,36 @@ def test_spooled_records_survive_the_gateway(make):
     cluster.run(cluster.ready())
     again = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED)))
     entries = cluster.run(cluster.entries(rests_s=2))
-    assert (again.outcome, cluster.provider.calls) == ("SUCCESS", 1)
+    assert again.outcome == "SUCCESS"
+    assert recorded_sends(entries) == cluster.provider.calls == 2
     check_attempts(entries)
     assert not cluster.world.media["gateway"].files
+
+
+def test_a_call_without_the_ledger_is_recorded_beside_one_that_an_earlier_gateway_made(make):
+    """Under its own name: the ledger would take its records for those of the call that the killed one had begun."""
+    cluster = make()
+
+    async def hang(_prompt):
+        await asyncio.sleep(60)
+
+    async def scenario():
+        cluster.provider.act = hang
+        first = asyncio.ensure_future(quiet(cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))))
+        await asyncio.sleep(1)
+        cluster.kill_gateway()
+        first.cancel()
+        cluster.start_gateway()
+        await cluster.ready()
+        cluster.provider.act = None
+        cluster.kill_ledger()
+        again = await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
+        cluster.start_ledger()
+        return again, await cluster.entries(rests_s=2)
+
+    again, entries = cluster.run(scenario())
+    assert again.outcome == "SUCCESS" and recorded_sends(entries) == cluster.provider.calls == 2
+    check_attempts(entries)
 
 
 def test_on_ledger_outage_refuse_sends_nothing(make):
