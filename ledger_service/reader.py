@@ -17,12 +17,12 @@ from hobus.bus.messages.ledger import EVERY_SESSION
 from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.entry import INTEGER_MAX, Entry, to_entry
 from hobus.ledger_service.frame import GENESIS, HEADER_BYTES, read_header
-from hobus.ledger_service.index import Index, Position, open_for_reading
+from hobus.ledger_service.index import Index, Position, open_for_reading, read_positions
 from hobus.ledger_service.limits import PLACES, PLACES_FIRST
 from hobus.ledger_service.recovery import decode_all
 from hobus.ledger_service.scan import TRIES_BESIDE_WRITER, Whole, walk
 from hobus.ledger_service.segment import DIRECTORY, EntryPlace, SegmentFiles, name_segment
-from hobus.ledger_service.source import open_segment_file
+from hobus.ledger_service.source import Damage, open_segment_file
 from hobus.ledger_service.verify import list_segment_firsts
 
 R = TypeVar("R")
@@ -212,20 +212,38 @@ def read_batch_entries(name: str, whole: Whole) -> list[Entry]:
 def _read_batches(
     path: Path, after: int, behind: Position | None, *, newest_first: bool
 ) -> Iterator[tuple[str, Whole]]:
+    """Yield the batches from the one with entry `after + 1` on. Raises Damage also where entries are gone.
+
+    Each segment leads to the next one, and the last one to all that the index knows, which was asked before they were
+    listed: a running writer's index is never ahead of them.
+    """
+    known = [behind] if behind is not None else read_positions(path) or []
     firsts = list_segment_firsts(path)
     start = max((number for number, first in enumerate(firsts) if first <= after + 1), default=0)
     firsts = firsts[start:]
-    for first in reversed(firsts) if newest_first else firsts:
+    end = max(firsts[-1:] + [one.last + 1 for one in known[-1:]], default=0)
+    _demand_reach(after + 1, firsts[0] if firsts else end)
+    segments = list(zip(firsts, [*firsts[1:], end], strict=True))
+    for first, following in reversed(segments) if newest_first else segments:
         with open_segment_file(path / DIRECTORY / name_segment(first)) as source:
             header = read_header(source.get(0, HEADER_BYTES))  # of what stands before it that is believed
-            chain = GENESIS if header is None else header.previous_chain
+            sequence, chain, at = first, GENESIS if header is None else header.previous_chain, 0
             if behind is not None and first == behind.first:
-                found = walk(source, behind.last + 1, behind.chain, at=behind.end, tries=TRIES_BESIDE_WRITER)
-            else:
-                found = walk(source, first, chain, tries=TRIES_BESIDE_WRITER)
+                sequence, chain, at = behind.last + 1, behind.chain, behind.end
+            found = walk(source, sequence, chain, at=at, tries=TRIES_BESIDE_WRITER)
             walked = (whole for whole in found if isinstance(whole, Whole))
             for whole in reversed(list(walked)) if newest_first else walked:
+                sequence = max(sequence, whole.frame.header.first_sequence + whole.frame.header.entry_count)
                 yield source.name, whole
+        _demand_reach(sequence, following)
+
+
+def _demand_reach(sequence: int, following: int) -> None:
+    """Demand that nothing is missing between the next entry to come, and one that must be reached."""
+    if sequence < following:
+        what = f"entries {sequence}..{following - 1} are gone: a segment is missing, or was cut"
+        fix = "restore it from a copy; `hobus ledger verify` says which one"
+        raise Damage(DIRECTORY, 0, what, sequence=sequence, fix=fix)
 
 
 def _make_messages(  # noqa: PLR0913 - of which batch, and what of it

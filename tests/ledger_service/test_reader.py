@@ -114,6 +114,10 @@ async def test_a_torn_tail_is_left_out_and_damage_is_said(directory, memory_path
     content = path.read_bytes()
     end = len(content.rstrip(b"\0"))
     path.write_bytes(content[: end - 5] + bytes(5))
+    with pytest.raises(LedgerError, match=r"entries 22\.\.22 are gone"):  # the index knows it, so it was acknowledged
+        _numbers(directory)
+    for file in directory.glob("index.sqlite*"):
+        file.unlink()
     assert _numbers(directory) == list(range(22))
     path.write_bytes(content)
     first = directory / "segments" / name_segment(0)
@@ -173,3 +177,27 @@ async def test_a_question_reads_only_what_it_asks_for(directory):
     data[200] ^= 1
     first.write_bytes(data)
     assert _numbers(directory, EntryFilter(event_type="WO_FAILED")) == [22]
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+async def test_entries_that_are_gone_are_said_wherever_they_were(directory, newest_first):
+    """Without the first segment, one in the middle, the last one, any, or the end of one that the index knows."""
+    paths = sorted((directory / "segments").glob("*.seg"))
+    contents = {path: path.read_bytes() for path in paths}
+
+    def read() -> list[int]:
+        return _numbers(directory, EntryFilter(stream="ho2m"), newest_first=newest_first, by_index=False)
+
+    for gone in (paths[:1], paths[1:2], paths[-1:], paths):
+        for path in gone:
+            path.unlink()
+        with pytest.raises(LedgerError, match=r"entries \d+\.\.\d+ are gone"):
+            read()
+        for path in gone:
+            path.write_bytes(contents[path])
+    for path in (paths[0], paths[-1]):
+        path.write_bytes(b"")
+        with pytest.raises(LedgerError, match=r"entries \d+\.\.\d+ are gone"):
+            read()
+        path.write_bytes(contents[path])
+    assert read() == sorted(range(3, 22, 2), reverse=newest_first)
