@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hobus.bus.errors import GatewayError
-from hobus.bus.messages.gateway import Budget
+from hobus.bus.messages.gateway import Budget, Prompt
 from hobus.bus.port import Bus
 from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetCrossed, BudgetReleased, name_session_scope
 from hobus.bus.spool import RecordKeeper
@@ -76,10 +76,27 @@ class BudgetAccount:
         attempt = Attempt(ask, name, number, reservation, estimate, mode)
         crossed = self.state.reserve(reservation, mode, headroom_tokens=prompt.headroom_tokens)
         if isinstance(crossed, NotReserved):
-            raise _make_refusal(crossed, reservation, estimate)
+            raise self._make_refusal(crossed, prompt, reservation, estimate)
         for scope in crossed:
             self._note_crossing(attempt, scope)
         return attempt
+
+    def _make_refusal(
+        self, effect: NotReserved, prompt: Prompt, reservation: Reservation, estimate: int
+    ) -> GatewayError:
+        kind, named = effect.scope.partition(":")[0], self.snapshot.agents[prompt.agent_id].budget
+        setting = f"budget.{named.get(kind, f'{kind}_token_limit')}"
+        if budget.is_order(effect.scope):
+            setting = "its order's own"
+        left = max(0, effect.remaining or 0)
+        limit = "no limit is configured" if effect.limit is None else f"{left} of {effect.limit} are left"
+        answer = reservation.tokens - estimate
+        return GatewayError(
+            effect.code,
+            f"{reservation.tokens} tokens asked (prompt {estimate}, answer {answer}) in scope {effect.scope}; {limit} "
+            f"({setting})",
+            facts={"scope": effect.scope, "asked": reservation.tokens, "remaining": effect.remaining},
+        )
 
     def _allocate(self, scope: str, limit: int) -> None:
         """Enforce every configured limit from a scope's first use; a changed one from its next use."""
@@ -107,14 +124,3 @@ class BudgetAccount:
         self.keeper.submit(
             records.make_entry(event_type, about, payload=payload, at=self.bus.now(), **said), keep=False
         )
-
-
-def _make_refusal(effect: NotReserved, reservation: Reservation, estimate: int) -> GatewayError:
-    limit = "no limit is configured" if effect.limit is None else f"{effect.remaining} of {effect.limit} are left"
-    answer = reservation.tokens - estimate
-    return GatewayError(
-        effect.code,
-        f"{reservation.tokens} tokens asked (prompt {estimate}, answer {answer}) in scope {effect.scope}; {limit} "
-        "(section budget)",
-        facts={"scope": effect.scope, "asked": reservation.tokens, "remaining": effect.remaining},
-    )

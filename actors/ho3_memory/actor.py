@@ -185,7 +185,10 @@ class Memory(Actor):
         if not overlay.artifact.enabled:
             return await self._change(call, message)
         if overlay.state == "pending" and not self._is_logged(message, call):
-            raise BusError("rejected", f"{message.artifact_id} is not off, it waits for a person: confirm it")
+            raise BusError(
+                "rejected",
+                f"{(it := message.artifact_id)} is not off, it waits for a person: `hobus memory confirm {it}`",
+            )
         return m.OverlayChanged(overlay=overlay)
 
     async def on_confirm_overlay(self, message: m.ConfirmOverlay, call: Call) -> m.OverlayChanged:
@@ -198,7 +201,9 @@ class Memory(Actor):
         if overlay.state == "pending":
             return await self._change(call, message)
         if overlay.state == "off" and not self._is_logged(message, call):
-            raise BusError("rejected", f"{message.artifact_id} is off, it does not wait: switch it on first")
+            raise BusError(
+                "rejected", f"{(it := message.artifact_id)} is off, and does not wait: `hobus memory activate {it}`"
+            )
         return m.OverlayChanged(overlay=overlay)
 
     async def on_update_overlay_weight(self, message: m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:

@@ -21,7 +21,7 @@ SENTENCES: Mapping[str, str] = {
     "PROVIDER_UNUSABLE": "The provider of the model cannot be used.",
     "PROVIDER_REFUSED": "The provider of the model refused.",
     "budget_exhausted": "The token budget of this turn is spent.",
-    "turn_limit_exceeded": "This turn reached the limit of model rounds.",
+    "turn_limit_exceeded": "This turn reached the limit of model rounds (budget.turn_limit).",
     "tool_name_taken": "A tool of yours has the name of one of the agent's own; give it another name.",
     "format_not_met": "The model's answer does not have the form that was asked for.",
     "answer_cut": "The model gave no answer.",

@@ -148,7 +148,7 @@ def test_a_budget_binds_vectors_too(made):
     """Refused before the provider is asked."""
     door, provider = made(budget_mode="enforce", agent_token_limit=300, session_token_limit=200)
     status, code, _param, said = refused(door, input="x" * 4000)
-    assert (status, code) == (429, "BUDGET_EXHAUSTED") and "section budget" in said
+    assert (status, code) == (429, "BUDGET_EXHAUSTED") and "(budget." in said
     assert provider.calls == 0
 
 
