@@ -40,6 +40,10 @@ _SUPERSEDED = (
 _ACTIVE = (
     f"is_enabled AND NOT is_pending AND weight > 0 AND (expires_at IS NULL OR expires_at >= :now) AND NOT {_SUPERSEDED}"
 )
+_OF_FRESH = (
+    "SELECT artifact, one.is_stated, newest_us AS heard_us FROM fresh CROSS JOIN subjects AS one "
+    "ON one.whose = fresh.whose AND subject = signal_id AND has_held = 1 AND session_id IN ('', :session)"
+)
 _SWITCH = "({})".format(", ".join(f"'{kind}'" for kind in SWITCHES))
 
 
@@ -201,15 +205,17 @@ class Artifacts:
         """
         rows = self._database.rows(
             "WITH fresh AS MATERIALIZED (SELECT whose, signal_id, newest_us, "
-            "(SELECT max(made_us) FROM subjects WHERE subjects.whose = signals.whose AND subject = signal_id "
-            "AND has_held = 1 AND session_id = '') AS made_last "
+            "(SELECT coalesce(max(made_us), -9223372036854775808) FROM subjects WHERE subjects.whose = signals.whose "
+            "AND subject = signal_id AND has_held = 1 AND session_id = '') AS made_last "
             "FROM signals WHERE whose = :whose AND newest_us >= :since AND (newest_us >= :open_since OR EXISTS "
-            "(SELECT 1 FROM subjects WHERE subjects.whose = :whose AND subject = signal_id AND is_stated))) "
-            "SELECT DISTINCT number, first_seq, artifacts.made_seq, weight, artifacts.is_stated FROM fresh "
-            "CROSS JOIN subjects AS one ON one.whose = fresh.whose AND subject = signal_id AND has_held = 1 "
-            "AND session_id IN ('', :session) AND (made_us >= coalesce(made_last, made_us) OR NOT is_only) "
+            "(SELECT 1 FROM subjects INDEXED BY subjects_stated WHERE subjects.whose = :whose AND subject = signal_id "
+            "AND is_stated))), "
+            # Of a signal alone the newest; of several signals any may be the newest of one of them.
+            f"found AS ({_OF_FRESH} AND made_us >= made_last UNION ALL "
+            f"{_OF_FRESH.replace('AS one', 'AS one INDEXED BY subjects_shared')} AND NOT is_only) "
+            "SELECT DISTINCT number, first_seq, artifacts.made_seq, weight, artifacts.is_stated FROM found "
             "CROSS JOIN artifacts ON artifacts.number = artifact "
-            f"WHERE (one.is_stated OR fresh.newest_us >= :open_since) AND {_ACTIVE} ORDER BY first_seq",
+            f"WHERE (found.is_stated OR heard_us >= :open_since) AND {_ACTIVE} ORDER BY first_seq",
             whose=name_principal(principal), session=session_id, since=since_us,
             open_since=open_since_us, now=format_timestamp(as_of.at_us),
         )  # fmt: skip

@@ -55,6 +55,7 @@ CREATE TABLE subjects (
 CREATE INDEX subjects_of ON subjects (artifact);
 CREATE INDEX subjects_named ON subjects (subject);
 CREATE INDEX subjects_stated ON subjects (whose, subject) WHERE is_stated;
+CREATE INDEX subjects_shared ON subjects (whose, subject) WHERE NOT is_only;
 CREATE TABLE windows (
     whose TEXT, signal_id TEXT, end_us INTEGER, seq INTEGER, PRIMARY KEY (whose, signal_id, end_us, seq)
 ) WITHOUT ROWID;
@@ -174,6 +175,9 @@ def _open(disk: Disk | None) -> sqlite3.Connection:
     connection = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = MEMORY")
     connection.execute("PRAGMA synchronous = OFF")
+    connection.execute(
+        "PRAGMA locking_mode = EXCLUSIVE"
+    )  # nobody else opens it: no lock is taken and looked at for each question
     connection.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KB}")
     connection.executescript(_SCHEMA)
     if disk is not None and path is not None:
