@@ -46,7 +46,7 @@ def test_a_key_sees_and_changes_what_is_remembered_of_it(door):
                 return answer.json()
 
             waits = await http.post(f"/v1/memory/{rule}", json={"change": "activate"})
-            assert (waits.status_code, "confirm it" in waits.text) == (400, True)
+            assert (waits.status_code, "memory confirm" in waits.text) == (400, True)
             assert (await changed(rule, change="confirm"))["state"] == "active"
             assert (await changed(preference, change="weight", weight=0.25, reason="less"))["weight"] == 0.25
             assert (await changed(rule, change="deactivate"))["state"] == "off"
