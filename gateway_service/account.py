@@ -84,8 +84,10 @@ class BudgetAccount:
     def _make_refusal(
         self, effect: NotReserved, prompt: Prompt, reservation: Reservation, estimate: int
     ) -> GatewayError:
-        kind, named = effect.scope.partition(":")[0], self.snapshot.agents[prompt.agent_id].budget
-        setting = f"budget.{named.get(kind, f'{kind}_token_limit')}"
+        kind, agents = effect.scope.partition(":")[0], self.snapshot.agents
+        of_callers = {name_session_scope(one.session_id): one.agent_id for one in prompt.callers}
+        agent = agents.get(of_callers.get(effect.scope, prompt.agent_id))
+        setting = f"budget.{(agent.budget if agent else {}).get(kind, f'{kind}_token_limit')}"
         if budget.is_order(effect.scope):
             setting = "its order's own"
         left = max(0, effect.remaining or 0)

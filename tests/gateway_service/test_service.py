@@ -441,6 +441,20 @@ def test_an_order_may_tighten_the_mode_and_never_loosen_it(make):
     assert cluster.run(cluster.ask(prompt(budget_mode="off"))).error_code == "BUDGET_EXHAUSTED"
 
 
+def test_a_refusal_names_the_setting_that_is_spent(make):
+    """Of session, agent and provider, and of an order its own; what is over already has nothing left."""
+    for kind in ("session", "agent", "provider"):
+        cluster = make(budget={"budget_mode": "enforce", f"{kind}_token_limit": 50})
+        said = cluster.run(cluster.ask(prompt())).error_message
+        assert said.endswith(f"50 of 50 are left (budget.{kind}_token_limit)"), said
+    cluster = make(budget={"budget_mode": "enforce"})
+    said = cluster.run(cluster.ask(prompt(text="x" * 4000, token_budget=60, max_tokens=500))).error_message
+    assert said.endswith("60 of 60 are left (its order's own)"), said
+    cluster = make(budget={"budget_mode": "warn", "session_token_limit": 5})
+    cluster.run(cluster.ask(prompt()))
+    assert "; 0 of 5 are left (" in cluster.run(cluster.ask(prompt("WO-b#1", budget_mode="enforce"))).error_message
+
+
 def test_an_orders_budget_bounds_prompt_and_answer(make):
     provider = Scripted()
     cluster = make(provider, budget={"budget_mode": "enforce"})
