@@ -58,6 +58,8 @@ ORDER_ATTEMPTS_MAX = 4
 """Sends of one order by a run."""
 LATE_LOG_TIMEOUT_MS = 60_000
 """What a turn taught is logged once more for so long where HO3 did not acknowledge it before the answer."""
+LATE_LOG_INTERVAL_MS = 1000
+"""Between two tries: whoever refuses for good is asked some sixty times, not hundreds."""
 LATE_LOGS_MAX = 256
 """So many turns at once: memory, while HO3 is away."""
 RESULT_MIN_CHARS = 500

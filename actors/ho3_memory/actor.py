@@ -185,10 +185,8 @@ class Memory(Actor):
         if not overlay.artifact.enabled:
             return await self._change(call, message)
         if overlay.state == "pending" and not self._is_logged(message, call):
-            raise BusError(
-                "rejected",
-                f"{(it := message.artifact_id)} is not off, it waits for a person: `hobus memory confirm {it}`",
-            )
+            waits = "is not off, it waits for a person: `hobus memory confirm"
+            raise BusError("rejected", f"{message.artifact_id} {waits} {message.artifact_id}`")
         return m.OverlayChanged(overlay=overlay)
 
     async def on_confirm_overlay(self, message: m.ConfirmOverlay, call: Call) -> m.OverlayChanged:
@@ -201,9 +199,8 @@ class Memory(Actor):
         if overlay.state == "pending":
             return await self._change(call, message)
         if overlay.state == "off" and not self._is_logged(message, call):
-            raise BusError(
-                "rejected", f"{(it := message.artifact_id)} is off, and does not wait: `hobus memory activate {it}`"
-            )
+            is_off = "is off, and does not wait: `hobus memory activate"
+            raise BusError("rejected", f"{message.artifact_id} {is_off} {message.artifact_id}`")
         return m.OverlayChanged(overlay=overlay)
 
     async def on_update_overlay_weight(self, message: m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:

@@ -175,9 +175,7 @@ def _open(disk: Disk | None) -> sqlite3.Connection:
     connection = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = MEMORY")
     connection.execute("PRAGMA synchronous = OFF")
-    connection.execute(
-        "PRAGMA locking_mode = EXCLUSIVE"
-    )  # nobody else opens it: no lock is taken and looked at for each question
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # nobody else opens it: no question takes a lock
     connection.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KB}")
     connection.executescript(_SCHEMA)
     if disk is not None and path is not None:

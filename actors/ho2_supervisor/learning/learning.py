@@ -142,7 +142,7 @@ class Learning:
         with suppress(TimeoutError):
             async with asyncio.timeout(limits.LATE_LOG_TIMEOUT_MS / 1000):
                 while (await self._log(session, ended, trace, timeout_ms=limits.LATE_LOG_TIMEOUT_MS)).code:
-                    await self._bus.sleep(limits.ORDER_RETRY_INTERVAL_MS / 1000)
+                    await self._bus.sleep(limits.LATE_LOG_INTERVAL_MS / 1000)
 
     async def _log(
         self, session: OwnedSession, ended: EndedRun | None, trace: str, *, timeout_ms: int | None = None
