@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.fair import FairQueue, name_key_principal
 from hobus.bus.port import Bus
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
@@ -22,6 +23,34 @@ from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.problems import Problem, make_door_closing
 
 _log = structlog.get_logger("http")
+
+
+class Pace:
+    """Lets one request on in each turn of the loop, in turns between persons: a crowd of one stands before nobody."""
+
+    def __init__(self) -> None:
+        self._waiting: FairQueue[object, asyncio.Future[None]] = FairQueue(lambda _person: 1)
+        self._is_taken = False
+        """One went on in this turn of the loop."""
+
+    async def wait(self, person: str) -> None:
+        """Return when a request of this person is next."""
+        loop = asyncio.get_running_loop()
+        if not self._is_taken:
+            self._is_taken = True
+            loop.call_soon(self._let_on)
+            return
+        waiting = loop.create_future()
+        self._waiting.add(person, waiting, waiting)
+        await waiting
+
+    def _let_on(self) -> None:
+        while (taken := self._waiting.take()) and taken[1].cancelled():
+            pass
+        self._is_taken = taken is not None
+        if taken is not None:
+            taken[1].set_result(None)
+            asyncio.get_running_loop().call_soon(self._let_on)
 
 
 @dataclass(slots=True)
@@ -42,6 +71,7 @@ class Door:
     console: Callable[[], str] = str
     """`host:port` of the console that runs, of a loopback address; empty: none does."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    pace: Pace = field(default_factory=Pace)
     _open: Counter[str] = field(default_factory=Counter[str])
     """Requests under way, by their key's principal."""
     _busy_until: dict[str, float] = field(default_factory=dict[str, float])
@@ -78,6 +108,16 @@ class Door:
             self._open[principal] -= 1
             if not self._open[principal]:
                 del self._open[principal]
+
+    @asynccontextmanager
+    async def beginning(self, key: HttpKey | None, person: str) -> AsyncGenerator[None]:
+        """Let a request begin in its person's turn, on whose behalf it asks; at once where no key is needed."""
+        if key is None:
+            yield
+            return
+        with self.request_of(key.principal), self.bus.on_behalf_of(name_key_principal(person)):
+            await self.pace.wait(person)
+            yield
 
     def require_room(self, principal: str) -> None:
         """Raise Problem(busy) where this person was just refused a turn: the cluster is not asked."""

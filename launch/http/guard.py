@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -17,7 +17,6 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hobus.bus.fair import name_key_principal
 from hobus.launch.http import limits
 from hobus.launch.http.context import Door
 from hobus.launch.http.keys import PERSON_HEADER, HttpKey, name_person
@@ -80,10 +79,7 @@ class Guard:
             key, principal = _find_who(scope, key) if key else (None, "")
             scope.update(key=key, principal=principal, door=self.door, app=self)
             body.check_length()
-            with (
-                self.door.request_of(key.principal) if key else nullcontext(),
-                self.door.bus.on_behalf_of(principal and name_key_principal(principal)),
-            ):
+            async with self.door.beginning(key, principal):
                 await self.app(scope, body.receive, count_sent)
         except ClientGone:
             await Response(status_code=_CLIENT_GONE)(scope, body.receive, count_sent)

@@ -1,10 +1,12 @@
 """What a door refuses by itself, and for how long."""
 
+import asyncio
 import math
 from contextlib import ExitStack
 
 import pytest
 
+from hobus.launch.http.context import Pace
 from hobus.launch.http.limits import KEY_SHARE, REFUSED_FOR_S
 from hobus.launch.http.problems import Problem
 
@@ -40,3 +42,20 @@ def test_one_keys_requests_leave_connections_to_others(door):
             pass
     with made.request_of("ann"):
         pass
+
+
+async def test_a_crowd_of_one_person_stands_before_nobody_else():
+    """Fifty requests came first, of which one has gone away again: the other person's goes on among the first."""
+    pace, went = Pace(), []
+
+    async def ask(person):
+        await pace.wait(person)
+        went.append(person)
+
+    crowd = [asyncio.create_task(ask("ann")) for _ in range(50)]
+    await asyncio.sleep(0)
+    crowd[1].cancel()
+    other = asyncio.create_task(ask("bob"))
+    await asyncio.gather(*crowd, other, return_exceptions=True)
+    assert "bob" in went[:4] and went.count("ann") == 49
+    await asyncio.wait_for(pace.wait("ann"), 1)  # nobody is left in the way
