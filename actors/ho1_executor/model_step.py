@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
@@ -195,7 +196,9 @@ class ModelStep(Struct, frozen=True):
             self.checked[key] = check_contract(snapshot.contracts, key[1])
         return self.checked[key]
 
-    async def _ask(self, job: Job, prompt: Prompt, tools: list[ToolSpec]) -> PromptResponse:
+    async def _ask(  # noqa: C901 - one place for all ends of a request
+        self, job: Job, prompt: Prompt, tools: list[ToolSpec]
+    ) -> PromptResponse:
         """Return the gateway's response; ask again under the same key while that may help and time is left.
 
         `tools`: of the prompt, for a gateway that has not got those that it leaves out.
@@ -213,6 +216,9 @@ class ModelStep(Struct, frozen=True):
                     trace=job.trace,
                     on_stream=job.draft.relay if job.draft.is_watched else None,
                 )
+            except asyncio.CancelledError:  # by the requester or by the order's deadline
+                job.usage.add_unanswered()
+                raise
             except RuntimeFault as fault:
                 if fault.code == UNKNOWN and len(prompt.tools) < len(tools):
                     self.told.clear()

@@ -13,7 +13,9 @@ from hobus import File
 from hobus.actors.ho1_executor.model_step import is_stand_in as stands_in
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.gateway import ERROR_CODES as GATEWAY_CODES
+from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.work_order import ERROR_CODES, Exchange, Receipt, Segment, ToolCall, ToolSpec, WorkOrder
+from hobus.bus.record.payloads.orders import read_receipt
 from hobus.gateway_service.histories import SharedParts
 from tests.actors.ho1_executor.rig import Effects, ScriptedGateway, answer, cluster
 
@@ -357,7 +359,7 @@ def test_a_cancel_reaches_the_gateway_or_the_tool_and_is_recorded(given: str) ->
     with cluster(gateway, tools=effects.tools()) as made:
         effects.gate = asyncio.Event()
 
-        async def main() -> tuple[list[str], list[str]]:
+        async def main() -> tuple[list[Entry], list[str]]:
             work = order() if given == "model" else tool_order("show_config")
             task = asyncio.get_running_loop().create_task(made.execute(work))
             await made.until(lambda: bool(gateway.prompts or effects.runs))
@@ -366,10 +368,14 @@ def test_a_cancel_reaches_the_gateway_or_the_tool_and_is_recorded(given: str) ->
                 await task
             await made.ho2.sleep(0.1)
             assert made.actors[0].counters()["at_work"] == 0
-            return [entry.reason for entry in await made.entries()], await made.events()
+            return await made.entries(), await made.events()
 
-        reasons, events = made.world.run(main())
-        assert reasons[-1] == "cancelled"
+        entries, events = made.world.run(main())
+        receipt = read_receipt(entries[-1])
+        assert receipt is not None
+        # What an unanswered call cost stands in the gateway's record alone.
+        assert receipt.cost.cost_usd == (None if given == "model" else 0.0)
+        assert entries[-1].reason == "cancelled"
         assert events == (["WO_FAILED"] if given == "model" else ["TOOL_STARTED", "WO_FAILED"])
         assert gateway.cancelled == ([f"{WO}#1"] if given == "model" else [])
 
