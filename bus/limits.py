@@ -108,7 +108,7 @@ READ_FILE_MAX_BYTES = 256 * 1024
 HITS_MAX = 50
 """Texts of a search's answer, and texts whose scores are compared."""
 REASON_MAX_CHARS = 200
-"""Of a person's reason for a change of memory: a sentence or two."""
+"""Of a person's reason for a change of memory, and shown of one for a cancel: a sentence or two."""
 POST_HOLD_MS = 5000
 """Milliseconds that a post waits for its service."""
 INDEX_INTERVAL_MS = 200

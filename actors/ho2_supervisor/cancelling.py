@@ -15,11 +15,13 @@ from hobus.actors.ho2_supervisor.session_end import end_with_call
 from hobus.actors.ho2_supervisor.turn import agent_calls, chain
 from hobus.actors.ho2_supervisor.turn.effects import append_end, end_lost
 from hobus.actors.ho2_supervisor.turn.verdicts import make_verdict_result
+from hobus.bus.limits import REASON_MAX_CHARS
 from hobus.bus.messages.ids import derive_turn_key, end_key, parse_iso
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payloads.orders import read_receipt
 from hobus.bus.record.session_facts import RunCancelled, ToolReceipt
+from hobus.bus.text import shorten
 
 CANCELLED = "cancelled"
 
@@ -43,11 +45,12 @@ async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, t
     await end_orders(resources, session, memo, trace=trace)
     _close_calls(session, trace)
     run = session.record.state.run
-    result = _make_result(session, memo, now=resources.bus.now())
+    reason = (run.cancel_reason if run is not None else None) or None
+    result = _make_result(session, memo, reason, now=resources.bus.now())
     session.append(
         RunCancelled(
             input_id=memo.requested.input_id,
-            reason=(run.cancel_reason if run is not None else None) or None,
+            reason=reason,
             at=session.now(),
         ),
         bodies=[pack_result(result)],
@@ -96,7 +99,7 @@ def _close_calls(session: OwnedSession, trace: str) -> None:
         )
 
 
-def _make_result(session: OwnedSession, memo: RunMemo, *, now: float) -> TurnResult:
+def _make_result(session: OwnedSession, memo: RunMemo, reason: str | None, *, now: float) -> TurnResult:
     elapsed_ms = max(0, round((now - parse_iso(memo.requested.at)) * 1000))
     return make_verdict_result(
         CANCELLED,
@@ -106,6 +109,7 @@ def _make_result(session: OwnedSession, memo: RunMemo, *, now: float) -> TurnRes
         receipts=[*memo.receipts.values()],
         elapsed_ms=elapsed_ms,
         tool_calls=_summarise_calls(session, memo),
+        detail=shorten(reason or "", REASON_MAX_CHARS),
     )
 
 

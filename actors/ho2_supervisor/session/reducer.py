@@ -227,7 +227,7 @@ def _goes_on(state: SessionState, event: events.RunAttached) -> Verdict:
 def _apply_time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
     if not commands.is_lease_over(state, event.at):
         return state
-    return commands.begin_cancelling(state, "lease_expired")
+    return commands.begin_cancelling(state, "its lease has expired")
 
 
 def _run_completed(state: SessionState, event: events.RunCompleted) -> Verdict:
@@ -255,7 +255,7 @@ def _apply_lifecycle_changed(state: SessionState, event: events.LifecycleChanged
     """Make a move that is the run's owner's; Running again comes by the command that ends the waiting."""
     match event.lifecycle:
         case "Cancelling":
-            return commands.begin_cancelling(state, "session_ended")
+            return commands.begin_cancelling(state, "its session was ended")
         case "WaitingInput":
             return _waits(state, event)
         case "Paused":

@@ -33,7 +33,7 @@ SENTENCES: Mapping[str, str] = {
 """Verdict code -> the one sentence that the user reads."""
 
 
-_ALONE = frozenset({"AUTH_ERROR", "TURN_LIMIT", "turn_limit_exceeded", "cancelled"})
+_ALONE = frozenset({"AUTH_ERROR", "TURN_LIMIT", "turn_limit_exceeded"})
 """Codes whose sentence says all; of the others the fault says who refused, what does not fit where, and the fix."""
 
 

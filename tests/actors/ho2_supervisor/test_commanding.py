@@ -273,6 +273,7 @@ def test_cancelled_run_ends_at_once_and_the_next_one_works(wo_type: str) -> None
 
         result, took_s = rig.run(run())
         assert (result.outcome, result.code) == ("error", "cancelled")
+        assert result.response == "The turn was cancelled: wrong question."
         assert took_s < 1.0
         journal = rig.run(rig.entries())
         dispatched = [e.submission_id.split(":", 1)[1] for e in journal if e.event_type == "WO_DISPATCHED"]
