@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.errors import BusError
 from hobus.bus.limits import DRAIN_MS
 from hobus.bus.log import configure_with
 from hobus.bus.messages.base import Message
@@ -22,7 +23,13 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, find_holder
 from hobus.launch.cluster.run_file import RunFile, find_running, make_not_reachable
 from hobus.launch.cluster.version import __version__
-from hobus.launch.console.errors import CommandError, format_next_command, make_os_fault
+from hobus.launch.console.errors import (
+    CommandError,
+    UnreachableFault,
+    format_next_command,
+    format_next_here,
+    make_os_fault,
+)
 
 R = TypeVar("R", bound=Message)
 
@@ -123,7 +130,13 @@ async def connect_bus(place: Place, role: str, *, timeout_s: float | None = None
 async def ask_operator(place: Place, service: str, question: Message, expect: type[R]) -> R:
     """Return the answer to an operator's question, over a connection of its own. Raises RuntimeFault, CommandError."""
     async with connect_bus(place, "operator") as bus:
-        return await bus.request(service, question, expect=expect, timeout_s=place.client_timeout_s)
+        try:
+            return await bus.request(service, question, expect=expect, timeout_s=place.client_timeout_s)
+        except BusError as fault:
+            if fault.code != "no_route":
+                raise
+            hint = f"{format_next_here('ps')} shows why, then run the same command again"
+            raise UnreachableFault(f"{service} is away: nobody else can answer", hint=hint, code=fault.code) from fault
 
 
 def _log_for_debug() -> None:

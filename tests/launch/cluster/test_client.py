@@ -4,15 +4,17 @@ import asyncio
 import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
 from bench.builders import shipped_snapshot
+from hobus.bus.errors import BusError
+from hobus.bus.messages.memory import MemoryStats, ReadMemoryStats
 from hobus.bus.zeromq import tokens
 from hobus.launch.cli import checkup
 from hobus.launch.cli.commands import ps
-from hobus.launch.cluster.client import connect_bus, place_of
+from hobus.launch.cluster.client import ask_operator, connect_bus, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import HomeLock, make_home, prepare, remove_run
 from hobus.launch.console import exit_codes
@@ -59,6 +61,25 @@ def test_two_threads_that_connect_at_once_have_two_names(home, monkeypatch):
     tried()
     tried()
     assert len(set(named[:2])) == 2 and named[2] == named[0]
+
+
+def test_a_service_that_is_away_is_a_sentence_with_its_mend(home):
+    """Not the id of the question and the name of its message."""
+
+    class Bus:
+        async def request(self, *_question, **_how):
+            raise BusError("no_route", "memory.read_stats cli-1: ho3 was given up by the launcher")
+
+    @asynccontextmanager
+    async def connect(_role):
+        yield Bus()
+
+    place = Place(home=home, sockets=home.run, snapshot=shipped_snapshot(), connect=connect)
+    with pytest.raises(CommandError) as caught:
+        asyncio.run(ask_operator(place, "ho3", ReadMemoryStats(agent_id="a"), MemoryStats))
+    assert (caught.value.exit_code, caught.value.code) == (exit_codes.UNREACHABLE, "no_route")
+    assert caught.value.message.startswith("ho3 is away") and "cli-1" not in caught.value.message
+    assert "hobus ps" in caught.value.hint
 
 
 def test_ps_does_without_the_bus_on_a_full_disk(home):
