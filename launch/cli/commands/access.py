@@ -145,7 +145,9 @@ def _create_http_key(home: Home, name: str | None, ttl: str | None, may: http_ke
             home, principal, new_id=clock.new_id, now_us=round(clock.now() * 1e6), ttl_s=ttl_s, may=may
         )
     except FileExistsError:
-        hint = format_next_command(f"keys revoke {principal}", home.root)
+        rotate = format_next_command(f"keys rotate {principal}", home.root)
+        revoke = format_next_command(f"keys revoke {principal}", home.root)
+        hint = f"{rotate} replaces it, with the same rights; with others: {revoke}, then the same command again"
         raise UsageFault(f"{principal} has a key", hint=hint) from None
     except OSError as error:
         raise make_os_fault(error, doing="no key can be written") from error

@@ -37,6 +37,14 @@ def test_a_wrong_address_of_a_token_is_told_by_its_option() -> None:
     assert "--address" in caught.value.message and caught.value.hint == "the same command with --address HOST:PORT"
 
 
+def test_a_second_key_of_a_name_is_refused_with_what_replaces_it(tmp_path, capsys) -> None:
+    create = ["token", "create", "--role", "http", "--name", "ci", "--home", str(tmp_path)]
+    assert run(create) == 0
+    assert run(create) == 2
+    said = capsys.readouterr().err
+    assert "hobus keys rotate ci --home" in said and "hobus keys revoke ci --home" in said
+
+
 @pytest.mark.parametrize("slots", [0, MAILBOX_MAX + 1])
 def test_more_slots_than_a_mailbox_takes_are_a_mistake_of_usage(tmp_path, capsys, slots: int) -> None:
     """Before a token is spent for it."""
