@@ -180,6 +180,9 @@ _WEB_PAGE = re.compile(
 )
 """An address behind which there is a page for people, as it begins."""
 
+_CUT = frozenset({"ServerDisconnectedError", "ClientPayloadError", "ClientOSError"})
+"""What the client raises where a connection ends too early."""
+
 _LEAST_ERROR = 500
 _TOO_MANY = 429
 
@@ -237,9 +240,13 @@ def _classify_error(
     if any("Timeout" in type(cause).__name__ for cause in chain):
         detail = f"provider {asked.provider_id} said nothing for too long ({names}; gateway.stream_silence_ms)"
         return GatewayError("PROVIDER_TIMEOUT", detail, facts={"unknown": True})
+    is_cut = any(isinstance(cause, ConnectionError) or type(cause).__name__ in _CUT for cause in chain)
+    said = (
+        "closed the connection before its answer was whole" if is_cut else f"gave no answer that can be read ({names})"
+    )
     return GatewayError(
         "PROVIDER_ERROR",
-        f"provider {asked.provider_id} gave no answer that can be read ({names})"
+        f"provider {asked.provider_id} {said}"
         + ("; it may have worked on the prompt" if asked.prompt is not None else ""),
         retryable=True,
         facts={"unknown": True},

@@ -157,6 +157,7 @@ async def test_a_prompt_that_was_read_and_hung_up_on_is_sent_and_unknown(kind, s
         fault = await fault_of(instance(kind, server.url), streamed=streamed)
     assert len(server.requests) == 1
     assert (fault.code, fault.retryable, fault.facts) == ("PROVIDER_ERROR", True, {"unknown": True})
+    assert "closed the connection before its answer was whole" in fault.detail and "Error" not in fault.detail
 
 
 @KINDS
