@@ -1,6 +1,6 @@
 """Packages come into a home, are replaced by higher versions, and go: judged first, changed at once or not at all.
 
-What was in force stays on disk until the next command: who has just read where it lies can still read it.
+What was in force stays on disk until the store is opened again: who has just read where it lies can still read it.
 """
 
 from __future__ import annotations

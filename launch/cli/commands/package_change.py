@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from contextlib import suppress
 
 from hobus.bus.errors import ConfigError, RuntimeFault
 from hobus.config.gates.finding import SHOWN_MAX, Finding, describe_more
@@ -15,6 +16,7 @@ from hobus.launch.console.errors import CommandError, UsageFault, as_command_err
 from hobus.launch.console.output import escape_line, note_coloured, say, say_prose, style
 from hobus.launch.packages.installing import Installed, PackageChange
 from hobus.launch.packages.judging import read_config
+from hobus.launch.packages.store import open_store
 
 
 def list_agents(one: Installed) -> list[str]:
@@ -27,6 +29,8 @@ def change_package(home: Home, change: PackageChange, done: str, *, no_reload: b
         raise UsageFault("nothing was done")
     what = f"{about.package_id} {about.version} is {done}"
     running = _take_in(home, about, what, is_change=change.is_change, no_reload=no_reload)
+    if change.now is None:
+        running += _take_away(home, is_in_use=no_reload and find_holder(home) is not None)
     policy = read_config(home).governance.signatures
     document = {
         "package_id": about.package_id, "version": about.version,
@@ -58,6 +62,15 @@ def change_package(home: Home, change: PackageChange, done: str, *, no_reload: b
             say(f"next: {format_next_command(said, home.root)}")
 
     return Output(document, show)
+
+
+def _take_away(home: Home, *, is_in_use: bool) -> str:
+    """Take from the disk what is in force no longer; return what is to be said of what a cluster still runs under."""
+    if is_in_use:
+        return "; its files stay in the home until the next package command"
+    with suppress(CommandError), open_store(home):  # it takes away what is left; else the next command does
+        pass
+    return ""
 
 
 def _take_in(home: Home, about: Installed, what: str, *, is_change: bool, no_reload: bool) -> str:

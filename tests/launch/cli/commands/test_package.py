@@ -51,6 +51,7 @@ def test_from_a_key_to_an_agent_and_back(package, memory_path, monkeypatch):
     assert "(was 1.0.0)" in package("install", "next")
     assert "gate G5 fails" in package("trust", "remove", "maker")
     assert "removed" in package("remove", "PKG-CLERK-001")
+    assert not list((memory_path / "home/packages").glob("PKG-*"))
     assert "no package is installed" in package("list") and "no key is trusted" in package("trust", "list")
 
 
@@ -154,4 +155,9 @@ def test_a_running_cluster_takes_it_in_unless_it_is_told_not_to(package, memory_
     assert len(asked) == 2 and home.snapshot.is_file()
     said = package("install", str(parts.clerk(memory_path, "2.0.0")), "--no-reload")
     assert "does not know it yet: hobus reload" in said and len(asked) == 2
+    said = package("remove", "PKG-CLERK-001", "--no-reload")
+    assert "does not know it yet: hobus reload" in said and "its files stay in the home until the next" in said
+    assert list((home.root / "packages").glob("PKG-*"))
+    package("install", str(parts.clerk(memory_path)), "--no-reload")
     assert "its next turns run under sha256:0000" in package("remove", "PKG-CLERK-001")
+    assert not list((home.root / "packages").glob("PKG-*"))
