@@ -198,8 +198,20 @@ def _run(arguments: list[str]) -> int:
         if is_interrupt(error):
             note("interrupted")
             return INTERRUPTED
+        if isinstance(error, click.UsageError) and error.ctx is None:  # click does not say whose option lacks a value
+            error.ctx = _find_context(arguments)
         return _explain(_unwrap(error))
     return result if isinstance(result, int) else exit_codes.OK
+
+
+def _find_context(arguments: list[str]) -> click.Context:
+    """Return the context of the command that these words name."""
+    context = click.Context(hobus, info_name="hobus")
+    for word in arguments:
+        command = context.command
+        found = command.get_command(context, word) if isinstance(command, click.Group) else None
+        context = click.Context(found, context, info_name=word) if found is not None else context
+    return context
 
 
 def _unwrap(error: BaseException) -> BaseException:

@@ -104,6 +104,15 @@ def test_a_misspelt_command_is_answered_with_the_one_that_is_near(capsys):
     assert "Did you mean" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("path", ["cell add", "ask", "memory overlays", "--home x session end"])
+def test_an_option_without_its_value_names_the_help_of_its_command(path, capsys):
+    option = {"cell add": "--url", "ask": "--timeout", "memory overlays": "--signal"}.get(path, "--reason")
+    assert cli.run([*path.split(), option]) == exit_codes.USAGE
+    said = capsys.readouterr().err
+    assert f"{option}' requires an argument" in said
+    assert f"next: hobus {path.removeprefix('--home x ')} --help" in said
+
+
 def test_a_value_below_zero_is_told_how_it_is_given(capsys):
     """It looks like an option; behind -- it is a value, and refused for what it is."""
     assert cli.run(["memory", "weight", "ART-1", "-1", "--reason", "x"]) == exit_codes.USAGE
