@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from hobus.config.files import ADMIN_CONFIG
-from hobus.config.parse import VERSION
+from hobus.config.parse import FRAMEWORK_ID, VERSION, WORDS
 from hobus.launch.app.packaged import draft
 from hobus.launch.app.started import import_agents, list_changed_files
 from hobus.launch.cli.commands.options import Family, Output, with_json
@@ -63,6 +63,12 @@ def _check_version(_ctx: click.Context, _parameter: click.Parameter, given: str)
     return given
 
 
+def _check_framework(_ctx: click.Context, _parameter: click.Parameter, given: str) -> str:
+    if not re.fullmatch(FRAMEWORK_ID, given):
+        raise UsageFault(f"--framework {given[:40]!r}: expected {WORDS[FRAMEWORK_ID]}")
+    return given
+
+
 @package.command()
 @click.argument("source", metavar="DIR|APP", type=_FILE)
 @click.option("--key", "key_file", metavar="FILE", type=_FILE, required=True, help="Private key to sign with.")
@@ -70,7 +76,13 @@ def _check_version(_ctx: click.Context, _parameter: click.Parameter, given: str)
 @click.option(
     "--version", callback=_check_version, default="1.0.0", show_default=True, help="Version of an APP's package."
 )
-@click.option("--framework", default="FMWK-200", show_default=True, help="Framework of an APP's package.")
+@click.option(
+    "--framework",
+    callback=_check_framework,
+    default="FMWK-200",
+    show_default=True,
+    help="Framework of an APP's package.",
+)
 @with_json
 def build(  # noqa: PLR0913 - one per option
     *, home: Home, source: Path, key_file: Path, output: Path | None, version: str, framework: str
