@@ -183,7 +183,7 @@ class SessionHost(Actor):
                     "ho2",
                     message,
                     expect=TurnReply,
-                    timeout_s=self._compute_supervisor_left(turn),
+                    timeout_s=self._compute_supervisor_left(turn, stands_still=message.waiting is not None),
                     key=turn.session_id,
                     # Derived from the client's request: what a restarted host sends again for it joins this one. It
                     # names the turn, so that no trace has to (`bus.messages.ids.find_turn`).
@@ -196,9 +196,10 @@ class SessionHost(Actor):
                 await self._bus.sleep(fault.pause_s(RETRY_INTERVAL_MS / 1000, self._bus.clock.random()))
         raise AssertionError("counting does not end")
 
-    def _compute_supervisor_left(self, turn: Turn) -> float:
+    def _compute_supervisor_left(self, turn: Turn, *, stands_still: bool) -> float:
         """Return the client's deadline less what degrading takes. Raises BusError(expired) if nothing is left."""
-        left = turn.deadline - turn.reserves * self._get_seconds("degrade_reserve_ms") - self._bus.clock.monotonic()
+        reserve_s = limits.STANDSTILL_RESERVE_MS / 1000 if stands_still else self._get_seconds("degrade_reserve_ms")
+        left = turn.deadline - turn.reserves * reserve_s - self._bus.clock.monotonic()
         if left <= 0:
             raise BusError("expired", f"no time is left for the supervisor before the deadline of {turn.input_id}")
         return left

@@ -8,3 +8,5 @@ APPEND_RESERVE_MS = 1000
 """Part of that time that the stream's decision gets."""
 REPLY_RESERVE_MS = 100
 """Part of it kept for the reply's own way."""
+STANDSTILL_RESERVE_MS = 300
+"""Kept where a run stands still: nothing degrades then, and who waits is told how it stands."""
