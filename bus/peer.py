@@ -233,9 +233,10 @@ class Peer:
         Return how many requests did not finish.
         """
         unfinished = 0
-        self._readiness.drain()
-        self._slots = 0
-        self._conversation.say(self._broker, Kind.CREDIT, Credit(slots=0))
+        if self._actor is not None:  # else there is nothing to drain, and goodbye says all
+            self._readiness.drain()
+            self._slots = 0
+            self._conversation.say(self._broker, Kind.CREDIT, Credit(slots=0))
         self._rest_lanes()
         try:
             async with asyncio.timeout(drain_s):

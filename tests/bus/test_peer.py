@@ -631,6 +631,16 @@ async def test_nothing_is_sent_after_a_stop(world: World) -> None:
 
 
 @played
+async def test_a_client_that_stops_says_goodbye_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it said before that made the broker speak to a connection that is closed by then, and deny the goodbye."""
+    worker, said = world.client("ho1"), list[Kind]()
+    await world.settled()
+    monkeypatch.setattr(worker._conversation, "say", lambda _connection, kind, _message: said.append(kind))
+    await worker.stop(0.1)
+    assert {*said} == {Kind.BYE}  # to the broker and to each lane
+
+
+@played
 async def test_a_stop_gives_back_what_does_not_end_in_time(world: World) -> None:
     """The handler is cancelled without an answer; the broker gives the request to another worker."""
     desks = [Desk(), Desk()]
