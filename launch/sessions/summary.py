@@ -59,6 +59,13 @@ class SessionRow(Record):
     tools_denied: Annotated[list[str], Meta(description="tools of which a person denied a call in it")]
     end: Annotated[SessionEnded | None, Meta(description="why, by whom and after what it has ended")]
 
+    @property
+    def shown_state(self) -> str:
+        """Return how the session stands, in a word or three."""
+        if self.cell:
+            return f"moved to {self.cell}"
+        return "degraded" if self.is_degraded else "closed" if self.status == "closed" else self.lifecycle
+
     @classmethod
     def of(cls, start: Entry, standing: SessionStanding) -> SessionRow:
         state = standing.state

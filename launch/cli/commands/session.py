@@ -75,7 +75,7 @@ def list_sessions(  # noqa: PLR0913 - one per option
             return
         now = SystemClock().now()
         columns: dict[str, Callable[[Any], object] | str] = {
-            "SESSION": lambda row: shorten_session(row.session_id), "STATE": _state, "AGENT": "agent_id",
+            "SESSION": lambda row: shorten_session(row.session_id), "STATE": "shown_state", "AGENT": "agent_id",
             "RUNS": "runs",
             "SINCE": lambda row: f"{format_duration(now - parse_iso(row.created_at))} ago",
             "LAST": lambda row: f"{format_duration(now - parse_iso(row.updated_at))} ago", "OWNER": "owner",
@@ -104,8 +104,6 @@ def _last_turn(row: SessionRow) -> str:
 
 
 def describe_lifecycle(standing: SessionStanding) -> str:
+    if standing.state.cell:
+        return f"moved to cell {standing.state.cell}"
     return standing.lifecycle if standing.state.is_started else "degraded: no supervisor has answered yet"
-
-
-def _state(row: SessionRow) -> str:
-    return "degraded" if row.is_degraded else "closed" if row.status == "closed" else row.lifecycle

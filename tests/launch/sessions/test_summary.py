@@ -4,7 +4,9 @@ from bench import builders
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId
 from hobus.bus.record import session_facts as events
-from hobus.launch.sessions.summary import fold_standing, is_enough
+from hobus.launch.cli.commands.session import describe_lifecycle
+from hobus.launch.sessions.listing import STATES
+from hobus.launch.sessions.summary import SessionRow, fold_standing, is_enough
 from tests.journals import receipt
 from tests.launch.sessions.entries import AT, SESSION, Written
 from tests.launch.sessions.test_replay import with_snapshot
@@ -46,6 +48,16 @@ def test_what_a_held_call_wants_is_known():
     assert (held.call_id, held.tool_id, held.arguments) == ("001", "show_cost", {"n": 1})
     assert standing.waits_for == "approval of 001 show_cost" and standing.lifecycle == "WaitingInput"
     agrees(holding())
+
+
+def test_a_session_that_left_says_where_it_went():
+    """It is open, and not here: a list that has it says so."""
+    written = Written()
+    assert SessionRow.of(written.entries[0], fold_standing(written.entries)).shown_state == "Idle"
+    written.add(events.SessionLeft(cell="b", at=AT))
+    row = SessionRow.of(written.entries[0], standing := fold_standing(written.entries))
+    assert row.shown_state == "moved to b" and not STATES["open"](row)
+    assert describe_lifecycle(standing) == "moved to cell b"
 
 
 def test_it_follows_every_command_as_the_reducer_does():
