@@ -151,6 +151,8 @@ class Pipeline(Struct, frozen=True):
             following = len(links) - number
             until = self._compute_share(running, ask.prompt, following)
             try:
+                if ask.is_degraded:
+                    await self._leave_alone(session_id, route.provider_id, running, until)
                 response = await self._on_route(records.change_request(ask, route), running, until)
                 earlier = self.shared.last_faults.answered(session_id)
                 break
@@ -158,6 +160,8 @@ class Pipeline(Struct, frozen=True):
                 said.append(fault.detail)
                 if routing.may_follow(fault, config):
                     self.shared.last_faults.failed(session_id, route.provider_id, fault.detail)
+                    now = self.shared.bus.clock.monotonic()
+                    self.shared.last_faults.wants_rest(session_id, route.provider_id, fault, now)
                 if not following or not routing.may_follow(fault, config) or self._compute_left(running) <= 0:
                     heard = self.shared.last_faults.said(session_id) if ask.is_degraded else []
                     fault.detail = routing.join_faults([*heard, *said])
@@ -171,6 +175,15 @@ class Pipeline(Struct, frozen=True):
         return validation.check_output(
             ask.prompt, response, self.schemas.get(ask.prompt.contract_id)
         )  # 12 validate output
+
+    async def _leave_alone(self, session_id: str, provider_id: str, running: InFlight, until: float | None) -> None:
+        """Wait until a provider that failed this session may be asked again. Raises its fault where that is late."""
+        rest = self.shared.last_faults.find_rest(session_id, provider_id, self.shared.bus.clock.monotonic())
+        if rest is None:
+            return
+        if rest[0] >= self._compute_left(running, until):
+            raise rest[1]
+        await self.shared.bus.sleep(rest[0])
 
     async def _on_route(self, ask: PromptCall, running: InFlight, until: float | None) -> PromptResponse:
         """Try one model of the chain with bounded retries, until its time is over (None: no other follows)."""

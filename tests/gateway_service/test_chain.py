@@ -183,6 +183,26 @@ def test_the_last_resort_asks_whoever_has_not_just_failed_its_session(make):
     assert (mine.instead_of, again.instead_of, others.instead_of) == ("503", "", "")
 
 
+@pytest.mark.parametrize(("retry_after_ms", "sends"), [(3_600_000, 1), (1000, 2)])
+def test_the_last_resort_leaves_a_provider_alone_for_as_long_as_it_said(make, retry_after_ms, sends):
+    """One that says to come back in an hour is not asked again for the degraded answer; one in a second is, then."""
+
+    async def no_room(_prompt):
+        facts = {"status": 429, "unbilled": True, "retry_after_ms": retry_after_ms}
+        raise GatewayError("PROVIDER_RATE_LIMITED", "429", retryable=True, facts=facts)
+
+    cluster = make(no_room, None, None, fallbacks=[], on_rate_limit="refuse")
+    assert cluster.run(cluster.ask(prompt("WO-a#1"))).error_code == "PROVIDER_RATE_LIMITED"
+    cluster.provider.act = None
+    response = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-1#1", contract_id="PRC-DEGRADED-001")))
+    assert calls(cluster) == [sends, 0, 0]
+    if sends == 2:
+        assert (response.outcome, response.instead_of) == ("SUCCESS", "429")
+    else:
+        assert (response.error_code, response.error_message) == ("PROVIDER_RATE_LIMITED", "429")
+        assert response.retry_after_ms == pytest.approx(retry_after_ms, abs=2000)
+
+
 def test_a_chain_that_fails_whole_says_what_each_of_it_said(make):
     assert join_faults(["one", "two", "one"]) == "one; before that: two"
     cluster = make(fail, hang, refuse)
