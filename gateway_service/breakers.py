@@ -1,7 +1,8 @@
 """The circuit breakers of this gateway, one per provider and model: asked before each send, told how it ended.
 
 The rules are in `breaker.py`. Each change of state is recorded (BREAKER_CHANGED). A gateway that starts has them
-closed: what it sends in vain fails no call that can wait, and opens them again.
+closed: what it sends in vain fails no call that can wait, and opens them again. A provider that says when it may be
+asked again (Retry-After) is left alone until then, for a minute at most, or until another call of it is answered.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hobus.bus.port import Bus
 from hobus.bus.record.payloads.prompts import BreakerChanged
 from hobus.bus.spool import RecordKeeper
 from hobus.config.sections.gateway import BreakerConfig, Route
-from hobus.gateway_service import breaker, records
+from hobus.gateway_service import breaker, limits, records
 from hobus.gateway_service.breaker import BreakerState, Said, compute_rest
 from hobus.gateway_service.places import Held
 
@@ -40,29 +41,35 @@ class BreakerDesk:
     _breakers: dict[tuple[str, str], BreakerState] = field(default_factory=dict[tuple[str, str], BreakerState])
     _said: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """What the newest fault of each said."""
+    _rests: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    """Until when each asked to be left alone (monotonic)."""
     _changes: int = 0
     _lines: defaultdict[tuple[str, str], _Line] = field(default_factory=lambda: defaultdict(_Line))
 
     def rest_s(self, route: Route) -> float | None:
         """Return when a call that finds no passage now may ask again; None: it passes."""
-        before = self._breakers.get((route.provider_id, route.model_id), _CLOSED)
-        return breaker.enter(before, self.bus.clock.monotonic(), self.config)[1]
+        key = route.provider_id, route.model_id
+        before, now = self._breakers.get(key, _CLOSED), self.bus.clock.monotonic()
+        rests = (self._rests.get(key, now) - now, breaker.enter(before, now, self.config)[1] or 0.0)
+        return max(rests) if max(rests) > 0 else None
 
     def demand(self, route: Route) -> BreakerState:
         """Return the breaker after a call that passes now. Raises GatewayError(CIRCUIT_OPEN) where nothing passes."""
         key = route.provider_id, route.model_id
         before, now = self._breakers.get(key, _CLOSED), self.bus.clock.monotonic()
-        after, retry_after_s = breaker.enter(before, now, self.config)
-        if retry_after_s is not None:
-            said = self._said.get(key, "")
+        if (rest_s := self.rest_s(route)) is not None:
+            said, rest = self._said.get(key, ""), f"{max(round(rest_s, 1), 0.1):g} s"
+            why, by = "asked to be left alone", "Retry-After"
+            if before.state != "closed":
+                why, by = f"failed {before.failures} times in a row", "gateway.breaker.open_ms"
             raise GatewayError(
                 "CIRCUIT_OPEN",
-                f"{route.provider_id}/{route.model_id} failed {self._breakers[key].failures} times in a row and is "
-                f"not called for {round(retry_after_s, 1):g} s (gateway.breaker.open_ms)"
+                f"{route.provider_id}/{route.model_id} {why} and is not called for {rest} ({by})"
                 f"{said and f'. It failed with: {said}'}",
                 retryable=False,
-                facts={"retry_after_ms": round(retry_after_s * 1000)},
+                facts={"retry_after_ms": round(rest_s * 1000)},
             )
+        after, _ = breaker.enter(before, now, self.config)
         return after
 
     async def wait_passable(self, route: Route) -> None:
@@ -96,6 +103,10 @@ class BreakerDesk:
         route, said = passage.route, passage.said
         key = route.provider_id, route.model_id
         before, now = self._breakers[key], self.bus.clock.monotonic()
+        if passage.said == "success" and self._rests.pop(key, None) is not None and key in self._lines:
+            self._lines[key].has_moved.set()
+        elif passage.rest_s:
+            self._rests[key], self._said[key] = now + passage.rest_s, passage.detail
         if passage.said == "fault":
             self._said[key] = passage.detail
             said = _NOTHING if before.state == "closed" and route in passage.counted else said
@@ -142,7 +153,11 @@ class Passage(Struct, eq=False):
     said: Said = "nothing"
     code: str = ""
     detail: str = ""
+    rest_s: float = 0.0
+    """For how long the provider asked to be left alone."""
 
     def ended(self, fault: GatewayError | None) -> None:
         self.said = breaker.judge_end(fault)
         self.code, self.detail = ("", "") if fault is None else (fault.code, fault.detail)
+        asked_ms = fault.facts.get("retry_after_ms") if fault is not None and fault.retryable else None
+        self.rest_s = min(asked_ms / 1000, limits.REST_MAX_S) if isinstance(asked_ms, int) else 0.0

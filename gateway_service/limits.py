@@ -27,6 +27,9 @@ ESTIMATE_MARGIN = 8
 MESSAGE_TOKENS = 8
 """And so much for each message: what a model's template puts around it."""
 
+REST_MAX_S = 60.0
+"""So long at most is a provider left alone that asks for more: its operator may have mended what it was about."""
+
 FIRST_WINDOW = 32
 """Calls that a provider gets at once when it is back; they double with each round that it answers."""
 

@@ -151,8 +151,6 @@ class Pipeline(Struct, frozen=True):
             following = len(links) - number
             until = self._compute_share(running, ask.prompt, following)
             try:
-                if ask.is_degraded:
-                    await self._leave_alone(session_id, route.provider_id, running, until)
                 response = await self._on_route(records.change_request(ask, route), running, until)
                 earlier = self.shared.last_faults.answered(session_id)
                 break
@@ -160,8 +158,6 @@ class Pipeline(Struct, frozen=True):
                 said.append(fault.detail)
                 if routing.may_follow(fault, config):
                     self.shared.last_faults.failed(session_id, route.provider_id, fault.detail)
-                    now = self.shared.bus.clock.monotonic()
-                    self.shared.last_faults.wants_rest(session_id, route.provider_id, fault, now)
                 if not following or not routing.may_follow(fault, config) or self._compute_left(running) <= 0:
                     heard = self.shared.last_faults.said(session_id) if ask.is_degraded else []
                     fault.detail = routing.join_faults([*heard, *said])
@@ -175,15 +171,6 @@ class Pipeline(Struct, frozen=True):
         return validation.check_output(
             ask.prompt, response, self.schemas.get(ask.prompt.contract_id)
         )  # 12 validate output
-
-    async def _leave_alone(self, session_id: str, provider_id: str, running: InFlight, until: float | None) -> None:
-        """Wait until a provider that failed this session may be asked again. Raises its fault where that is late."""
-        rest = self.shared.last_faults.find_rest(session_id, provider_id, self.shared.bus.clock.monotonic())
-        if rest is None:
-            return
-        if rest[0] >= self._compute_left(running, until):
-            raise rest[1]
-        await self.shared.bus.sleep(rest[0])
 
     async def _on_route(self, ask: PromptCall, running: InFlight, until: float | None) -> PromptResponse:
         """Try one model of the chain with bounded retries, until its time is over (None: no other follows)."""
@@ -234,11 +221,11 @@ class Pipeline(Struct, frozen=True):
         pause_s = routing.pause_s(fault, tries.sends, self.shared.bus.clock.random())
         if min(self._compute_left(running, until), self._compute_due(ask.prompt)) <= pause_s:
             raise fault
-        if tries.may_wait and routing.may_outlast(fault, self._count_waited(tries), config):
+        is_open = self.shared.breakers.rest_s(ask.route) is not None
+        if tries.may_wait and routing.may_outlast(fault, self._count_waited(tries), config, is_open=is_open):
             with running.tell_waiting():
                 await self.shared.bus.sleep(pause_s)
             return
-        is_open = self.shared.breakers.rest_s(ask.route) is not None
         if is_open or not routing.may_try_again(fault, tries.sends, config):
             raise fault
         await self.shared.bus.sleep(pause_s)

@@ -142,16 +142,17 @@ def is_overload(fault: GatewayError) -> bool:
     return fault.retryable and (fault.code == "PROVIDER_RATE_LIMITED" or fault.facts.get("status") in _OVERLOAD)
 
 
-def may_outlast(fault: GatewayError, waited_s: float, config: GatewayConfig) -> bool:
+def may_outlast(fault: GatewayError, waited_s: float, config: GatewayConfig, *, is_open: bool) -> bool:
     """Return whether a call that nobody else can answer outlasts this fault, however often it was sent.
 
-    Nothing was done for it: its provider cannot be reached, or takes no more for now (`gateway.outage_wait_ms`).
+    Nothing was done for it: its provider cannot be reached, takes no more for now, or has failed so often that its
+    breaker is open (`gateway.outage_wait_ms`).
     """
     if not fault.retryable or fault.facts.get("unbilled") is not True:
         return False
     if fault.code == "PROVIDER_RATE_LIMITED" and config.on_rate_limit != "wait":
         return False
-    is_away = fault.facts.get("status") is None or is_overload(fault)
+    is_away = is_open or fault.facts.get("status") is None or is_overload(fault)
     return is_away and waited_s < config.outage_wait_ms / 1000
 
 
@@ -200,23 +201,6 @@ class LastFaults:
     def __init__(self, sessions_max: int) -> None:
         self._sessions_max = sessions_max
         self._failed: OrderedDict[str, dict[str, str]] = OrderedDict()
-        self._rests: OrderedDict[tuple[str, str], tuple[float, str]] = OrderedDict()
-
-    def wants_rest(self, session_id: str, provider_id: str, fault: GatewayError, now: float) -> None:
-        """Note until when this provider wants to be left alone, where it has said so."""
-        asked = fault.facts.get("retry_after_ms")
-        if isinstance(asked, int) and fault.code in ("PROVIDER_RATE_LIMITED", "PROVIDER_ERROR"):
-            rest = now + asked / 1000, fault.code
-            remember(self._rests, (session_id, provider_id), rest, at_most=self._sessions_max)
-
-    def find_rest(self, session_id: str, provider_id: str, now: float) -> tuple[float, GatewayError] | None:
-        """Return for how many seconds this provider is not to be asked, and the fault of who asks; None: it may be."""
-        until, code = self._rests.get((session_id, provider_id), (now, ""))
-        if until <= now:
-            return None
-        said = self._failed.get(session_id, {}).get(provider_id, f"provider {provider_id} takes no more for now")
-        facts = {"retry_after_ms": round((until - now) * 1000), "unbilled": True}
-        return until - now, GatewayError(code, said, facts=facts)
 
     def failed(self, session_id: str, provider_id: str, said: str) -> None:
         """Note that this provider has just failed a call of the session, with these words."""

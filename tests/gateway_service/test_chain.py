@@ -14,6 +14,7 @@ from hobus.gateway_service.routing import LastFaults, compute_time, join_faults,
 from tests.gateway_service.rig import (
     SHIPPED,
     Scripted,
+    answered,
     check_attempts,
     hang,
     of_type,
@@ -183,24 +184,56 @@ def test_the_last_resort_asks_whoever_has_not_just_failed_its_session(make):
     assert (mine.instead_of, again.instead_of, others.instead_of) == ("503", "", "")
 
 
-@pytest.mark.parametrize(("retry_after_ms", "sends"), [(3_600_000, 1), (1000, 2)])
-def test_the_last_resort_leaves_a_provider_alone_for_as_long_as_it_said(make, retry_after_ms, sends):
-    """One that says to come back in an hour is not asked again for the degraded answer; one in a second is, then."""
+def test_a_provider_that_asks_for_a_rest_is_left_alone_by_everybody(make):
+    """The fallback is asked at once; whoever has none, also the last resort, is told when; a minute is the most."""
 
     async def no_room(_prompt):
-        facts = {"status": 429, "unbilled": True, "retry_after_ms": retry_after_ms}
+        facts = {"status": 429, "unbilled": True, "retry_after_ms": 3_600_000}
         raise GatewayError("PROVIDER_RATE_LIMITED", "429", retryable=True, facts=facts)
 
+    cluster = make(no_room, None, None)
+    began = cluster.ho1.clock.monotonic()
+    for number in (1, 2):
+        assert cluster.run(cluster.ask(prompt(f"WO-{number}#1"))).provider_id == "second"
+    assert calls(cluster) == [1, 2, 0] and cluster.ho1.clock.monotonic() - began < 1
     cluster = make(no_room, None, None, fallbacks=[], on_rate_limit="refuse")
     assert cluster.run(cluster.ask(prompt("WO-a#1"))).error_code == "PROVIDER_RATE_LIMITED"
     cluster.provider.act = None
-    response = cluster.run(cluster.ask_degraded(prompt("WO-DEGRADED-1#1", contract_id="PRC-DEGRADED-001")))
-    assert calls(cluster) == [sends, 0, 0]
-    if sends == 2:
-        assert (response.outcome, response.instead_of) == ("SUCCESS", "429")
-    else:
-        assert (response.error_code, response.error_message) == ("PROVIDER_RATE_LIMITED", "429")
-        assert response.retry_after_ms == pytest.approx(retry_after_ms, abs=2000)
+    degraded = prompt("WO-DEGRADED-1#1", contract_id="PRC-DEGRADED-001")
+    refused = cluster.run(cluster.ask_degraded(degraded))
+    assert (refused.error_code, refused.retry_after_ms) == ("CIRCUIT_OPEN", pytest.approx(60_000, abs=100))
+    assert (
+        "asked to be left alone and is not called for 60 s (Retry-After). It failed with: 429" in refused.error_message
+    )
+    assert calls(cluster) == [1, 0, 0]
+    cluster.run(cluster.ho1.sleep(60.1))
+    degraded = prompt("WO-DEGRADED-2#1", contract_id="PRC-DEGRADED-001")
+    assert cluster.run(cluster.ask_degraded(degraded)).outcome == "SUCCESS"
+
+
+def test_an_answer_ends_the_rest_that_another_call_was_told_of(make):
+    """A provider with room for one at a time says so to the second; as soon as the first is answered it has room."""
+    cluster, began = make(None, None, None, fallbacks=[]), asyncio.Event()
+
+    async def one_at_a_time(_prompt):
+        if began.is_set():
+            facts = {"status": 429, "unbilled": True, "retry_after_ms": 30_000}
+            raise GatewayError("PROVIDER_RATE_LIMITED", "429", retryable=True, facts=facts)
+        began.set()
+        await cluster.ho1.sleep(1)
+        began.clear()
+        return answered()
+
+    async def three():
+        first, second = (asyncio.ensure_future(cluster.ask(prompt(f"WO-{number}#1"))) for number in (1, 2))
+        assert (await first).outcome == "SUCCESS"
+        asked_at = cluster.ho1.clock.monotonic()
+        assert (await cluster.ask(prompt("WO-3#1"))).outcome == "SUCCESS"
+        assert cluster.ho1.clock.monotonic() - asked_at < 5
+        second.cancel()
+
+    cluster.provider.act = one_at_a_time
+    cluster.run(three())
 
 
 def test_a_chain_that_fails_whole_says_what_each_of_it_said(make):

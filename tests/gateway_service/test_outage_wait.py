@@ -22,13 +22,14 @@ Start = Callable[..., Cluster]
 class Away(Counting):
     """A provider that cannot be reached until a moment of its cluster's time; then each call takes so long."""
 
-    def __init__(self, call_s: float = 0.05) -> None:
+    def __init__(self, call_s: float = 0.05, **facts: Any) -> None:
         super().__init__(call_s)
         self.back_at = 0.0
+        self.facts = {"unbilled": True, **facts}
 
     async def act(self, _prompt: Prompt) -> PromptResponse:
         if asyncio.get_running_loop().time() < self.back_at:
-            raise GatewayError("PROVIDER_ERROR", "cannot be reached", retryable=True, facts={"unbilled": True})
+            raise GatewayError("PROVIDER_ERROR", "cannot be reached", retryable=True, facts=self.facts)
         return await self.answer()
 
 
@@ -91,6 +92,13 @@ def test_an_outage_that_lasts_longer_is_told_with_the_breakers_rest(start: Start
     took_ms = 1000 * (cluster.ho1.clock.monotonic() - began)
     assert took_ms == pytest.approx(wait_ms, abs=100)
     assert refused.retry_after_ms == pytest.approx(15_000 - wait_ms - took_ms, abs=200)
+
+
+def test_who_waits_for_a_breaker_waits_on_where_the_probe_fails(start: Start) -> None:
+    """Also where the provider answers with a 500 each time: that its breaker is open says that it is away."""
+    cluster = start(Away(status=500), breaker=OPENS_AT_ONCE | {"open_ms": 5000})
+    assert cluster.run(cluster.ask(prompt("WO-a#1"), timeout_s=60)).outcome == "SUCCESS"
+    assert cluster.provider.calls <= 6
 
 
 OPENS_AT_ONCE = {"failures": 1, "open_ms": 15_000, "probes": 1, "silence_ms": 5000}
