@@ -23,7 +23,7 @@ from hobus.config.files import SHIPPED
 from hobus.config.gates.finding import TITLES
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cells import membership
-from hobus.launch.cells.map import CellMap
+from hobus.launch.cells.map import CellMap, Move
 from hobus.launch.cluster import config_changed, identity, run_file
 from hobus.launch.cluster.config_changed import find_given_file, list_changed_beside
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, find_holder, make_longest_socket
@@ -94,14 +94,21 @@ def check_configuration(home: Home, run: RunFile | None) -> tuple[DoctorFinding,
 
 
 def check_cells(home: Home) -> list[DoctorFinding]:
-    """Check whether the map of cells can be read; nothing where this home is no cell."""
+    """Check whether the map of cells can be read, and moves that stand; nothing where this home is no cell."""
     try:
         if (own := membership(home.root)) is None:
             return []
         with closing(CellMap(own.map)) as cells:
-            return [make_ok("cells", f"{own.name}, one of {len(cells.cells())}")]
+            ok = make_ok("cells", f"{own.name}, one of {len(cells.cells())}")
+            return [_make_moving(home, one) for one in cells.moves()] or [ok]
     except RuntimeFault as fault:
         return [fail("cells", fault.detail, str(fault.facts["next"]))]
+
+
+def _make_moving(home: Home, move: Move) -> DoctorFinding:
+    """Return what holds while a person moves, which one who was killed may have left so."""
+    said = f"{move.person} is on the way from {move.source} to {move.target} ({move.step}), refused until that ends"
+    return warn("cells", said, format_next_command(f"cell move {move.person} {move.target}", home.root))
 
 
 def check_gates(home: Home, run: RunFile | None, *, is_loaded: bool) -> list[DoctorFinding]:

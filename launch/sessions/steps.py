@@ -136,9 +136,10 @@ def totals_of(turn: Sequence[Seen]) -> Totals:
     ends = [one.said for one in turn if one.type in ("PROMPT_RECEIVED", "PROMPT_FAILED")]
     answers = [one for one in ends if isinstance(one, PromptReceived)]
     costs = [None if one is None else one.cost_usd for one in ends]
+    unsent = sum(isinstance(one, PromptFailed) and not one.was_sent for one in ends)  # recorded, and never made
     known = [cost for cost in costs if cost is not None]
     return Totals(
-        model_calls=sum(one.type == "PROMPT_SENT" for one in turn),
+        model_calls=sum(one.type == "PROMPT_SENT" for one in turn) - unsent,
         model_calls_unknown=sum(one.type == "PROMPT_FAILED" and one.entry.reason == UNKNOWN_OUTCOME for one in turn),
         tool_calls=len(calls),
         tool_runs=len(began) + len(calls.difference(began)),

@@ -2,12 +2,15 @@
 
 import json
 import os
+from contextlib import closing
 
 import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.gateway import Breaker
+from hobus.launch.cells import CellMembership, find_path
+from hobus.launch.cells.map import Cell, CellMap
 from hobus.launch.cli import checkup
 from hobus.launch.cluster.home import HomeLock, make_home, prepare
 from hobus.launch.console import exit_codes, finding
@@ -40,6 +43,22 @@ def test_each_trouble_of_a_home_is_named_with_its_fix(tmp_path):
     assert verdicts(found) == {"home": "fail", "disk": "fail", "sockets": "warn", "clock": "warn"}
     assert all(one.fix for one in found)
     assert finding.choose_code(found) == exit_codes.FAILED
+
+
+def test_a_move_to_another_cell_that_stands_is_told_with_what_ends_it(tmp_path):
+    """Who moved it may have been killed, and the person is refused until it goes on."""
+    home, where = make_home(tmp_path), str(tmp_path / "cells.sqlite")
+    (tmp_path / "cells.sqlite").touch()
+    find_path(home.root).write_text(CellMembership(name="a", map=where).model_dump_json())
+    with closing(CellMap(where)) as cells:
+        for name in ("a", "b"):
+            cells.put(Cell(name, f"http://{name}", "", "k"))
+        source = cells.place("alice")[0].name
+        assert [one.verdict for one in checkup.check_cells(home)] == ["ok"]
+        target = "b" if source == "a" else "a"
+        cells.begin("alice", target, 0)
+        (found,) = checkup.check_cells(home)
+    assert found.verdict == "warn" and "alice" in found.detail and f"hobus cell move alice {target}" in found.fix
 
 
 def test_a_configuration_with_faults_is_told_whole(tmp_path):

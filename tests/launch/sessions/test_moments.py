@@ -155,6 +155,8 @@ def test_totals_are_counted_and_what_is_unknown_is_said_to_be():
     assert found == (1, 1, 2, 900, 12) and totals.cost_usd == 0.25
     lost = totals_of(seen_in([*entries, beside("PROMPT_FAILED", pack_payload(FAILED), reason="UNKNOWN_OUTCOME")]))
     assert lost.cost_usd is None and lost.model_calls_unknown == 1
+    unsent = beside("PROMPT_FAILED", pack_payload(FAILED._replace(was_sent=False)))
+    assert totals_of(seen_in([*entries, beside("PROMPT_SENT", pack_payload(SENT)), unsent])).model_calls == 1
 
 
 def test_orders_have_short_names():
