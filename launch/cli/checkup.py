@@ -41,7 +41,7 @@ from hobus.ledger_service.verify import find_other_format
 
 _PYTHON = (3, 11)
 _FILES_MIN = 4096
-_BREAKER = {"open": "it is not called for now", "half_open": "it is being tried again"}
+_BREAKER = {"open": "it is not called for now", "half_open": "it is being tried again", "closed": "it is called"}
 _PLENTY = 10
 """So many times what the record needs free is no reason for a word."""
 _YEAR_2024 = 1_704_067_200.0
@@ -300,7 +300,7 @@ def check_health(
 
 
 def check_breakers(rows: Iterable[Breaker], home: Home) -> list[DoctorFinding]:
-    """Return one line for each model that is left alone, or tried again; nothing where all are called."""
+    """Return one line for each model that is left alone, tried again, or has failed more than once in a row."""
     return [
         warn(
             f"breaker {one.provider_id}/{one.model_id}",
@@ -308,7 +308,7 @@ def check_breakers(rows: Iterable[Breaker], home: Home) -> list[DoctorFinding]:
             format_next_command(f"provider check {one.provider_id}", home.root),
         )
         for one in rows
-        if one.state != "closed"
+        if one.state != "closed" or one.failures > 1
     ]
 
 
