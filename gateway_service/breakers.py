@@ -114,10 +114,16 @@ class BreakerDesk:
         self._become(key, breaker.end_call(before, passage.era, said, now, self.config), code=passage.code)
 
     def rows(self) -> list[Row]:
-        """Return one row per breaker that was ever asked, sorted by provider and model."""
+        """Return one row per breaker that was ever asked, sorted by provider and model; a model that rests is open."""
+        now = self.bus.clock.monotonic()
         return [
-            Row(provider_id=provider_id, model_id=model_id, state=one.state, failures=one.failures)
-            for (provider_id, model_id), one in sorted(self._breakers.items())
+            Row(
+                provider_id=key[0],
+                model_id=key[1],
+                state="open" if one.state == "closed" and self._rests.get(key, now) > now else one.state,
+                failures=one.failures,
+            )
+            for key, one in sorted(self._breakers.items())
         ]
 
     def _become(self, key: tuple[str, str], after: BreakerState, *, code: str) -> None:

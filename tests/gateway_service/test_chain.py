@@ -206,7 +206,9 @@ def test_a_provider_that_asks_for_a_rest_is_left_alone_by_everybody(make):
         "asked to be left alone and is not called for 60 s (Retry-After). It failed with: 429" in refused.error_message
     )
     assert calls(cluster) == [1, 0, 0]
+    assert [one.state for one in cluster.service._breakers.rows()] == ["open"]
     cluster.run(cluster.ho1.sleep(60.1))
+    assert [one.state for one in cluster.service._breakers.rows()] == ["closed"]
     degraded = prompt("WO-DEGRADED-2#1", contract_id="PRC-DEGRADED-001")
     assert cluster.run(cluster.ask_degraded(degraded)).outcome == "SUCCESS"
 
