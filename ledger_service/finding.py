@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest
+from itertools import repeat
+from operator import or_
 from typing import NamedTuple
 
 from hobus.bus import limits
@@ -142,9 +144,8 @@ def _rank(
     sought = choose_rarest(counts, postings_max, of_one=most)
     held: dict[int, int] = {}
     for number, term in enumerate(sought):
-        bit = 1 << number
-        for row in found[term]:
-            held[row] = held[row] | bit if row in held else bit
+        rows = found[term]
+        held.update(zip(rows, map(or_, map(held.get, rows, repeat(0)), repeat(1 << number)), strict=True))
     return known, sought, held
 
 
@@ -171,18 +172,22 @@ def _choose_first(  # noqa: PLR0913, PLR0917 - which texts have which words, and
     terms_of = {bits: [term for at, term in enumerate(sought) if bits >> at & 1] for bits in set(held.values())}
     weighed = {bits: sum([known.rarity[term] for term in terms]) for bits, terms in terms_of.items()}
     first = sorted([(weighed[bits], row) for row, bits in held.items()], reverse=True)[:_MEASURED]
-    words = index.lengths([row for _, row in first])
-    most = passage_chars // _WORD_CHARS + 1
-    kinds = {
-        row: (held[row], words[row] * _WORD_CHARS if row in words and words[row] < most else passage_chars)
-        for _, row in first
+    rows = [row for _, row in first]
+    words, most = index.lengths(rows), passage_chars // _WORD_CHARS + 1
+    lengths = map(min, map(words.get, rows, repeat(most)), repeat(most))
+    kinds = list(zip(map(held.__getitem__, rows), lengths, strict=True))
+    scores = {
+        (bits, length): score(dict.fromkeys(terms_of[bits], 1), known, min(length * _WORD_CHARS, passage_chars))
+        for bits, length in set(kinds)
     }
-    scores = {kind: score(dict.fromkeys(terms_of[kind[0]], 1), known, kind[1]) for kind in set(kinds.values())}
-    return [row for _, row in nlargest(count, [(scores[kind], row) for row, kind in kinds.items()])]
+    best = sorted(zip(map(scores.__getitem__, kinds), rows, strict=True), reverse=True)
+    return [row for _, row in best[:count]]
 
 
 def find_passage(words: Sequence[Word], known: Weights, chars: int, passage_chars: int) -> BestPassage:
     """Return the passage of a text in which the weightiest words stand together; the first of equals."""
+    if chars <= passage_chars:
+        return BestPassage(score(Counter([one.term for one in words]), known, chars), 0, tuple(words))
     value_of_best, best, first, behind = 0.0, 0, 0, 0
     held = dict.fromkeys(known.rarity, 0)
     for word in words:

@@ -17,6 +17,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from operator import itemgetter
 from typing import NamedTuple, Self
 
 from hobus.ledger_service.index import connect_index
@@ -168,7 +169,7 @@ class SearchIndex:
 
     def rows(self, among: Among, term: str, *, limit: int) -> list[int]:
         """Return the numbers (`place_of`) of the newest texts that have this word."""
-        return [row for (row,) in self._db.execute(_ROWS, (*among.of(term), limit)).fetchall()]
+        return list(map(itemgetter(0), self._db.execute(_ROWS, (*among.of(term), limit)).fetchall()))
 
     def lengths(self, rows: Sequence[int]) -> dict[int, int]:
         """Return how many words each of these texts has; what is gone is left out."""
