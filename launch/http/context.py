@@ -25,7 +25,7 @@ from hobus.launch.http.problems import Problem, make_door_closing
 _log = structlog.get_logger("http")
 
 
-class Pace:
+class Turnstile:
     """Lets one request on in each turn of the loop, in turns between persons: a crowd of one stands before nobody."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Door:
     console: Callable[[], str] = str
     """`host:port` of the console that runs, of a loopback address; empty: none does."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
-    pace: Pace = field(default_factory=Pace)
+    turnstile: Turnstile = field(default_factory=Turnstile)
     _open: Counter[str] = field(default_factory=Counter[str])
     """Requests under way, by their key's principal."""
     _busy_until: dict[str, float] = field(default_factory=dict[str, float])
@@ -116,7 +116,7 @@ class Door:
             yield
             return
         with self.request_of(key.principal), self.bus.on_behalf_of(name_key_principal(person)):
-            await self.pace.wait(person)
+            await self.turnstile.wait(person)
             yield
 
     def require_room(self, principal: str) -> None:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from hobus.launch.http.context import Pace
+from hobus.launch.http.context import Turnstile
 from hobus.launch.http.limits import KEY_SHARE, REFUSED_FOR_S
 from hobus.launch.http.problems import Problem
 
@@ -46,10 +46,10 @@ def test_one_keys_requests_leave_connections_to_others(door):
 
 async def test_a_crowd_of_one_person_stands_before_nobody_else():
     """Fifty requests came first, of which one has gone away again: the other person's goes on among the first."""
-    pace, went = Pace(), []
+    turnstile, went = Turnstile(), []
 
     async def ask(person):
-        await pace.wait(person)
+        await turnstile.wait(person)
         went.append(person)
 
     crowd = [asyncio.create_task(ask("ann")) for _ in range(50)]
@@ -58,4 +58,4 @@ async def test_a_crowd_of_one_person_stands_before_nobody_else():
     other = asyncio.create_task(ask("bob"))
     await asyncio.gather(*crowd, other, return_exceptions=True)
     assert "bob" in went[:4] and went.count("ann") == 49
-    await asyncio.wait_for(pace.wait("ann"), 1)  # nobody is left in the way
+    await asyncio.wait_for(turnstile.wait("ann"), 1)  # nobody is left in the way
