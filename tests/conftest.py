@@ -65,17 +65,27 @@ gc.disable()
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A run does not load a file none of whose tests it takes, as the marks in its text say (for seconds of every worker)."""
-    wanted = config.option.markexpr
-    if collection_path == _HERE / "process":
-        return True if wanted.startswith("not process and") else None
-    is_of_marked = wanted.startswith("(process or slow) and") and collection_path.name.startswith("test_")
-    return True if is_of_marked and not _is_marked(collection_path) else None
+    is_test, wanted = collection_path.name.startswith("test_"), config.option.markexpr
+    if wanted.startswith("not process and not slow and"):
+        is_left = collection_path in (_HERE / "process", _SIMULATION) or (is_test and _is_slow(collection_path))
+    else:
+        is_left = wanted.startswith("(process or slow) and") and is_test and not _is_marked(collection_path)
+    return is_left or None
+
+
+_SIMULATION = _HERE / "simulation"
+"""Whole turns of a whole cluster: slow, all of them."""
+
+
+@cache
+def _is_slow(path: Path) -> bool:
+    return path.parent == _SIMULATION or "\npytestmark = pytest.mark.slow\n" in path.read_text(encoding="utf-8")
 
 
 @cache
 def _is_marked(path: Path) -> bool:
     text = path.read_text(encoding="utf-8")
-    return "mark.slow" in text or "mark.process" in text
+    return _is_slow(path) or "mark.slow" in text or "mark.process" in text
 
 
 def pytest_collection_finish() -> None:
@@ -112,9 +122,12 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.hookimpl(tryfirst=True)  # before those that are not wanted are taken out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `process`, and slow ones, have time on busy machines, too."""
+    """Tests marked `process`, and slow ones, have time on busy machines, too; those of whole clusters are slow."""
     for item in items:
+        if item.path.parent == _SIMULATION:
+            item.add_marker(pytest.mark.slow)
         if any(item.get_closest_marker(name) is not None for name in ("process", "slow")):
             assert _is_marked(item.path), f"{item.path}: a mark stands in the file of its tests"
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))

@@ -6,9 +6,13 @@ import re
 from ast import Attribute, Call, ImportFrom, JoinedStr, Name, unparse, walk
 from graphlib import TopologicalSorter
 
+import pytest
+
 from hobus.actors.ho1_executor.tools.outside import READS
 from hobus.bus.catalog import find_row
 from tests.architecture.source import ROOT, modules, nodes, uses
+
+pytestmark = pytest.mark.slow
 
 
 def names_used(package: str) -> set[str]:

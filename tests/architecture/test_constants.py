@@ -71,6 +71,7 @@ def is_limits(module: str) -> bool:
     return module.endswith(".limits") and module.count(".") <= DEPTH_OF_A_ROOM
 
 
+@pytest.mark.slow
 def test_no_limit_is_a_number_in_code() -> None:
     """If this fails: make it a setting, or name it in the room's `limits.py` with what it protects."""
     found = {module: set(numbers(tree)) for module, tree in modules().items()}

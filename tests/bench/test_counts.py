@@ -30,6 +30,7 @@ SLACK = 50
 """A fiftieth below its bound a figure may be: a shorter word in a prompt is no reason to come here."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [0, 1], ids=["like for like", "as shipped"])
 def test_a_turn_costs_what_it_may_and_no_bound_is_out_of_date(row):
     """Every figure of a turn in the simulated cluster is at its bound, or a little below."""

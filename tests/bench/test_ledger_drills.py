@@ -19,6 +19,7 @@ def test_no_drill_loses_or_accepts_anything(tmp_path):
     assert all(row.cases for row in done)
 
 
+@pytest.mark.slow
 def test_segments_in_the_wrong_place_are_told_without_an_index(memory_path):
     """Swapped, foreign, copied, removed, renamed, cut: the start reads everything then, and refuses."""
     row = segments(memory_path, with_index=False)

@@ -238,6 +238,7 @@ def test_the_scaled_object_fits_keda_s_model() -> None:
     assert read["spec"] == scaled["spec"]
 
 
+@pytest.mark.slow
 def test_kustomize_renders_base_and_overlay() -> None:
     """Everything in its namespace, the image by the name of a registry, and no number of workers beside KEDA's."""
     kubectl = _tool("kubectl")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench.pages.__main__ import PAGES, main, stale
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_page_is_current():

@@ -10,6 +10,7 @@ from contextvars import copy_context
 from pathlib import Path
 
 import click
+import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.launch.cli.main import hobus
@@ -138,6 +139,7 @@ def _fault(words: list[str], *, is_whole: bool) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_every_command_that_is_printed_is_taken() -> None:
     """Name, options, arguments and filter, as a shell hands them over."""
     found = list(printed())

@@ -6,7 +6,11 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench import weight
+
+pytestmark = pytest.mark.slow
 
 SLACK = 1.03
 PAGE = weight.PAGE.read_text(encoding="utf-8")

@@ -15,6 +15,8 @@ from hobus.bus.messages.ids import format_iso
 from hobus.bus.messages.streams import StreamWaiting
 from tests.gateway_service.rig import Cluster, Counting, Scripted, check_attempts, of_type, payload
 
+pytestmark = pytest.mark.slow
+
 AWAY_S = 20.0
 Start = Callable[..., Cluster]
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.gateway_service.limits import CALLS_MAX
 from tests.gateway_service.rig import Cluster, Counting, Scripted, check_attempts, of_type, snapshot
+
+pytestmark = pytest.mark.slow
 
 
 class Narrow(Counting):

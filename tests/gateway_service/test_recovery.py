@@ -21,6 +21,8 @@ from hobus.gateway_service.recovery import OwnLedger, Recovery
 from tests.gateway_service.rig import Cluster, answered, hang, payload
 from tests.rig import of_type
 
+pytestmark = pytest.mark.slow
+
 EVERY = 6
 
 

@@ -134,6 +134,7 @@ async def test_no_ledger_is_an_error_not_an_empty_list(memory_path):
         list(read_entries(memory_path / "elsewhere"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["whole", "behind", "damaged", "none"])
 @pytest.mark.parametrize("newest_first", [False, True])
 async def test_what_is_asked_for_is_the_same_with_the_index_and_without(directory, index, newest_first):

@@ -10,6 +10,8 @@ from hobus.ledger_service.scan import Damage, SegmentTail, Whole, read_next_whol
 from hobus.ledger_service.source import Source
 from tests.ledger_service.rig import MASK, stored_frame
 
+pytestmark = pytest.mark.slow
+
 SALT = bytes(range(1, 17))
 
 

@@ -37,18 +37,13 @@ def _freeze_then_kill(cluster: SimulatedCluster, after_s: float) -> StruckMoment
 STRIKES = (_kill, _freeze_then_kill, _freeze_briefly, _freeze)
 
 
-@pytest.mark.parametrize(
-    ("strike", "step_s"),
-    [(_kill, 0.0009), *(pytest.param(strike, 0.0008, marks=pytest.mark.slow) for strike in STRIKES)],
-)
-def test_the_loss_of_the_broker_repeats_no_work(
-    strike: Callable[[SimulatedCluster, float], StruckMoment], step_s: float
-) -> None:
+@pytest.mark.parametrize("strike", STRIKES)
+def test_the_loss_of_the_broker_repeats_no_work(strike: Callable[[SimulatedCluster, float], StruckMoment]) -> None:
     """At every moment: a success, each order executed once by the one executor, each prompt sent once."""
     moments_s: dict[str, float] = {}
     with SimulatedCluster(shipped_with(("ho3.gate_high", 1000.0))) as cluster:  # nothing is learned: only turns run
         while True:
-            moment_s = len(moments_s) * step_s
+            moment_s = len(moments_s) * 0.0008
             done = strike(cluster, moment_s)
             result = cluster.ask(QUESTION, input_id=f"in-{moment_s}", timeout_s=30)
             assert result.outcome == "success", (moment_s, result.code)

@@ -171,7 +171,7 @@ def test_a_failed_turn_leaves_the_calls_open():
 
 
 @pytest.mark.parametrize("role", ["ho1", "ho2", "gateway", "ledger", "host"])
-@pytest.mark.parametrize("moments_s", [(0.001, 0.07), pytest.param((0.02, 0.12), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("moments_s", [(0.001, 0.07), (0.02, 0.12)])
 def test_a_turn_that_brings_results_survives_the_loss_of_a_process(role, moments_s):
     """One answer that rests on the result, or the degraded one where the record of it was away; never two."""
     answers: dict[str, TurnResult] = {}

@@ -22,7 +22,6 @@ def held() -> Counter[str]:
     return Counter(kind.__qualname__ for kind in ours)
 
 
-@pytest.mark.slow
 def test_turns_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """With small bounds, which are full after some turns: as many later ones add not one object of any class.
 

@@ -152,8 +152,8 @@ class Thinks(AsksForTools):
     ("struck", "is_asked_anew", "found"),
     [
         (["ho1"], False, "reworded"),
-        pytest.param(["ho1"], False, "gone", marks=pytest.mark.slow),
-        pytest.param(["ho1", "gateway"], True, "reworded", marks=pytest.mark.slow),
+        (["ho1"], False, "gone"),
+        (["ho1", "gateway"], True, "reworded"),
         (["ho1", "gateway"], True, "gone"),
         (["ho1", "gateway", "broker"], True, "reworded"),
         (["ho1", "gateway", "broker"], True, "gone"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
-
 from hobus.bus.messages.session import TurnResult
 from hobus.config.snapshot import Snapshot
 from tests.gateway_service.rig import snapshot
@@ -46,7 +44,6 @@ _NEWEST_LINE = 40
 """What a classification sees of the past."""
 
 
-@pytest.mark.slow
 def test_many_turns_are_remembered_and_none_costs_more_than_its_history_budget():
     """A small budget is full after a few turns; from then on turns are equal."""
     made = snapshot(budget={"history_budget": 300}, ho2={"history_turns_max": 4})

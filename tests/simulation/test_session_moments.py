@@ -44,7 +44,7 @@ def struck(
     return verdict, result, journal
 
 
-@pytest.mark.parametrize("kills", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [False, True])
 @pytest.mark.parametrize("command", [Cancel(), Steer(text="is the ledger intact?"), Pause(), FollowUp(text="hello")])
 def test_command_at_any_moment_of_a_turn(command: Command, kills: bool) -> None:
     """Applied it shows: cancelled, observed, paused, followed up; rejected it changed nothing. One answer either way."""

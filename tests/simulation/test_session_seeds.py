@@ -151,7 +151,6 @@ def test_everything_that_was_asked_is_answered_whatever_was_said(seed: int) -> N
     drill(seed)
 
 
-@pytest.mark.slow
 def test_more_words_to_more_sessions() -> None:
     """Four further seeds."""
     for seed in range(100, 104):

@@ -112,7 +112,7 @@ def _kill_busy(cluster: SimulatedCluster, role: str) -> Callable[[], None]:
     return lambda: cluster.world.kill(victim)
 
 
-@pytest.mark.parametrize("afters", [(1, 20), pytest.param((7,), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("afters", [(1, 20), (7,)])
 @pytest.mark.parametrize("role", ["ho1", "ho2", "gateway"])
 def test_whoever_dies_in_the_middle_of_an_answer_its_pieces_are_taken_back(role, afters):
     """A reset is seen, then a whole new beginning or nothing; the reply is the one answer, and the record is whole."""

@@ -291,6 +291,7 @@ def test_no_descriptor_is_left_open(root):
     assert _open() == before
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60), st.lists(st.text(max_size=20), max_size=3))
 def test_any_words_are_a_path_or_are_refused(path, roots):
     """Nothing raises, and nothing is read without a root that is one."""

@@ -309,6 +309,7 @@ async def one_at_work(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> tuple[int, a
     return before, first
 
 
+@pytest.mark.slow
 def test_waiting_for_a_model_keeps_no_run_from_beginning() -> None:
     """Three hundred of one person at once, a model of five seconds: all are answered as one alone is."""
     with Rig() as rig:

@@ -29,6 +29,8 @@ from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classif
 from tests.rig import names
 from tests.sessions import facts
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "what packages are installed?"
 
 

@@ -31,6 +31,8 @@ from tests.actors.ho3_memory.builders import (
     weighed,
 )
 
+pytestmark = pytest.mark.slow
+
 OTHER = "domain:docs"
 BISTABLE = {"gate_mode": "bistable", "gate_high": 3.0, "gate_low": 1.5, "evidence_half_life_hours": 48.0}
 

@@ -31,6 +31,7 @@ def answers(memory):
     ]
 
 
+@pytest.mark.slow
 def test_in_a_file_it_answers_as_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(database, "PAGE_CACHE_KB", 16)
     memory = filled(AgentMemory(AGENT, config(), Databases(RealDisk(tmp_path)).open()))

@@ -11,6 +11,8 @@ from hobus.bus.messages.base import canonical_bytes
 from hobus.bus.messages.ids import LOCAL
 from tests.actors.ho3_memory.builders import BOB, LATEST, SIGNAL, at, config, moment, seen, session, steps_of, us
 
+pytestmark = pytest.mark.slow
+
 RULES = config(
     gate_mode="bistable", gate_high=3.0, gate_low=1.5, evidence_half_life_hours=48.0, evidence_cap_per_session=2.0,
     decay_half_life_hours=336,

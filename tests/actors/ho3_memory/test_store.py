@@ -14,6 +14,8 @@ from hobus.bus.messages.base import canonical_bytes, pack
 from tests.actors.ho3_memory.builders import AGENT, artifact, at, event_id, signal
 from tests.actors.ho3_memory.rig import cluster
 
+pytestmark = pytest.mark.slow
+
 TIMES = {"trace": "", "at_us": 7}
 
 

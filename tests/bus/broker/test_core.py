@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgpack
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -143,6 +144,7 @@ STEPS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(steps=st.lists(STEPS, max_size=40))
 def test_every_request_is_answered_exactly_once_whatever_happens(steps):
     """Any order of asking, answering, cancelling, losing, joining, waiting: one answer each, and nothing is left over."""

@@ -139,6 +139,7 @@ LOST = [
 """The launcher says that the honest worker is dead, as it may."""
 
 
+@pytest.mark.slow
 def test_hostile_peers_get_answers_and_harm_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every type of control and question at and over its bounds, in any order; then every question of an operator."""
     law = given(said=st.lists(frames(), max_size=16), is_starting=st.booleans())(check_answers)

@@ -115,6 +115,7 @@ def in_order(value: Any) -> Any:
     return [in_order(item) for item in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @given(value=JSON_VALUES)
 def test_canonical_bytes_are_messagepack_with_sorted_keys(value: Any):
     """At every depth, by code points, each value in its shortest form: hashes of years ago depend on it."""

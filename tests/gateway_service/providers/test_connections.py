@@ -8,6 +8,8 @@ import pytest
 
 from bench.gateway.servers import OPENAI, instance
 
+pytestmark = pytest.mark.slow
+
 _MANY = 200
 
 

@@ -75,6 +75,7 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.slow
 @KINDS
 @BOTH
 async def test_each_status_says_who_refused_and_what_fixes_it(kind, streamed):
@@ -160,6 +161,7 @@ async def test_a_prompt_that_was_read_and_hung_up_on_is_sent_and_unknown(kind, s
     assert "closed the connection before its answer was whole" in fault.detail and "Error" not in fault.detail
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize(
     "body",
@@ -771,6 +773,7 @@ async def test_a_key_that_is_not_there_is_told_before_anything_is_sent_and_looke
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("is_silent", [True, False])
 async def test_a_stream_is_ended_for_its_silence_and_not_for_its_length(kind, is_silent):

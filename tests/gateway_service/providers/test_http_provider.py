@@ -476,6 +476,7 @@ async def test_a_short_key_is_no_secret_and_no_word_of_an_answer_is_hidden_for_i
         assert (await ask(provider)).content == "an empty answer"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("usage", ["told", "untold", "anthropic"])
 async def test_an_answer_that_is_whole_does_not_wait_for_the_end_of_its_connection(usage):
     """A server that says no `[DONE]` and keeps the connection open takes nothing back by that."""

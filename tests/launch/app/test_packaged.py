@@ -13,6 +13,8 @@ from hobus.launch.cli import main as cli
 from hobus.launch.cluster.home import make_home
 from hobus.launch.console import exit_codes
 
+pytestmark = pytest.mark.slow
+
 APP = """from hobus import Agent, tool
 @tool
 def weather(city: str) -> str:

@@ -44,6 +44,7 @@ def test_a_file_that_is_no_app_is_told(tmp_path: Path, text: str | None, said: s
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.slow
 def test_an_import_that_tries_again_for_ever_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it takes for a fault of its own, also everything."""
     monkeypatch.setattr("hobus.launch.app.started.IMPORT_LONG_S", 1)
@@ -116,6 +117,7 @@ def taken(home: Home, app: Path, text: str) -> None:
     take_in(home, import_agents(app), app)
 
 
+@pytest.mark.slow
 def test_what_a_program_no_longer_has_goes_and_what_others_have_stays(tmp_path: Path) -> None:
     """Its agents, their tools and approvals, and who answers by default; other programs' and a person's stay."""
     home = make_home(tmp_path / "home")
@@ -142,6 +144,7 @@ def began(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Path]:
     return home, app
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

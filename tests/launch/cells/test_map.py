@@ -6,6 +6,8 @@ from hobus.bus.errors import BusError
 from hobus.launch.cells.map import Cell, CellMap, choose_cell
 from tests.postgres import postgres
 
+pytestmark = pytest.mark.slow
+
 OPEN: list[CellMap] = []
 
 

@@ -111,6 +111,7 @@ TOOLS: dict[str, tuple[str | None, str]] = {
 }
 
 
+@pytest.mark.slow
 def test_every_tool_that_cannot_be_loaded_is_named_at_once_with_its_own_reason(tmp_path, monkeypatch, capsys):
     """Also behind one that ends the process; one that is in order is not named."""
     site, home = tmp_path / "site", tmp_path / "home"

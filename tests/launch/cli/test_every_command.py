@@ -266,6 +266,7 @@ ON_ANOTHER_HOST = (
 """Of what is typed elsewhere nobody here knows the home; help and version have none."""
 
 
+@pytest.mark.slow
 def test_every_hint_names_the_home_of_its_command():
     """Whoever writes a hint uses `format_next_command` or `format_next_here`; a command by its bare name would be about another home."""
     root = Path(hobus.__file__).parent / "launch"

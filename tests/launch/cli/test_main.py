@@ -43,6 +43,7 @@ SHOWS = ("structlog", "rich", "importlib.metadata")
 OWNS_SESSIONS = ("hobus.actors.ho2_supervisor.session.snapshot", "hobus.actors.ho2_supervisor.turn")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "unneeded"),
     [
@@ -78,6 +79,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert metadata.version("hobus") == hobus.__version__
 
 
+@pytest.mark.slow
 def test_what_processes_share_is_built_before_the_first_fork() -> None:
     """Whoever compiled a message's checks later would write to pages that all share."""
     code = (
@@ -216,6 +218,7 @@ def test_a_reader_that_went_away_is_an_end_and_no_failure(words):
     assert (done.returncode, done.stderr) == (exit_codes.OK, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "stream", "code"),
     [

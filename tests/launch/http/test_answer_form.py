@@ -16,6 +16,8 @@ from tests.launch.http.door import SNAPSHOT, SimulatedDoor, sdk
 from tests.simulation.test_answer_form import Refusing, scripted
 from tests.simulation.turns import with_thinking
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 FORMAT = {"type": "json_schema", "json_schema": {"name": "number", "schema": SCHEMA}}
 FLAT = {"type": "json_schema", "name": "number", "schema": SCHEMA}

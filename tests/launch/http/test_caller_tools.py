@@ -11,6 +11,8 @@ from hobus.launch.http.problems import Problem
 from hobus.launch.http.transcript import Called, TranscriptMessage
 from tests.launch.http.door import sdk
 
+pytestmark = pytest.mark.slow
+
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"name": "get_weather", "description": "The weather of a city.", "parameters": CITY}
 TOOLS = [{"type": "function", "function": WEATHER}]

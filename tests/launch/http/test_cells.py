@@ -14,6 +14,8 @@ from hobus.launch.http.cells import Cells
 from hobus.launch.http.keys import HttpKey
 from tests.launch.http.door import KEYS, SimulatedDoor
 
+pytestmark = pytest.mark.slow
+
 ASKED = "what packages are installed?"
 KEYS["Bearer k-front"] = HttpKey(principal="front", sha256="0" * 64, created_at_us=0, expires_at_us=None, may="cell")
 

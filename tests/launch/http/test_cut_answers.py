@@ -5,6 +5,8 @@ import pytest
 from tests.launch.http.door import SimulatedDoor, sdk
 from tests.simulation.test_model_mistakes import Ending
 
+pytestmark = pytest.mark.slow
+
 ASKS = [{"role": "user", "content": "tell me"}]
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
 

@@ -18,6 +18,8 @@ from hobus.launch.http import limits
 from tests.gateway_service.rig import Scripted, answered
 from tests.launch.http.door import SimulatedDoor, sdk
 
+pytestmark = pytest.mark.slow
+
 PNG = b"\x89PNG\r\n\x1a\n" + b"a" * 60
 GIF = b"GIF89a" + b"b" * 30
 FREE = {"input_usd_per_million": 0.0, "output_usd_per_million": 0.0, "cached_usd_per_million": 0.0}

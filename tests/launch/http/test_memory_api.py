@@ -14,6 +14,8 @@ from hobus.bus.messages.ids import LOCAL
 from tests.actors.ho3_memory.builders import snapshot
 from tests.launch.http.door import SimulatedDoor
 
+pytestmark = pytest.mark.slow
+
 PREFERENCE, RULE = "Always answer in one line.", "Never delete a package."
 
 

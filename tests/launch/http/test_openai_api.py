@@ -12,6 +12,8 @@ from hobus.bus.record.payload import read_payload
 from hobus.bus.record.payloads.prompts import PromptSent
 from tests.launch.http.door import SimulatedDoor, sdk
 
+pytestmark = pytest.mark.slow
+
 ASKED = "what packages are installed?"
 
 

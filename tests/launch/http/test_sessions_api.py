@@ -19,6 +19,8 @@ from hobus.launch.http.sse import make_frame
 from hobus.launch.sessions.client_errors import RequestError
 from tests.launch.http.door import SNAPSHOT, SimulatedDoor
 
+pytestmark = pytest.mark.slow
+
 ASKED = "what packages are installed?"
 
 

@@ -31,6 +31,7 @@ def places(whole, stride):
     )
 
 
+@pytest.mark.slow
 @STRIDES
 def test_no_byte_of_a_bundle_can_be_another_one(whole, stride):
     """Each byte, changed in three ways: refused, with a sentence and a code that tells a program."""

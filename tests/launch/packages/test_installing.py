@@ -22,6 +22,8 @@ from hobus.launch.packages.judging import PackageRefused, judge_layers
 from hobus.launch.packages.store import open_store
 from tests.launch.packages import parts
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def home(memory_path):

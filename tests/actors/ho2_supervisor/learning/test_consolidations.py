@@ -18,6 +18,8 @@ from tests.actors.ho2_supervisor.remembering import Remembering
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, question_and_answer
 from tests.actors.ho2_supervisor.turn.test_recall import ON, remembering
 
+pytestmark = pytest.mark.slow
+
 SIGNAL = "domain:system"
 LESSON = {"artifact_type": "topic_affinity", "labels": {"domain": ["system"]}, "context_line": "A line.", "weight": 0.6}
 

@@ -22,6 +22,8 @@ from hobus.bus.record.journal import read_event, read_recorded
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, one_tool, snapshot, text_of
 from tests.rig import names
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "what packages are installed?"
 
 

@@ -28,6 +28,8 @@ from tests.actors.ho2_supervisor.journals import (
 )
 from tests.actors.ho2_supervisor.lives import FORWARD, MOVES, OPENING, Life, differences
 
+pytestmark = pytest.mark.slow
+
 
 class Sessions(RuleBasedStateMachine):
     """One session and whatever comes to it."""

@@ -19,6 +19,8 @@ from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, snapshot
 from tests.rig import names, of_type
 
+pytestmark = pytest.mark.slow
+
 FIRST = snapshot().agents["ADMIN"]
 
 

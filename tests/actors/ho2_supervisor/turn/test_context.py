@@ -29,6 +29,8 @@ from tests.actors.ho2_supervisor.attention.assembling import template
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Pool, Rig, calls, classified, question_and_answer, text_of
 from tests.rig import of_type
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "what packages are installed?"
 SPECS = {"type": "registry_query", "config": {"registry": "specs"}}
 MOMENT = {"type": "custom", "config": {"handler": "moment"}}

@@ -18,6 +18,8 @@ from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, going_on, one_tool, text_of
 from tests.rig import names
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "what packages are installed?"
 STREAM = "ho2_context_authority"
 

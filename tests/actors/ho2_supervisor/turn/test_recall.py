@@ -15,6 +15,8 @@ from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, one_tool, question_and_answer
 from tests.rig import names, of_type
 
+pytestmark = pytest.mark.slow
+
 ON = (("ho3.enabled", True),)
 
 

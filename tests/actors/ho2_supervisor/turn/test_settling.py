@@ -27,6 +27,8 @@ from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classif
 from tests.actors.ho2_supervisor.turn.test_recall import ON, remembering
 from tests.rig import names, of_type
 
+pytestmark = pytest.mark.slow
+
 AT_ONCE = {"classification": "beside"}
 ANSWER = f"WO-{SESSION}-1.1.1"
 LABELS = f"{ANSWER}.000"

@@ -15,6 +15,8 @@ from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import Answer, Rig, calls, classified, text_of
 from tests.actors.ho2_supervisor.turn.test_context import SPECS, template
 
+pytestmark = pytest.mark.slow
+
 WINDOW_CHARS = 6000
 SAID = "w" * 150
 

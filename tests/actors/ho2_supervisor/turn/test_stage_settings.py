@@ -23,6 +23,8 @@ from tests.actors.ho2_supervisor.rig import SESSION, Pool, Rig, going_on, text_o
 from tests.actors.ho2_supervisor.turn.test_context import contexts
 from tests.transcripts import readable
 
+pytestmark = pytest.mark.slow
+
 OTHER = "99999999-2222-5333-8444-555555555555"
 FILES = {
     "keys.md": "The boathouse key hangs behind the door.\n\nThe spare key lies in the boathouse itself.",

@@ -29,6 +29,8 @@ from tests.actors.ho2_supervisor.rig import (
 from tests.rig import names
 from tests.sessions import facts
 
+pytestmark = pytest.mark.slow
+
 
 def asked(rig: Rig, text: str = "what packages are installed?") -> Any:
     """A first turn in a new session."""

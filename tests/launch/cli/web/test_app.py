@@ -214,6 +214,7 @@ def test_where_nothing_runs_nothing_is_offered_that_would_need_it(rested):
 TEXTS = ("/sessions/{}", "/sessions/{}/turns/1", "/diff?before={}-1&after={}-2", "/record?words=packages", "/record/{}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", TEXTS)
 def test_a_look_at_texts_is_recorded_before_they_are_shown_once_for_each_browser(rested, monkeypatch, path):
     """By whose sign-in and by which command; also of the twin; and where it cannot be recorded nothing is shown."""

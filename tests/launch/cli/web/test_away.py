@@ -24,6 +24,8 @@ from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.console.errors import UnreachableFault
 from tests.launch.cli.web.pages import Browser, words_in
 
+pytestmark = pytest.mark.slow
+
 ANSWERS = {
     control.ReadPeers: control.Peers(epoch="b1", peers=[]),
     control.ReadQueues: control.Queues(queues=[]),

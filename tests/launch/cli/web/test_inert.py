@@ -76,6 +76,7 @@ def _hostile(prompt: Prompt) -> list[ToolCall] | str:
     ]
 
 
+@pytest.mark.slow
 def test_a_hostile_text_is_a_text_in_every_page(hostile):
     """No tag, no attribute and no address comes from what was said, and what was said is there to be read."""
     browser = Browser(hostile)

@@ -22,6 +22,8 @@ from tests.sessions import held_calls, stands_still
 from tests.simulated import SimulatedCluster
 from tests.simulation.test_sessions import configured, played
 
+pytestmark = pytest.mark.slow
+
 
 def told(capsys, page):
     """What the command in the foot of a page prints for programs."""

@@ -20,6 +20,8 @@ from tests.actors.ho2_supervisor.rig import snapshot
 from tests.launch.cli.web.pages import Browser, recorded, words_in
 from tests.simulation.test_memory import Watched
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def session(rested):

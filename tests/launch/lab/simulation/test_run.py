@@ -31,6 +31,8 @@ from hobus.launch.lab.simulation.record import Broken
 from hobus.launch.lab.simulation.run import SeedVerdict, simulate
 from hobus.launch.sessions.turns import process_turn
 
+pytestmark = pytest.mark.slow
+
 
 def verdict_of(
     seed: int, faults: str = "all", *, turns: int = 1, until: int | None = None, trace: list[str] | None = None
