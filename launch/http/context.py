@@ -127,13 +127,17 @@ class Door:
                 headers={"retry-after": "1"},
             )  # fmt: skip
 
-    def note_refusal(self, principal: str, problem: Problem) -> None:
+    def note_refusal(self, principal: str, problem: Problem) -> float:
         """Refuse here for a moment, at a fraction of the cost, what the cluster refused for want of room.
 
-        Refusals of this door's own prolong nothing: after the moment the cluster is asked again.
+        Refusals of this door's own prolong nothing: after the moment the cluster is asked again. Return when, by the
+        bus's clock; 0.0: this is no such refusal.
         """
-        if problem.code == "busy" and self._busy_until.get(principal, 0.0) <= (now := self.bus.clock.monotonic()):
+        if problem.code != "busy":
+            return 0.0
+        if self._busy_until.get(principal, 0.0) <= (now := self.bus.clock.monotonic()):
             self._busy_until[principal] = now + REFUSED_FOR_S
+        return self._busy_until[principal]
 
     @contextmanager
     def turn_under_way(self) -> Generator[None]:

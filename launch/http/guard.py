@@ -7,6 +7,7 @@ too: by DNS rebinding under its own name (Host), or from its scripts (Origin).
 from __future__ import annotations
 
 import asyncio
+import re
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hobus.launch.http import limits
 from hobus.launch.http.context import Door
 from hobus.launch.http.keys import PERSON_HEADER, HttpKey, name_person
-from hobus.launch.http.problems import DEFECT, Problem, convert_error, make_head_too_large, write_whole
+from hobus.launch.http.problems import DEFECT, Problem, as_bytes, convert_error, make_head_too_large, write_whole
+from hobus.launch.http.server import SHED
 from hobus.launch.http.sse import ClientGone
 
 _log = structlog.get_logger("http")
@@ -43,6 +45,8 @@ def names_of(listen_host: str, further: list[str]) -> frozenset[str]:
     return local | {own} | {name.lower() for name in further}
 
 
+_NAMES_PERSON = re.compile(rb'"(?:user|safety_identifier)"\s*:|\\u00')
+"""A body that names a person below its key; or may, with letters written as escapes."""
 USER_HEADERS = ("x-hobus-user", "x-openwebui-user-id")
 
 
@@ -85,7 +89,7 @@ class Guard:
             await Response(status_code=_CLIENT_GONE)(scope, body.receive, count_sent)
         except Exception as error:  # noqa: BLE001 - the one place where what a handler raised becomes an answer
             problem = convert_error(error)
-            self.door.note_refusal(principal, problem)
+            self._note_refusal(scope, principal, problem, body.length)
             if problem is DEFECT:  # named, never with the values that it met
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 _log.error("request_failed", error=type(error).__name__, at=f"{where.filename}:{where.lineno}")
@@ -94,6 +98,22 @@ class Guard:
         finally:
             endpoint = scope.get("endpoint")
             self.door.metrics.count(getattr(endpoint, "__name__", "none"), scope["method"], status)
+
+    def _note_refusal(self, scope: Scope, of_head: str, problem: Problem, length: int) -> None:
+        """Have the door refuse this person for a moment; unread, what an equal head brings for it."""
+        principal = scope.get("principal", of_head)
+        until = self.door.note_refusal(principal, problem)
+        if not until or principal != of_head or not length or problem.facts:
+            return
+        handler, method, told = getattr(scope.get("endpoint"), "__name__", "none"), scope["method"], as_bytes(problem)
+
+        def shed(body: bytes) -> bytes:
+            if len(body) != length or _NAMES_PERSON.search(body) or self.door.bus.clock.monotonic() >= until:
+                return b""
+            self.door.metrics.count(handler, method, problem.status)
+            return told
+
+        scope[SHED] = shed
 
     def _let_in(self, scope: Scope) -> HttpKey | None:
         """Return the key of the request; None where none is needed. Raises Problem."""
@@ -154,12 +174,12 @@ class _RequestBody:
         self._until = asyncio.get_running_loop().time() + door.body_timeout_ms / 1000
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"")
-        self._length = int(length) if length.isdigit() else 0  # the parser bounds its digits
-        self.is_whole = not self._length and b"transfer-encoding" not in headers
+        self.length = int(length) if length.isdigit() else 0  # the parser bounds its digits
+        self.is_whole = not self.length and b"transfer-encoding" not in headers
 
     def check_length(self) -> None:
         """Raise Problem for a body that says itself that it is too large."""
-        if self._length > self._left:
+        if self.length > self._left:
             raise self._make_too_large()
 
     async def receive(self) -> Message:

@@ -18,6 +18,8 @@ KEY_SHARE = 3 / 4
 """Of `http.connections_max`, that requests of one key may hold: else nobody else is let in."""
 REFUSALS_MAX = 256
 """Refused connections that have not closed yet; further ones are closed without a word."""
+SHEDS_MAX = 256
+"""Heads whose requests are refused unread for a moment, each of at most HEAD_MAX_BYTES."""
 UNUSED_NAMED_MAX = 32
 """Fields that one answer names as unused, in a header."""
 MESSAGES_MAX = 2000

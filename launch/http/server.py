@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import h11
 import uvicorn
@@ -31,6 +31,12 @@ _MALFORMED = Problem(400, "malformed_request", "this is no HTTP request")
 _TOO_SLOW = Problem(408, "too_slow", "the head of the request did not come in time")
 
 
+Shed: TypeAlias = Callable[[bytes], bytes]
+"""What a request with an equal head is answered, given its body, without being read; empty: it is to be read."""
+SHED = "hobus.shed"
+"""Where the application that refused a request for want of room puts a Shed into its scope."""
+
+
 class Bounded(H11Protocol):
     """The protocol of uvicorn, which waits for ever and takes any number of connections, with bounds.
 
@@ -44,6 +50,10 @@ class Bounded(H11Protocol):
     """Those that were told no and have not closed yet; they count for themselves."""
     idle: ClassVar[dict[Bounded, None]]
     """Those that have no whole request under way, the longest first; whose body comes is idle once it was refused."""
+    sheds: ClassVar[dict[bytes, Shed]]
+    """By head: whoever sends thousands of requests while there is no room costs a look into a table for each."""
+    _head: bytes = b""
+    """Of the request under way, where all of it came in one piece."""
     _timer: asyncio.TimerHandle | None = None
     _stuck: asyncio.TimerHandle | None = None
 
@@ -63,7 +73,7 @@ class Bounded(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Give a request so long to be there, from its first byte or from the connection's beginning."""
-        if self in self.leaving:
+        if self in self.leaving or self._shed(data):
             return
         super().data_received(data)
         if self in self.leaving or self.transport.is_closing():
@@ -82,6 +92,10 @@ class Bounded(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Set the timer of the next request, which may have begun already."""
+        if self._head and (shed := self.scope.get(SHED)):
+            if len(self.sheds) >= limits.SHEDS_MAX:
+                self.sheds.clear()
+            self.sheds[self._head] = shed
         super().on_response_complete()
         self._note_idle()
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
@@ -116,6 +130,17 @@ class Bounded(H11Protocol):
         self.transport.write(as_bytes(problem))
         self.transport.write_eof()
         self._timer = self.loop.call_later(self.head_timeout_ms / 1000, self.transport.abort)
+
+    def _shed(self, data: bytes) -> bool:
+        """Refuse a whole request as its like was refused a moment ago; return whether it was."""
+        is_first = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
+        self._head, _, body = data.partition(b"\r\n\r\n") if is_first else (b"", b"", b"")
+        shed = self.sheds.get(self._head)
+        if shed is None or not (told := shed(body)):
+            return False
+        self.transport.write(told)
+        self.transport.close()
+        return True
 
     @property
     def is_idle(self) -> bool:
@@ -173,7 +198,7 @@ def make_server(app: ASGIApp, config: HttpConfig, *, head_timeout_ms: int) -> Do
         http=type(
             "BoundedByConfig",
             (Bounded,),
-            {"bounds": config, "head_timeout_ms": head_timeout_ms, "leaving": set(), "idle": {}},
+            {"bounds": config, "head_timeout_ms": head_timeout_ms, "leaving": set(), "idle": {}, "sheds": {}},
         ),
         ws="none",
         loop="none",

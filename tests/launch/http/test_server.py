@@ -10,13 +10,15 @@ import pytest_asyncio
 import structlog
 
 from bench.builders import shipped_snapshot
+from hobus.bus.clock import SystemClock
 from hobus.launch.cluster.endpoints import split_address
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.guard import Guard, names_of
 from hobus.launch.http.keys import Ownership
-from hobus.launch.http.limits import HEAD_MAX_BYTES
+from hobus.launch.http.limits import HEAD_MAX_BYTES, REFUSED_FOR_S
 from hobus.launch.http.metrics import Metrics
+from hobus.launch.http.problems import Problem
 from hobus.launch.http.server import make_server
 from hobus.launch.launcher.listening import bind_socket
 from tests.launch.http.door import KEYS
@@ -91,7 +93,7 @@ async def ended(reader, writer):
 def door_of(config, *, body_timeout_ms):
     """A door without a cluster: what is asked here comes to none."""
     return Door(
-        bus=SimpleNamespace(on_behalf_of=lambda _principal: nullcontext()), snapshot=SimpleNamespace(config=config, agents=SNAPSHOT.agents), ownership=Ownership(b"secret"),
+        bus=SimpleNamespace(on_behalf_of=lambda _principal: nullcontext(), clock=SystemClock()), snapshot=SimpleNamespace(config=config, agents=SNAPSHOT.agents), ownership=Ownership(b"secret"),
         key_of={f"Bearer {KEY}": KEYS["Bearer k-alice"]}.get, hosts=names_of("127.0.0.1", []), metrics=Metrics(),
         journals=None, body_timeout_ms=body_timeout_ms,
     )  # fmt: skip
@@ -354,3 +356,38 @@ async def test_a_defect_is_named_without_what_it_met(tmp_path):
     assert (status, code) == (500, "internal") and KEY.encode() not in data
     (line,) = logged
     assert line["error"] == "ValueError" and "test_server.py" in line["at"] and KEY not in str(line)
+
+
+async def test_what_was_just_refused_for_want_of_room_is_refused_unread_and_nobody_else(tmp_path, monkeypatch):
+    """The same head with as long a body, for a moment; another head, length or person is read."""
+    read, now_s = list[bytes](), 10.0
+    monkeypatch.setattr(SystemClock, "monotonic", lambda _self: now_s)
+
+    async def busy(_scope, receive, _send):
+        read.append((await receive())["body"])
+        raise Problem(429, "busy", "no room", headers={"retry-after": "1"})
+
+    def asking(body, more=""):
+        head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\n{HEAD}Content-Type: application/json\r\nConnection: close\r\n{more}"
+        )
+        return f"{head}Content-Length: {len(body)}\r\n\r\n{body}"
+
+    body = '{"role": "user", "content": "hello"}'
+    async with serving(tmp_path, busy) as port:
+
+        async def told(*asked):
+            status, code, answer = await port.said(asking(*asked))
+            assert (status, code) == (429, "busy") and b"\r\nretry-after: 1" in answer.lower()
+
+        for _ in range(3):
+            await told(body)
+        assert len(read) == 1
+        for other in ('{"user": "bob"}'.ljust(len(body)), '{"\\u0075ser": "bob"}'.ljust(len(body)), "{}"):
+            await told(other)
+            assert read[-1] == other.encode()
+        await told(body, "X-Hobus-User: bob\r\n")
+        assert len(read) == 5
+        now_s += REFUSED_FOR_S
+        await told(body)
+        assert len(read) == 6
