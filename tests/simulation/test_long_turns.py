@@ -9,6 +9,7 @@ import pytest
 
 from bench.builders import shipped_with
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.bus.errors import GatewayError
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.work_order import ToolCall
 from tests.journals import check_record, count_of, list_answers
@@ -121,6 +122,33 @@ def test_a_turn_that_runs_out_of_time_again_and_again_gets_there() -> None:
         check_record(cluster.entries())
     assert [one.outcome for one in results] == ["error", "error", "error", "success"]
     assert len(model.asked) == STEPS + 3
+
+
+@pytest.mark.parametrize("code", ["PROVIDER_ERROR", "PROVIDER_RATE_LIMITED", "PROVIDER_TIMEOUT"])
+def test_a_turn_whose_provider_failed_goes_on_from_its_last_recorded_step(code: str) -> None:
+    """As its error advises, under the same input id: no bare answer, and no step twice."""
+
+    class FailsOnce(Steps):
+        is_down = False
+
+        async def complete(self, prompt: Any, **how: Any) -> Any:
+            if self.is_down or (sum(message.role == "tool" for message in prompt.messages) == 2 and not self.is_back):
+                self.is_down = True
+                raise GatewayError(code, "provider offline is down", facts={"unbilled": True})
+            return await super().complete(prompt, **how)
+
+        is_back = False
+
+    model = FailsOnce(4)
+    with cluster_of(model) as cluster:
+        failed = ask(cluster)
+        model.is_down, model.is_back = False, True
+        cluster.world.run(asyncio.sleep(120))
+        result = ask(cluster)
+        check_record(entries := cluster.entries())
+    assert (failed.outcome, failed.code) == ("error", code) and "same input id" in failed.response
+    assert (result.outcome, result.response, model.asked) == ("success", "done after 3 looks", [0, 1, 2, 3])
+    assert len(list_answers(entries, "in-1")) == 1
 
 
 def test_another_message_begins_a_run_of_its_own_after_one_that_ran_out_of_time() -> None:

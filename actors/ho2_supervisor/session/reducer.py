@@ -418,7 +418,10 @@ def _list_expected_orders(run: RunState, step: StepId) -> list[str]:
     return [work_order_id(step, call) for call in batch.expected_call_ids if batch.may_run(call)]
 
 
-_OUT_OF_TIME_AT_THE_MODEL = frozenset({"PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED"})
+_OUTAGES = OUT_OF_TIME_CODES | {
+    "PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED", "PROVIDER_ERROR", "PROVIDER_RATE_LIMITED", "RATE_LIMITED", "CIRCUIT_OPEN",
+    "UNAVAILABLE", "UNKNOWN_OUTCOME", "no_route", "peer_lost",
+}  # fmt: skip
 
 
 def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdict:
@@ -434,10 +437,9 @@ def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdi
 
 
 def _run_failed(state: SessionState, event: events.RunFailed) -> Verdict:
-    """Fail the run; one that only ran out of time keeps everything, and goes on if its input is asked for again."""
-    ended = _run_ended(state, event.input_id, "Failed")
-    is_late = event.code in OUT_OF_TIME_CODES | _OUT_OF_TIME_AT_THE_MODEL
-    return ended if isinstance(ended, Rejected) or not is_late else replace(ended, failed=state.run)
+    """Fail the run; one that an outage ended keeps everything, and goes on if its input is asked for again."""
+    ended, is_outage = _run_ended(state, event.input_id, "Failed"), event.code in _OUTAGES
+    return ended if isinstance(ended, Rejected) or not is_outage else replace(ended, failed=state.run)
 
 
 _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
