@@ -30,6 +30,7 @@ from hobus.bus.text import cut
 
 T = TypeVar("T")
 _FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`$", re.DOTALL)
+_KEY_RULE = r"`str` matching regex '^[A-Za-z0-9._:@-]+\\Z'"  # as msgspec puts what an id of a turn or command may be
 _GIVEN = re.compile(r"(?<=[Vv]alue) .*", re.DOTALL)
 _NUMBER = re.compile(r"\[(\d+|\.\.\.)\]")
 _PLACE_SHOWN, _FAULT_SHOWN = 200, 200
@@ -202,7 +203,8 @@ def locate_fault(error: ValidationError) -> tuple[str, str]:
     if (about := _FIELD.match(said)) is not None:
         place, said = f"{place.rstrip('`')}.{about[2]}", "is missing" if about[1] == "missing required" else "unknown"
     place = _NUMBER.sub(r".\1", place.rstrip("`")).removeprefix(".")
-    return cut(place, _PLACE_SHOWN), cut(_GIVEN.sub("", said), _FAULT_SHOWN)
+    said = _GIVEN.sub("", said).replace(_KEY_RULE, "letters, digits and ._:@-")
+    return cut(place, _PLACE_SHOWN), cut(said, _FAULT_SHOWN)
 
 
 def describe_fault(error: ValidationError) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from msgspec import Meta
 from starlette.requests import Request
@@ -77,6 +77,9 @@ class CommandBody(Record):
     expected_session_epoch: Annotated[
         Annotated[Sendable, Meta(ge=0)] | None, Meta(description="only in this epoch")
     ] = None
+
+
+_COMMANDS = ", ".join(f"{one.kind}({', '.join(one.__struct_fields__)})" for one in get_args(Command))
 
 
 async def start_session(request: Request) -> Response:
@@ -165,7 +168,12 @@ def _name_turn(headers: Mapping[str, str]) -> Generator[None]:
 async def command(request: Request) -> Response:
     """Steer, pause, resume, cancel, approve, deny, follow up; 409 with the verdict when it was rejected."""
     door, session_id = get_door(request), request.path_params["session_id"]
-    body = await read(request, CommandBody)
+    try:
+        body = await read(request, CommandBody)
+    except Problem as problem:
+        if "command." in str(problem.param):
+            problem.message += f"; commands are {_COMMANDS}"
+        raise
     if is_approver(request) and not isinstance(body.command, Approve | Deny):
         raise Problem(403, "key_not_for_this", "this key approves and denies calls alone", param="command.kind")
     drawn, _ = turns.choose_input_id(request.headers.get("idempotency-key"), door.bus.new_id())

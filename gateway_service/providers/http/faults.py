@@ -228,19 +228,20 @@ def _classify_error(
             return _make_status_fault(cause.status, cause.headers, cause.body, asked)
         if isinstance(cause, ErrorSaid):
             return _make_said_fault(cause.body, asked, cost)
-    names = " from ".join(type(cause).__name__ for cause in chain[:3])
     if untrusted := next((words for cause in chain if (words := getattr(cause, "verify_message", ""))), ""):
         said = f"{asked.config.base_url} shows a certificate that is not trusted ({untrusted})"
         if "self" in untrusted or "issuer" in untrusted:
             said += ": let SSL_CERT_FILE name its authority's, and launcher.environment that variable"
         return GatewayError("PROVIDER_REFUSED", f"provider {asked.provider_id}: {said}", facts={"unbilled": True})
     if not is_sent:
-        said = f"provider {asked.provider_id} cannot be reached at {asked.config.base_url} ({names})"
+        why = next((one.strerror for one in chain if isinstance(one, OSError) and one.strerror), "not in time")
+        said = f"provider {asked.provider_id} cannot be reached at {asked.config.base_url} ({why})"
         return GatewayError("PROVIDER_ERROR", f"{said}: is it running there?", retryable=True, facts={"unbilled": True})
     if any("Timeout" in type(cause).__name__ for cause in chain):
-        detail = f"provider {asked.provider_id} said nothing for too long ({names}; gateway.stream_silence_ms)"
+        detail = f"provider {asked.provider_id} said nothing for too long (gateway.stream_silence_ms)"
         return GatewayError("PROVIDER_TIMEOUT", detail, facts={"unknown": True})
     is_cut = any(isinstance(cause, ConnectionError) or type(cause).__name__ in _CUT for cause in chain)
+    names = " from ".join(type(cause).__name__ for cause in chain[:3])
     said = (
         "closed the connection before its answer was whole" if is_cut else f"gave no answer that can be read ({names})"
     )

@@ -13,6 +13,7 @@ from msgspec import ValidationError, field
 from pydantic import BaseModel
 
 from hobus.bus.messages.base import Record, canonical_bytes, describe_fault, make_from
+from hobus.bus.messages.ids import InputId
 from hobus.bus.text import cut
 
 
@@ -20,6 +21,10 @@ class Told(Record):
     text: str
     count: int = 3
     note: str | None = None
+
+
+class TurnBegun(Record):
+    input_id: InputId
 
 
 class Counted(NamedTuple):
@@ -71,6 +76,12 @@ def test_what_comes_from_outside_is_checked_and_the_fault_names_the_place_and_no
     with pytest.raises(ValidationError) as raised:
         Told.model_validate(told)
     assert describe_fault(raised.value) == fault
+
+
+def test_what_an_id_may_be_is_said_in_words():
+    with pytest.raises(ValidationError) as raised:
+        TurnBegun.model_validate({"input_id": "a b"})
+    assert describe_fault(raised.value) == "input_id: Expected letters, digits and ._:@-"
 
 
 def test_what_people_wrote_is_checked_on_demand_at_every_depth():

@@ -135,13 +135,17 @@ def test_commands_have_verdicts(door):
             paused = await http.post(path, json={"command": {"kind": "Pause"}, "command_id": "c-1"})
             follow = {"command": {"kind": "FollowUp", "text": ASKED}, "command_id": "c-2"}
             one, two = await http.post(path, json=follow), await http.post(path, json=follow)
-            wrong = await http.post(path, json={"command": {"kind": "Dance"}})
+            wrong = [
+                await http.post(path, json={"command": one})
+                for one in ({"kind": "Dance"}, {"kind": "Approve", "call": "x"})
+            ]
             return paused, one.json(), two.json(), wrong
 
     paused, one, two, wrong = door.run(work())
     assert paused.status_code == 409 and paused.json()["reason"].startswith("no_active_run")
     assert one["outcome"] == two["outcome"] == "applied" and (one["is_repeat"], two["is_repeat"]) == (False, True)
-    assert wrong.status_code == 400
+    assert [one.status_code for one in wrong] == [400, 400]
+    assert all("Approve(call_id)" in one.json()["error"]["message"] for one in wrong), "what is meant, where it is not"
 
 
 def test_a_reader_who_comes_back_has_missed_nothing(door):
