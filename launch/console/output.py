@@ -207,7 +207,7 @@ def note_coloured(text: str, colour: str | None) -> None:
 def note_lines(lines: Iterable[tuple[str, str]], *, behind: str = "") -> None:
     """Print each of these texts on stderr in its colour, with the same words behind it."""
     for text, colour in lines:
-        note_coloured(f"{text}{behind}", colour)
+        note_coloured(f"{text.removesuffix('.') if behind else text}{behind}", colour)
 
 
 def print_table(

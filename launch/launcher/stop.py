@@ -40,10 +40,10 @@ def stop(home: Home, *, quiet: bool = False) -> int:
             f"the launcher of {home.root} (pid {held.pid}) is not among the processes here",
             hint="it runs on another machine or in another container: run the command there",
         )
+    bound_s = run.drain_bound_s if run is not None else drain_bound_s(_read_settings(home))
     if (fault := find_stall(launcher.pid)) is not None:
-        note(f"{fault.message}; it was told to end, and does so once it continues: kill -CONT {launcher.pid}")
-    config = _read_settings(home)
-    bound_s = run.drain_bound_s if run is not None else drain_bound_s(config)
+        goes_on = f"it ends once it continues (kill -CONT {launcher.pid}), and is killed in {bound_s:.0f} s otherwise"
+        note(f"{fault.message}; {goes_on}")
     seen, blocked = _follow(home, launcher, bound_s=bound_s, poll_s=COMMAND_POLL_MS / 1000)
     if home.run.exists() and find_lock_holder(home) is None:
         remove_run(home)  # of a home that was moved while it ran: its launcher removes where it began

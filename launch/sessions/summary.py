@@ -166,6 +166,8 @@ class SessionStanding:
             return "a resume"
         if self.held:
             return "approval of " + ", ".join(f"{one.call_id} {one.tool_id}".strip() for one in self.held_calls())
+        if self.state.awaited_orders:
+            return "a model" if self.state.tool_batch is None else "a tool"
         return ""
 
 

@@ -29,7 +29,7 @@ def change_package(home: Home, change: PackageChange, done: str, *, no_reload: b
         raise UsageFault("nothing was done")
     what = f"{about.package_id} {about.version} is {done}"
     running = _take_in(home, about, what, is_change=change.is_change, no_reload=no_reload)
-    if change.now is None:
+    if change.before is not None and change.is_change and not change.is_repair:
         running += _take_away(home, is_in_use=no_reload and find_holder(home) is not None)
     policy = read_config(home).governance.signatures
     document = {
@@ -67,7 +67,7 @@ def change_package(home: Home, change: PackageChange, done: str, *, no_reload: b
 def _take_away(home: Home, *, is_in_use: bool) -> str:
     """Take from the disk what is in force no longer; return what is to be said of what a cluster still runs under."""
     if is_in_use:
-        return "; its files stay in the home until the next package command"
+        return "; the files that it runs under stay in the home until the next package command"
     with suppress(CommandError), open_store(home):  # it takes away what is left; else the next command does
         pass
     return ""

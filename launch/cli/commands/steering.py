@@ -287,7 +287,7 @@ def end(*, home: Home, given: str, reason: str) -> Output:
     count, tokens = closed.turn_count, closed.total_tokens  # None: it was closed all the same, as the record says
     after = ""
     if count is not None and tokens is not None:
-        used = f"{format_count(tokens, 'token')}, {format_money(closed.cost_usd)}"
+        used = f"{format_count(tokens, 'token')} of ended calls, {format_money(closed.cost_usd)}"
         after = f" after {format_count(count, 'answered turn')}: {used}"
     ended = f"{shorten_session(closed.session_id)} ended{after}"
     return Output(closed, lambda: say(ended), indent=None)

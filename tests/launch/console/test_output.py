@@ -133,6 +133,16 @@ def test_the_time_of_day_is_that_of_the_zone_that_is_named(monkeypatch, zone, na
     time.tzset()
 
 
+def test_what_stands_behind_a_sentence_takes_the_place_of_its_full_stop(capsys):
+    output.note_lines([("cancelled: wrong file.", "red"), ("no answer", "red")], behind="; SES-1")
+    output.note_lines([("It was cancelled.", "red")])
+    assert capsys.readouterr().err.splitlines() == [
+        "cancelled: wrong file; SES-1",
+        "no answer; SES-1",
+        "It was cancelled.",
+    ]
+
+
 def test_a_pipe_gets_every_character_of_a_table(capsys):
     """However long: scripts read it."""
     output.print_table(("FILE", "NOTE"), [("x" * 500, "y" * 500), ("a", "")])

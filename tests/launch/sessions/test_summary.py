@@ -50,6 +50,21 @@ def test_what_a_held_call_wants_is_known():
     agrees(holding())
 
 
+def test_a_run_at_work_waits_for_whom_it_asked():
+    """So a list shows it during a provider's outage, too."""
+    written = Written().run()
+    assert fold_standing(written.entries).waits_for == ""
+    written.add(events.StepStarted(step_id=STEP, new_round=True, at=AT))
+    written.add(
+        events.OrderDispatched(wo_id=f"WO-{STEP}", wo_type="synthesize", step_id=STEP, order=builders.order(), at=AT)
+    )
+    assert fold_standing(written.entries).waits_for == "a model"
+    written = holding().command(session.Deny(call_id="001"), "c1")
+    call, step = f"WO-{SESSION}-1.1.2.002", StepId(turn_id=STEP.turn_id, step_seq=2)
+    written.add(events.OrderDispatched(wo_id=call, wo_type="tool_call", step_id=step, order=builders.order(), at=AT))
+    assert fold_standing(written.entries).waits_for == "a tool"
+
+
 def test_a_session_that_left_says_where_it_went():
     """It is open, and not here: a list that has it says so."""
     written = Written()

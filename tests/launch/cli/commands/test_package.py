@@ -156,8 +156,12 @@ def test_a_running_cluster_takes_it_in_unless_it_is_told_not_to(package, memory_
     said = package("install", str(parts.clerk(memory_path, "2.0.0")), "--no-reload")
     assert "does not know it yet: hobus reload" in said and len(asked) == 2
     said = package("remove", "PKG-CLERK-001", "--no-reload")
-    assert "does not know it yet: hobus reload" in said and "its files stay in the home until the next" in said
+    assert "does not know it yet: hobus reload" in said and "it runs under stay in the home until the next" in said
     assert list((home.root / "packages").glob("PKG-*"))
     package("install", str(parts.clerk(memory_path)), "--no-reload")
+    assert "it runs under stay" in package("install", str(parts.clerk(memory_path, "2.0.0")), "--no-reload")
+    assert len(list((home.root / "packages").glob("PKG-*"))) == 2
+    assert "its next turns run under sha256:0000" in package("install", str(parts.clerk(memory_path, "3.0.0")))
+    assert [one.name.rsplit("-", 2)[1] for one in (home.root / "packages").glob("PKG-*")] == ["3.0.0"]
     assert "its next turns run under sha256:0000" in package("remove", "PKG-CLERK-001")
     assert not list((home.root / "packages").glob("PKG-*"))
